@@ -1,0 +1,108 @@
+//! The command line: what can be asked of the program, and which exit code answers.
+//!
+//! Must not know: how anything is decided or served.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Parser, Subcommand};
+use jiff::Timestamp;
+
+use crate::config::Settings;
+use crate::{check, rules, serve};
+
+/// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
+/// what to do instead.
+#[derive(Debug, Parser)]
+#[command(name = "gatera", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
+    Check(Check),
+    /// Print the manual page of a rule
+    Explain {
+        /// Id of a rule, for example G01
+        rule: String,
+    },
+    /// List the rules
+    Rules,
+    /// Serve the admission webhooks
+    Serve(serve::Options),
+}
+
+#[derive(Debug, Args)]
+struct Check {
+    /// Files, folders, or - for standard input
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Namespace of objects that name none
+    #[arg(long, short, default_value = "default")]
+    namespace: String,
+    /// Settings file: adopt (label selectors), modes (per rule)
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Cli {
+    /// Runs the command. A pipe that is closed at the other end (`| head`) is no failure.
+    pub fn run(self) -> ExitCode {
+        match self.answer() {
+            Ok(code) => code,
+            Err(error)
+                if error
+                    .downcast_ref::<io::Error>()
+                    .is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) =>
+            {
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "gatera: {error:#}");
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn answer(self) -> anyhow::Result<ExitCode> {
+        let mut out = io::stdout().lock();
+        match self.command {
+            Command::Check(Check { paths, namespace, config }) => {
+                let outcome = check::run(&paths, &namespace, &settings(config)?, Timestamp::now(), &mut out)?;
+                Ok(ExitCode::from(outcome as u8))
+            }
+            Command::Explain { rule } => {
+                let known = || rules::RULES.iter().map(|rule| rule.id).collect::<Vec<_>>().join(", ");
+                let found = rules::find(&rule)
+                    .with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
+                writeln!(out, "{}", found.manual())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rules => {
+                for rule in rules::RULES {
+                    writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
+                }
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Serve(options) => {
+                drop(out);
+                let settings = settings(options.config.clone())?;
+                serve::run(options, settings)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// The settings file, or the defaults.
+fn settings(path: Option<PathBuf>) -> anyhow::Result<Settings> {
+    let Some(path) = path else { return Ok(Settings::default()) };
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("reading the settings file {}", path.display()))?;
+    Settings::read(&text).with_context(|| format!("settings file {}", path.display()))
+}

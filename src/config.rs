@@ -1,0 +1,94 @@
+//! Validated settings, as the deciding half sees them.
+//!
+//! Owns: the settings file's form and its errors. Must not know: where the text came from (`cli.rs` reads files).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::galera::adopt::{Adoption, BadSelector};
+use crate::rules;
+use crate::verdict::Mode;
+
+/// What an administrator can choose. Everything has a default that is safe.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Which pod templates are Galera's.
+    pub adoption: Adoption,
+    /// Modes of single rules; a rule that is not named is enforced.
+    modes: BTreeMap<String, Mode>,
+    /// The guard's own identity at the API server: its writes pass.
+    pub own_user: Option<String>,
+}
+
+impl Settings {
+    /// The mode of a rule before the namespace has its say.
+    pub fn mode(&self, rule: &str) -> Mode {
+        self.modes.get(rule).copied().unwrap_or(Mode::Enforce)
+    }
+
+    /// Reads the settings file.
+    pub fn read(yaml: &str) -> Result<Self, Error> {
+        let file: File = serde_saphyr::from_str(yaml).map_err(|error| Error::Form(error.to_string()))?;
+        let mut settings = Self::default();
+        if !file.adopt.is_empty() {
+            settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
+        }
+        for (rule, mode) in file.modes {
+            if rules::find(&rule).is_none() {
+                return Err(Error::UnknownRule(rule));
+            }
+            settings.modes.insert(rule.clone(), Mode::read(&mode).ok_or(Error::UnknownMode { rule, mode })?);
+        }
+        Ok(settings)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    adopt: Vec<String>,
+    modes: BTreeMap<String, String>,
+}
+
+/// What is wrong with a settings file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not the form of a settings file.
+    #[error("the settings are not as they should be: {0}")]
+    Form(String),
+    /// A selector nobody can adopt by.
+    #[error("adopt")]
+    Adopt(#[from] BadSelector),
+    /// A rule that does not exist.
+    #[error("modes: there is no rule {0}; `gatera rules` lists them")]
+    UnknownRule(String),
+    /// A mode that does not exist.
+    #[error("modes: {rule} cannot be {mode:?}; choose enforce, warn, audit or off")]
+    UnknownMode {
+        /// The rule.
+        rule: String,
+        /// What was written.
+        mode: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_or_refused_with_words() {
+        let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n").unwrap();
+        assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
+        for (yaml, words) in [
+            ("modes: {G99: warn}", "there is no rule G99"),
+            ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
+            ("mode: {}", "mode"),
+            ("adopt: ['a notin (b)']", "adopt"),
+        ] {
+            let error = Settings::read(yaml).unwrap_err().to_string();
+            assert!(error.contains(words), "{yaml}: {error}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! How many members must stay.
+
+/// The smallest size that one step down from `size` may reach: a majority of the old members must still be there when
+/// the others have left, however abruptly they go.
+pub fn floor_of_one_step(size: i64) -> i64 {
+    size / 2 + 1
+}
+
+/// A component of weight `size` lives on after `graceful` members said good-bye and `abrupt` ones just vanished.
+pub fn survives(size: i64, graceful: i64, abrupt: i64) -> bool {
+    size > graceful + 2 * abrupt
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_floor_survives_even_if_everybody_above_it_crashes() {
+        for size in 1..200 {
+            let leaving = size - floor_of_one_step(size);
+            assert!(survives(size, 0, leaving), "{size}");
+            assert!(!survives(size, 0, leaving + 1), "{size}: one more would be allowed too");
+        }
+    }
+
+    #[test]
+    fn the_figures_seen_on_real_clusters() {
+        assert!(survives(3, 0, 1) && !survives(3, 0, 2), "three members survive one crash, not two");
+        assert!(!survives(2, 0, 1) && survives(2, 1, 0), "two members survive a good-bye, no crash");
+        assert!(!survives(4, 0, 2), "four members survive as many crashes as three");
+    }
+}

@@ -1,0 +1,275 @@
+//! Kubernetes objects, as far as the guard reads them.
+//!
+//! Owns: the shape of an object once its JSON has been read, and the one function that reads it ([`Object::read`]).
+//! Must not know: rules, clusters, HTTP. Data passes once: JSON text in, a value or [`Unreadable`] out; nothing here
+//! keeps the text. The webhook, the watches and `gatera check` all read through this door, so they cannot disagree.
+//!
+//! Only the fields that are judged have a place here; everything else is skipped while reading.
+
+mod meta;
+mod pod;
+mod workload;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+pub use meta::{Labels, Meta, Owner};
+pub use pod::{
+    Container, EnvVar, Handler, Literal, Node, Pod, PodSpec, PodStatus, SourceRef, Taint, Template, Volume,
+};
+pub use workload::{Scale, Workload};
+
+use meta::or_default;
+
+/// The kinds that something in the guard reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// apps StatefulSet
+    StatefulSet,
+    /// apps Deployment
+    Deployment,
+    /// core Pod
+    Pod,
+    /// core PersistentVolumeClaim
+    Claim,
+    /// core Service
+    Service,
+    /// core ConfigMap
+    ConfigMap,
+    /// core Secret, of which only the metadata is read, ever
+    Secret,
+    /// policy PodDisruptionBudget
+    Budget,
+    /// core Node
+    Node,
+    /// core Namespace
+    Namespace,
+    /// autoscaling Scale: the body of a `/scale` request
+    Scale,
+    /// policy Eviction: the body of a `pods/eviction` request
+    Eviction,
+    /// anything else
+    Other,
+}
+
+impl Kind {
+    /// What a person calls the kind, and what `kind:` says in a manifest.
+    pub const NAMES: &[(Kind, &str, &str)] = &[
+        (Kind::StatefulSet, "apps", "StatefulSet"),
+        (Kind::Deployment, "apps", "Deployment"),
+        (Kind::Pod, "", "Pod"),
+        (Kind::Claim, "", "PersistentVolumeClaim"),
+        (Kind::Service, "", "Service"),
+        (Kind::ConfigMap, "", "ConfigMap"),
+        (Kind::Secret, "", "Secret"),
+        (Kind::Budget, "policy", "PodDisruptionBudget"),
+        (Kind::Node, "", "Node"),
+        (Kind::Namespace, "", "Namespace"),
+        (Kind::Scale, "autoscaling", "Scale"),
+        (Kind::Eviction, "policy", "Eviction"),
+    ];
+
+    /// The kind of this group and name; a stranger with a known name in another group stays a stranger.
+    pub fn of(group: &str, kind: &str) -> Kind {
+        Self::NAMES.iter().find(|(_, g, k)| *g == group && *k == kind).map_or(Kind::Other, |(kind, ..)| *kind)
+    }
+
+    /// The `kind:` of a manifest; empty for [`Kind::Other`].
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, _, name)| name)
+    }
+}
+
+/// One object. Boxed variants are large; a review holds two of these at most.
+#[derive(Clone, Debug)]
+#[allow(missing_docs, reason = "each variant is the kind of its name")]
+pub enum Object {
+    StatefulSet(Box<Workload>),
+    Deployment(Box<Workload>),
+    Pod(Box<Pod>),
+    Claim(Claim),
+    Service(Service),
+    ConfigMap(ConfigMap),
+    Secret(Plain),
+    Budget(Plain),
+    Node(Node),
+    Namespace(Plain),
+    Scale(Scale),
+    Eviction(Plain),
+    Other(Plain),
+}
+
+/// The object is not what its kind promises. Says where, and never what stood there: it may be a secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot be read as a {kind}: {problem}")]
+pub struct Unreadable {
+    kind: &'static str,
+    problem: String,
+}
+
+impl Object {
+    /// Reads the JSON text of one object.
+    pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
+        Ok(match kind {
+            Kind::StatefulSet => Self::StatefulSet(read(kind, json)?),
+            Kind::Deployment => Self::Deployment(read(kind, json)?),
+            Kind::Pod => Self::Pod(read(kind, json)?),
+            Kind::Claim => Self::Claim(read(kind, json)?),
+            Kind::Service => Self::Service(read(kind, json)?),
+            Kind::ConfigMap => Self::ConfigMap(read(kind, json)?),
+            Kind::Secret => Self::Secret(read(kind, json)?),
+            Kind::Budget => Self::Budget(read(kind, json)?),
+            Kind::Node => Self::Node(read(kind, json)?),
+            Kind::Namespace => Self::Namespace(read(kind, json)?),
+            Kind::Scale => Self::Scale(read(kind, json)?),
+            Kind::Eviction => Self::Eviction(read(kind, json)?),
+            Kind::Other => Self::Other(read(kind, json)?),
+        })
+    }
+
+    /// The metadata that every object has.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Self::StatefulSet(it) | Self::Deployment(it) => &it.metadata,
+            Self::Pod(it) => &it.metadata,
+            Self::Claim(it) => &it.metadata,
+            Self::Service(it) => &it.metadata,
+            Self::ConfigMap(it) => &it.metadata,
+            Self::Node(it) => &it.metadata,
+            Self::Scale(it) => &it.metadata,
+            Self::Secret(it)
+            | Self::Budget(it)
+            | Self::Namespace(it)
+            | Self::Eviction(it)
+            | Self::Other(it) => &it.metadata,
+        }
+    }
+}
+
+/// Reads one object of a type that is known. serde_json names the field's type and the place in the text, and quotes
+/// a wrong *string* value: that quote is cut out, because a password written without quotes may be the value.
+pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, Unreadable> {
+    serde_json::from_str(json)
+        .map_err(|error| Unreadable { kind: kind.name(), problem: without_values(&error.to_string()) })
+}
+
+/// `invalid type: string "hunter2", expected i64 at …` becomes `invalid type: string, expected i64 at …`; numbers and
+/// booleans are quoted by serde as `integer `7``.
+fn without_values(problem: &str) -> String {
+    let mut kept = String::with_capacity(problem.len());
+    let mut quote = None;
+    let mut escaped = false;
+    for c in problem.chars() {
+        match quote {
+            None if c == '"' || c == '`' => {
+                kept.truncate(kept.trim_end().len());
+                quote = Some(c);
+            }
+            None => kept.push(c),
+            Some(end) if c == end && !escaped => quote = None,
+            Some(_) => {}
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    kept
+}
+
+/// An object of which only the metadata is read.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Plain {
+    /// Name, labels, marks.
+    #[serde(default, deserialize_with = "or_default")]
+    pub metadata: Meta,
+}
+
+/// A PersistentVolumeClaim.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Claim {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "or_default")]
+    status: ClaimStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct ClaimStatus {
+    #[serde(deserialize_with = "or_default")]
+    phase: String,
+}
+
+impl Claim {
+    /// A Bound claim has a volume; whether that volume holds a database is for the cluster's data mark to say.
+    pub fn bound(&self) -> bool {
+        self.status.phase == "Bound"
+    }
+}
+
+/// A Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// Which pods it leads to.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ServiceSpec,
+}
+
+/// Which pods a Service leads to.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceSpec {
+    /// Pod labels; empty selects nothing.
+    #[serde(deserialize_with = "or_default")]
+    pub selector: Labels,
+}
+
+/// A ConfigMap. Values may hold what must never be printed.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConfigMap {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// File name or key, and its text.
+    #[serde(deserialize_with = "or_default")]
+    pub data: BTreeMap<String, Literal>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_says_where_and_never_what() {
+        let error = Object::read(
+            Kind::StatefulSet,
+            r#"{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":4711}]}]}}}}"#,
+        )
+        .expect_err("a number is no string");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot be read as a StatefulSet: invalid type: integer, expected"),
+            "{text}"
+        );
+        assert!(!text.contains("4711"), "{text}");
+        assert_eq!(
+            without_values(r#"invalid type: string "a\"b`c", expected i64"#),
+            "invalid type: string, expected i64"
+        );
+    }
+
+    #[test]
+    fn null_and_absent_are_the_same() {
+        for json in
+            ["{}", r#"{"metadata":null,"spec":null,"status":null}"#, r#"{"spec":{"containers":null}}"#]
+        {
+            assert!(Object::read(Kind::Pod, json).is_ok(), "{json}");
+        }
+    }
+}

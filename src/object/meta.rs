@@ -1,0 +1,120 @@
+//! The metadata of an object: who it is, how it is labelled, whom it belongs to, and the guard's own marks on it.
+//!
+//! Annotations of others are dropped while reading: `last-applied-configuration` repeats the whole object, passwords
+//! included, and would double the memory of the view.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// Labels of an object or of a pod template.
+pub type Labels = BTreeMap<String, String>;
+
+/// Reads `null` as if the field were absent: YAML's `env:` with nothing behind it is a null.
+pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    input: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(input)?.unwrap_or_default())
+}
+
+/// What every object says of itself.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Meta {
+    /// Empty in a request that asks for `generateName`.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// The prefix of a name that the API server has yet to choose.
+    #[serde(deserialize_with = "or_default")]
+    pub generate_name: String,
+    /// Empty for cluster-wide objects, and in manifests that leave it to the command line.
+    #[serde(deserialize_with = "or_default")]
+    pub namespace: String,
+    /// Differs when an object was deleted and created again under the same name.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// All labels.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: Labels,
+    /// Only the guard's own annotations: those whose key begins with `gatera.dev/`.
+    #[serde(rename = "annotations", deserialize_with = "own_marks")]
+    pub marks: BTreeMap<String, String>,
+    /// Who made it.
+    #[serde(deserialize_with = "or_default")]
+    pub owner_references: Vec<Owner>,
+    /// Set once it is going away.
+    pub deletion_timestamp: Option<String>,
+}
+
+impl Meta {
+    /// It is going away; nothing holds it up any more.
+    pub fn going(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// The controller among the owners.
+    pub fn controller(&self) -> Option<&Owner> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    /// One of the guard's own annotations, by the part of its key after `gatera.dev/`.
+    pub fn mark(&self, name: &str) -> Option<&str> {
+        self.marks
+            .iter()
+            .find(|(key, _)| key.strip_prefix(super::meta::PREFIX) == Some(name))
+            .map(|(_, value)| &**value)
+    }
+}
+
+/// Everything the guard reads or writes on other people's objects begins so.
+pub(crate) const PREFIX: &str = "gatera.dev/";
+
+/// Who made an object.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Owner {
+    /// Kind of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Name of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// uid of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub uid: String,
+    /// The one owner that manages the object.
+    #[serde(deserialize_with = "or_default")]
+    pub controller: bool,
+}
+
+/// Keeps the guard's own annotations without ever allocating for the others.
+fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Own;
+    impl<'de> de::Visitor<'de> for Own {
+        type Value = BTreeMap<String, String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("annotations")
+        }
+        fn visit_unit<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+        fn visit_none<E>(self) -> Result<Self::Value, E> {
+            Ok(BTreeMap::new())
+        }
+        fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
+            input.deserialize_map(self)
+        }
+        fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut own = BTreeMap::new();
+            while let Some(key) = map.next_key::<String>()? {
+                if key.starts_with(PREFIX) {
+                    own.insert(key, map.next_value()?);
+                } else {
+                    map.next_value::<de::IgnoredAny>()?;
+                }
+            }
+            Ok(own)
+        }
+    }
+    input.deserialize_option(Own)
+}

@@ -1,0 +1,92 @@
+//! The override: how a person takes the responsibility for one step, for at most an hour.
+//!
+//! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
+//! request, or on the StatefulSet of the cluster. A malformed one releases nothing and says why.
+
+use jiff::{SignedDuration, Timestamp};
+
+/// The annotation, without its prefix.
+pub const MARK: &str = "override";
+/// Nobody remembers tomorrow what was released today.
+const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+
+/// A released rule or several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    /// Ids of the rules.
+    pub rules: Vec<String>,
+    /// When it ends.
+    pub until: Timestamp,
+    /// What the person wrote.
+    pub reason: String,
+}
+
+/// Why an override releases nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The form is wrong.
+    #[error("write it as \"G07 until=2026-12-01T10:00:00Z reason=…\"")]
+    Form,
+    /// It is over.
+    #[error("it ended at {0}")]
+    Ended(Timestamp),
+    /// It would last too long.
+    #[error("it may end an hour from now at most, not at {0}")]
+    TooLong(Timestamp),
+}
+
+impl Override {
+    /// Reads the annotation's value as it counts now.
+    pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+        let (rules, rest) = text.trim().split_once(" until=").ok_or(Invalid::Form)?;
+        let (until, reason) = rest.split_once(" reason=").ok_or(Invalid::Form)?;
+        let until: Timestamp = until.trim().parse().map_err(|_| Invalid::Form)?;
+        let rules: Vec<_> = rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        let reason = reason.trim().to_owned();
+        match () {
+            () if rules.is_empty() || reason.is_empty() => Err(Invalid::Form),
+            () if until <= now => Err(Invalid::Ended(until)),
+            () if now.duration_until(until) > LONGEST => Err(Invalid::TooLong(until)),
+            () => Ok(Self { rules, until, reason }),
+        }
+    }
+
+    /// It names this rule.
+    pub fn releases(&self, rule: &str) -> bool {
+        self.rules.iter().any(|id| id == rule)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_override_is_short_lived_and_says_why() {
+        let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+        let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
+        let good =
+            Override::read("G07, G01 until=2026-12-01T10:00:00Z reason=new disks = faster", now).unwrap();
+        assert_eq!(
+            good,
+            Override { rules: vec!["G07".into(), "G01".into()], until, reason: "new disks = faster".into() }
+        );
+        assert!(good.releases("G01") && !good.releases("G11"));
+        assert_eq!(Override::read("G07 until=2026-12-01T09:30:00Z reason=x", now), Err(Invalid::Ended(now)));
+        assert!(matches!(
+            Override::read("G07 until=2026-12-01T10:30:01Z reason=x", now),
+            Err(Invalid::TooLong(_))
+        ));
+        for text in [
+            "",
+            "G07",
+            "true",
+            "G07 until=tomorrow reason=x",
+            "G07 until=2026-12-01T10:00:00Z",
+            " until=2026-12-01T10:00:00Z reason=x",
+            "G07 until=2026-12-01T10:00:00Z reason= ",
+        ] {
+            assert_eq!(Override::read(text, now), Err(Invalid::Form), "{text}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What the leader does next: a pure function of the world.
+//!
+//! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
+//! planned again, so in steady state there is nothing to do and no API call is made.
+
+use crate::view::{DATA_MARK, Freshness, Id, World};
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// A member is verified Ready for the first time: from now on this cluster holds data.
+    MarkData(Id),
+}
+
+/// Everything there is to do, in an order that is always the same.
+pub fn next(world: &World) -> Vec<Step> {
+    if world.freshness != Freshness::Current {
+        return Vec::new();
+    }
+    let new = world.clusters().filter(|cluster| {
+        cluster.workload.metadata.mark(DATA_MARK) == Some("none") && cluster.verified_ready()
+    });
+    let mut steps: Vec<_> = new.map(|cluster| Step::MarkData(cluster.id.clone())).collect();
+    steps.sort_by(|Step::MarkData(a), Step::MarkData(b)| a.cmp(b));
+    steps
+}

@@ -1,0 +1,185 @@
+//! One decision, laid out for whoever reads it: a person at a terminal, the API server, a pipeline.
+//!
+//! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Whatever leaves the
+//! process about a decision is written here, so this is where the limits of the API server are kept.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Value, json};
+
+use crate::review::{API_VERSION, Malformed, Review};
+use crate::verdict::{Decision, Effect, Finding, Judged, Mode, Softened};
+
+/// A warning may have 256 characters, the first line of a denial should not have many more.
+const LONGEST_WARNING: usize = 256;
+
+/// The full text of one finding: four lines of which the first stands alone.
+pub fn text(subject: &str, finding: &Finding) -> String {
+    group(subject, &[finding])
+}
+
+/// The full text of a refusal: every finding that refuses, worst first. Findings of one rule for one reason share
+/// their reason, so that six passwords are not six times the same advice.
+pub fn refusal(subject: &str, decision: &Decision) -> String {
+    let mut groups: Vec<Vec<&Finding>> = Vec::new();
+    for Judged { finding, .. } in decision.with(Effect::Refused) {
+        match groups.iter_mut().find(|group| (group[0].rule, &group[0].why) == (finding.rule, &finding.why)) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.iter().map(|findings| group(subject, findings)).collect::<Vec<_>>().join("\n")
+}
+
+fn group(subject: &str, findings: &[&Finding]) -> String {
+    let Some(Finding { rule, why, .. }) = findings.first() else { return String::new() };
+    let mut text: String = findings.iter().map(|finding| format!("[{rule}] {subject}: {}\n", finding.says)).collect();
+    text.push_str(&format!("  why: {why}"));
+    for (index, Finding { instead, .. }) in findings.iter().enumerate() {
+        if !findings[..index].iter().any(|earlier| earlier.instead == *instead) {
+            text.push_str(&format!("\n  do instead: {instead}"));
+        }
+    }
+    if crate::rules::find(rule).is_some() {
+        text.push_str(&format!("\n  more: gatera explain {rule}"));
+    }
+    text
+}
+
+/// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API
+/// server, a long one cut.
+pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
+    let findings = decision.with(Effect::Warned).map(|judged| {
+        let Finding { rule, says, instead, .. } = &judged.finding;
+        match &judged.softened {
+            None => format!("[{rule}] {subject}: {says}; {instead}"),
+            Some(softened) => format!("[{rule}] {subject}: {says} ({})", because(softened)),
+        }
+    });
+    findings.chain(decision.remarks.iter().cloned()).map(|line| one_line(&line)).collect()
+}
+
+/// Why something is only a warning.
+pub fn because(softened: &Softened) -> String {
+    match softened {
+        Softened::ByMode(mode) => format!("not enforced here: mode {}", mode.name()),
+        Softened::AlreadyThere => "it was so before; this change makes nothing worse".to_owned(),
+        Softened::ByOverride(release) => format!("overridden until {}: {}", release.until, release.reason),
+    }
+}
+
+/// At most 256 characters without line breaks or other control characters.
+fn one_line(text: &str) -> String {
+    let clean = || text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    if clean().count() <= LONGEST_WARNING {
+        return clean().collect();
+    }
+    clean().take(LONGEST_WARNING - 1).chain(['…']).collect()
+}
+
+/// The AdmissionReview that answers a review. `patch` is only for the mutating endpoint.
+pub fn admission(
+    uid: &str,
+    review: &Review,
+    decision: &Decision,
+    age: &str,
+    patch: Option<&json_patch::Patch>,
+) -> Value {
+    let subject = review.subject();
+    let mut response = json!({ "uid": uid, "allowed": decision.allowed() });
+    if !decision.allowed() {
+        response["status"] = status(review, decision, &subject);
+    }
+    let warnings = warnings(&subject, decision);
+    if !warnings.is_empty() {
+        response["warnings"] = json!(warnings);
+    }
+    let audit = audit_annotations(decision, age);
+    if !audit.is_empty() {
+        response["auditAnnotations"] = Value::Object(audit);
+    }
+    if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
+        response["patchType"] = json!("JSONPatch");
+        response["patch"] = json!(BASE64.encode(json!(patch).to_string()));
+    }
+    envelope(response)
+}
+
+/// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
+/// 409, on which `kubectl apply --force` and Flux delete the object and create it anew.
+fn status(review: &Review, decision: &Decision, subject: &str) -> Value {
+    let (code, reason) =
+        if review.subresource == "eviction" { (429, "TooManyRequests") } else { (403, "Forbidden") };
+    let cause = |judged: &Judged| {
+        let Finding { rule, field, says, .. } = &judged.finding;
+        json!({ "reason": rule, "field": field, "message": says })
+    };
+    json!({
+        "code": code,
+        "reason": reason,
+        "message": refusal(subject, decision),
+        "details": {
+            "name": review.name,
+            "kind": review.kind.name(),
+            "causes": decision.with(Effect::Refused).map(cause).collect::<Vec<_>>(),
+        },
+    })
+}
+
+/// What the audit log keeps: rule and verdict, softened or not, and how old the view was.
+fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, Value> {
+    let mut annotations = serde_json::Map::new();
+    for Judged { finding, effect, softened } in &decision.judged {
+        let softened = match softened {
+            None => String::new(),
+            Some(Softened::ByMode(mode)) => format!(" mode={}", mode.name()),
+            Some(Softened::AlreadyThere) => " before".to_owned(),
+            Some(Softened::ByOverride(release)) => {
+                one_line(&format!(" override until={} {}", release.until, release.reason))
+            }
+        };
+        let effect = match effect {
+            Effect::Recorded => Mode::Audit.name(),
+            Effect::Warned => "warned",
+            Effect::Refused => "refused",
+        };
+        let value = format!("{} {effect}{softened} {}", finding.verdict.name(), finding.field);
+        annotations.entry(finding.rule).or_insert_with(|| json!(value.trim_end()));
+    }
+    if !annotations.is_empty() {
+        annotations.insert("view".to_owned(), json!(age));
+    }
+    annotations
+}
+
+/// The answer to a body that is no review, if it can be answered at all: then it names no rule.
+pub fn malformed(problem: &Malformed) -> Option<Value> {
+    Some(not_ready(problem.uid.as_ref()?, 400, "BadRequest", &problem.to_string()))
+}
+
+/// A failure of the guard itself: it never looks like a rule.
+pub fn not_ready(uid: &str, code: u16, reason: &str, message: &str) -> Value {
+    envelope(json!({
+        "uid": uid,
+        "allowed": false,
+        "status": { "code": code, "reason": reason, "message": message },
+    }))
+}
+
+fn envelope(response: Value) -> Value {
+    json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_survive_the_api_server() {
+        let decision =
+            Decision { remarks: vec![format!("a\nb\u{7}{}", "é".repeat(400))], ..Decision::default() };
+        let warnings = warnings("Pod a/b", &decision);
+        assert_eq!(warnings[0].chars().count(), 256);
+        assert!(warnings[0].starts_with("a b é") && warnings[0].ends_with('…'));
+    }
+}

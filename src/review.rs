@@ -1,0 +1,304 @@
+//! One proposed change: who wants to do what to which object.
+//!
+//! Owns: the [`Review`] and its making from an AdmissionReview; `gatera check` makes the same value from files.
+//! Must not know: rules, the view, HTTP. Data: request body in; envelope first, then the objects, so that every
+//! answer can name the request it answers, even when the object inside cannot be read. Raw JSON stops here (the one
+//! exception is injection, which edits the object as it came).
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::object::{Kind, Object, Unreadable};
+
+/// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The mutating call; the object may still be changed.
+    Mutating,
+    /// The validating call; the object is final.
+    Validating,
+    /// `gatera check`.
+    Check,
+}
+
+/// What is done to the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+#[allow(missing_docs, reason = "the verbs of the API")]
+pub enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+}
+
+/// One proposed change.
+#[derive(Clone, Debug)]
+pub struct Review {
+    /// Who asks.
+    pub origin: Origin,
+    /// What is done.
+    pub operation: Operation,
+    /// The kind that is changed: for a subresource its parent's.
+    pub kind: Kind,
+    /// `scale`, `eviction`, or empty.
+    pub subresource: String,
+    /// Empty for cluster-wide objects.
+    pub namespace: String,
+    /// May be a prefix with `generateName`; deletecollection leaves it to the old object.
+    pub name: String,
+    /// Who wants it.
+    pub user: String,
+    /// Nothing may happen besides answering.
+    pub dry_run: bool,
+    /// The object before; absent on create.
+    pub old: Option<Object>,
+    /// The object after; absent on delete.
+    pub new: Option<Object>,
+    /// What could not be read, if anything: a finding, never a silent pass.
+    pub unreadable: Option<Unreadable>,
+}
+
+impl Review {
+    /// "StatefulSet db/galera", as every message begins.
+    pub fn subject(&self) -> String {
+        let kind = match self.kind {
+            Kind::Other => "object",
+            kind => kind.name(),
+        };
+        if self.namespace.is_empty() {
+            format!("{kind} {}", self.name)
+        } else {
+            format!("{kind} {}/{}", self.namespace, self.name)
+        }
+    }
+
+    /// The old object as if it were created now: what it breaks already is no news when it is updated.
+    pub fn before(&self) -> Option<Review> {
+        let old = self.old.clone()?;
+        (self.operation == Operation::Update && self.subresource.is_empty()).then(|| Review {
+            operation: Operation::Create,
+            old: None,
+            new: Some(old),
+            ..self.with_objects_dropped()
+        })
+    }
+
+    fn with_objects_dropped(&self) -> Review {
+        Review {
+            origin: self.origin,
+            operation: self.operation,
+            kind: self.kind,
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            old: None,
+            new: None,
+            unreadable: None,
+        }
+    }
+
+    /// The objects of the request, new before old.
+    pub fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.new.iter().chain(&self.old)
+    }
+}
+
+/// A request as it came: the review, and what the answer must repeat.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// Names the request.
+    pub uid: String,
+    /// What is judged.
+    pub review: Review,
+    /// The new object as it came, for the patch.
+    pub object: Option<&'a RawValue>,
+}
+
+/// A body that is no request. With a uid there can be an AdmissionReview for an answer, without only a 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gatera cannot read this AdmissionReview: {problem}")]
+pub struct Malformed {
+    /// The uid, if it was readable.
+    pub uid: Option<String>,
+    problem: String,
+}
+
+/// The only version there is; the webhook entries ask for no other.
+pub const API_VERSION: &str = "admission.k8s.io/v1";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    api_version: String,
+    kind: String,
+    #[serde(borrow)]
+    request: Request<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Request<'a> {
+    uid: String,
+    kind: GroupKind,
+    #[serde(default)]
+    resource: Resource,
+    #[serde(default)]
+    sub_resource: String,
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    name: String,
+    operation: Operation,
+    #[serde(default)]
+    user_info: User,
+    #[serde(default)]
+    dry_run: Option<bool>,
+    #[serde(borrow, default)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    old_object: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct GroupKind {
+    group: String,
+    kind: String,
+}
+
+#[derive(Default, Deserialize)]
+struct Resource {
+    resource: String,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+}
+
+/// Reads a request body. Two stages: the envelope, then the objects in it.
+pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
+    let malformed = |uid, problem: String| Malformed { uid, problem };
+    let envelope: Envelope<'_> =
+        serde_json::from_slice(body).map_err(|error| malformed(uid_at_least(body), position_of(&error)))?;
+    let request = envelope.request;
+    if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
+        let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
+        return Err(malformed(Some(request.uid), problem));
+    }
+    let sent = Kind::of(&request.kind.group, &request.kind.kind);
+    let mut unreadable = None;
+    let mut open = |text: Option<&RawValue>| match text.map(|text| Object::read(sent, text.get())) {
+        Some(Ok(object)) => Some(object),
+        Some(Err(error)) => {
+            unreadable = Some(error);
+            None
+        }
+        None => None,
+    };
+    let (new, old) = (open(request.object), open(request.old_object));
+    let kind = if request.sub_resource.is_empty() { sent } else { parent_kind(&request.resource.resource) };
+    let named = |object: &Object| Some(object.meta().name.clone()).filter(|name| !name.is_empty());
+    let name = Some(request.name)
+        .filter(|name| !name.is_empty())
+        .or_else(|| old.iter().chain(&new).find_map(named))
+        .or_else(|| new.as_ref().map(|object| object.meta().generate_name.clone()))
+        .unwrap_or_default();
+    let review = Review {
+        origin,
+        operation: request.operation,
+        kind,
+        subresource: request.sub_resource,
+        namespace: request.namespace,
+        name,
+        user: request.user_info.username,
+        dry_run: request.dry_run.unwrap_or_default(),
+        old,
+        new,
+        unreadable,
+    };
+    Ok(Incoming { uid: request.uid, review, object: request.object })
+}
+
+fn parent_kind(resource: &str) -> Kind {
+    match resource {
+        "statefulsets" => Kind::StatefulSet,
+        "deployments" => Kind::Deployment,
+        "pods" => Kind::Pod,
+        _ => Kind::Other,
+    }
+}
+
+/// Second try, for the uid alone, when the envelope is not what it should be.
+fn uid_at_least(body: &[u8]) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Only {
+        request: OnlyUid,
+    }
+    #[derive(Deserialize)]
+    struct OnlyUid {
+        uid: String,
+    }
+    serde_json::from_slice::<Only>(body).ok().map(|only| only.request.uid).filter(|uid| !uid.is_empty())
+}
+
+/// Where it breaks and in which way, without a word of what stands there.
+fn position_of(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        serde_json::error::Category::Eof => "it ends too early",
+        serde_json::error::Category::Data => "a field is missing or of the wrong type",
+        serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
+    };
+    format!("{what} (line {} column {})", error.line(), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(request: &str) -> Vec<u8> {
+        format!(r#"{{"apiVersion":"{API_VERSION}","kind":"AdmissionReview","request":{{"uid":"u1","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},{request}}}}}"#).into_bytes()
+    }
+
+    #[test]
+    fn the_uid_survives_whatever_else_is_wrong() {
+        for (text, uid) in [
+            (r#"{"request":{"uid":"u1","operation":"EXPLODE"}}"#, Some("u1")),
+            (
+                r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"group":"","kind":"Pod"},"operation":"CREATE"}}"#,
+                Some("u1"),
+            ),
+            (r#"{"request":{"uid":"u1"#, None),
+            ("", None),
+            ("[]", None),
+            ("null", None),
+        ] {
+            assert_eq!(read(text.as_bytes(), Origin::Validating).unwrap_err().uid.as_deref(), uid, "{text}");
+        }
+        let error = read(b"{\"request\":{\"uid\":\"\xff\"}}", Origin::Validating).unwrap_err();
+        assert_eq!(error.uid, None);
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_is_kept_as_a_finding() {
+        let bytes = body(r#""operation":"CREATE","object":{"spec":{"replicas":"three"}}"#);
+        let incoming = read(&bytes, Origin::Validating).unwrap();
+        assert_eq!(incoming.uid, "u1");
+        assert!(incoming.review.new.is_none() && incoming.review.unreadable.is_some());
+    }
+
+    #[test]
+    fn names_come_from_wherever_there_is_one() {
+        for (request, name) in [
+            (r#""operation":"DELETE","oldObject":{"metadata":{"name":"a"}},"object":null"#, "a"),
+            (r#""operation":"CREATE","object":{"metadata":{"generateName":"a-"}}"#, "a-"),
+            (r#""operation":"DELETE""#, ""),
+        ] {
+            let bytes = body(request);
+            assert_eq!(read(&bytes, Origin::Validating).unwrap().review.name, name, "{request}");
+        }
+    }
+}

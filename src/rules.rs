@@ -1,0 +1,158 @@
+//! The rulebook: one table, one function that asks it.
+//!
+//! Owns: [`RULES`] and [`evaluate`], the only door between a review and a decision. The webhook, `gatera check` and
+//! the background audit all go through it, so the same change gets the same words everywhere. Must not know: HTTP,
+//! clients, files, output formats.
+//!
+//! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
+//! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
+
+mod plain_password;
+mod scale_order;
+mod second_bootstrap;
+
+pub use second_bootstrap::held_at_zero;
+
+use crate::object::Kind;
+use crate::overrides::{self, Override};
+use crate::review::{Operation, Review};
+use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
+use crate::view::{NEVER_GUARDED, View};
+
+/// One rule. Its module's documentation is the manual page that `gatera explain` prints.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable once published.
+    pub id: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// The kinds it looks at; it is asked for no other.
+    pub touches: &'static [Kind],
+    source: &'static str,
+    check: fn(&Review, &View<'_>) -> Findings,
+}
+
+/// Every rule, in the order of their ids.
+pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, plain_password::RULE];
+
+/// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
+pub const UNREADABLE: &str = "G00";
+
+/// The rule of this id, in any case.
+pub fn find(id: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
+}
+
+impl Rule {
+    /// The manual page: the module documentation of the rule's file.
+    pub fn manual(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The first sentence of the manual page, without the id.
+    pub fn summary(&self) -> String {
+        let manual = self.manual();
+        let first = manual.lines().next().unwrap_or_default();
+        first.split_once(": ").map_or(first, |(_, rest)| rest).trim_end_matches('.').to_owned()
+    }
+}
+
+/// Judges one change. Pure: the same review and view give the same decision.
+pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
+    let mut decision = Decision::default();
+    if let Some(finding) = unreadable(review) {
+        decision.add(finding, Mode::Enforce, false, None);
+        return decision;
+    }
+    if let_through(review, view) {
+        return decision;
+    }
+    let released = released(review, view, &mut decision);
+    for rule in RULES.iter().filter(|rule| rule.touches.contains(&review.kind)) {
+        let mode = view.mode(rule.id, &review.namespace);
+        if mode == Mode::Off {
+            continue;
+        }
+        let findings = (rule.check)(review, view);
+        if findings.is_empty() {
+            continue;
+        }
+        let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
+        let release = released.iter().find(|release| release.releases(rule.id));
+        for finding in findings {
+            let existed =
+                before.iter().any(|old| old.field == finding.field && old.verdict >= finding.verdict);
+            decision.add(finding, mode, existed, release);
+        }
+    }
+    decision.sort();
+    decision
+}
+
+/// An object that cannot be read is refused: allowing it would be a guess.
+fn unreadable(review: &Review) -> Option<Finding> {
+    let problem = review.unreadable.as_ref()?;
+    Some(Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Deny,
+        field: String::new(),
+        says: problem.to_string(),
+        why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
+        instead: "correct the field; `kubectl explain` names its type".into(),
+    })
+}
+
+/// What is never held up, whatever the rules say: the control plane's own namespaces, and everything that is already
+/// on its way out.
+fn let_through(review: &Review, view: &View<'_>) -> bool {
+    let going = review.operation == Operation::Update && review.objects().any(|object| object.meta().going());
+    let own = view.settings.own_user.as_deref() == Some(&*review.user) && !review.user.is_empty();
+    going || own || NEVER_GUARDED.contains(&&*review.namespace) || view.namespace_going(&review.namespace)
+}
+
+/// The overrides that count: on the object in the request, on the object as it is, on the cluster's StatefulSet.
+fn released(review: &Review, view: &View<'_>, decision: &mut Decision) -> Vec<Override> {
+    let parent =
+        (!review.subresource.is_empty()).then(|| view.cluster(&review.namespace, &review.name)).flatten();
+    let metas =
+        review.objects().map(|object| object.meta()).chain(parent.map(|cluster| &cluster.workload.metadata));
+    let mut released = Vec::new();
+    for text in metas.filter_map(|meta| meta.mark(overrides::MARK)) {
+        match Override::read(text, view.now) {
+            Ok(release) if released.contains(&release) => {}
+            Ok(release) => released.push(release),
+            Err(problem) => {
+                let remark = format!(
+                    "the annotation gatera.dev/override of {} releases nothing: {problem}",
+                    review.subject()
+                );
+                if !decision.remarks.contains(&remark) {
+                    decision.remarks.push(remark);
+                }
+            }
+        }
+    }
+    released
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_in_order() {
+        assert!(RULES.windows(2).all(|pair| pair[0].id < pair[1].id));
+    }
+
+    #[test]
+    fn every_manual_page_says_what_why_and_what_instead() {
+        for rule in RULES {
+            let manual = rule.manual();
+            assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
+            for heading in ["# Why", "# Example", "# What to do instead", "# How to waive it"] {
+                assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! G11: passwords live in Secrets, not in manifests.
+//!
+//! Refuses a password that is written out in an environment variable, a command line, a probe, a hook, or a ConfigMap
+//! that a cluster reads. The value is never repeated, in no output whatsoever.
+//!
+//! # Why
+//!
+//! A manifest is copied into version control, into `kubectl.kubernetes.io/last-applied-configuration`, into every
+//! backup of etcd and every `kubectl describe`; an argument of a probe is visible in the process list of the node,
+//! every ten seconds. The same password usually opens the state transfer, which is a copy of the whole database.
+//!
+//! # Example
+//!
+//! ```text
+//! env:
+//! - name: MYSQL_ROOT_PASSWORD
+//!   value: …                                     # refused
+//! - name: MYSQL_ROOT_PASSWORD
+//!   valueFrom: {secretKeyRef: {name: galera, key: root-password}}
+//! ```
+//!
+//! # What to do instead
+//!
+//! Put the password into a Secret and refer to it: `valueFrom.secretKeyRef` for the environment, a file mounted from
+//! the Secret for `wsrep_sst_auth` and for clients (`--defaults-extra-file`). Probes need no password at all: the ones
+//! gatera injects read the server's status file. Then choose a new password; the old one has been published.
+//!
+//! # How to waive it
+//!
+//! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
+//! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::Rule;
+use crate::galera::options;
+use crate::object::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "G11",
+    name: "plain-password",
+    touches: &[Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::ConfigMap],
+    source: include_str!("plain_password.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let adopted = |meta: &Meta| view.settings.adoption.adopts(&meta.labels);
+    match &review.new {
+        Some(Object::StatefulSet(it) | Object::Deployment(it)) if adopted(&it.spec.template.metadata) => {
+            in_pod("spec.template.spec.", &it.spec.template.spec)
+        }
+        // A pod with a controller is a copy of a template, and the template was judged.
+        Some(Object::Pod(it))
+            if adopted(&it.metadata) && it.metadata.controller().is_none() && review.old.is_none() =>
+        {
+            in_pod("spec.", &it.spec)
+        }
+        Some(Object::ConfigMap(it))
+            if adopted(&it.metadata) || view.is_read(&review.namespace, &review.name) =>
+        {
+            in_config(it)
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
+    let mut found = Vec::new();
+    for (list, container) in spec.all_containers() {
+        let place = format!("{prefix}{list}[{}].", container.name);
+        found.extend(in_environment(&place, container));
+        for (field, words) in container.command_lines() {
+            if let Some(what) = in_words(words) {
+                let says = format!("{field} of container {} writes out {what}", container.name);
+                found.push(finding(format!("{place}{field}"), says, "read it from a file mounted from a Secret, or from a variable with valueFrom.secretKeyRef"));
+            }
+        }
+    }
+    found
+}
+
+fn in_environment(place: &str, container: &Container) -> Findings {
+    let written_out =
+        container.env.iter().filter(|var| is_secret_name(&var.name) && is_written_out(var.value.look()));
+    let finding = |var: &crate::object::EnvVar| {
+        let says = format!("container {} writes out the value of {}", container.name, var.name);
+        finding(
+            format!("{place}env[{}].value", var.name),
+            says,
+            "use valueFrom.secretKeyRef instead of value",
+        )
+    };
+    written_out.map(finding).collect()
+}
+
+fn in_config(map: &ConfigMap) -> Findings {
+    let mut found = Vec::new();
+    for (key, text) in &map.data {
+        let mut add = |place: String, what: &str| {
+            let says = format!("{place} writes out {what}");
+            found.push(finding(format!("data[{place}]"), says, "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)"));
+        };
+        if is_secret_name(key) && is_written_out(text.look()) {
+            add(key.clone(), "a password");
+            continue;
+        }
+        for setting in options::read(text.look()) {
+            let value = setting.value.as_ref().map_or("", Literal::look);
+            if is_secret_option(&setting.key, value) {
+                let what = if setting.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
+                add(format!("{key} line {}", setting.line), what);
+            }
+        }
+        for (index, line) in text.look().lines().enumerate() {
+            if let Some(what) = in_shell(line) {
+                add(format!("{key} line {}", index + 1), what);
+            }
+        }
+    }
+    found
+}
+
+/// A variable or key by whose name a password is meant, and no file name, switch or hint about one.
+fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase().replace(['-', '.'], "_");
+    let meant = ["PASSWORD", "PASSWD", "MYSQL_PWD", "WSREP_SST_AUTH"].iter().any(|word| name.contains(word));
+    let about = ["_FILE", "_FILES"].iter().any(|end| name.ends_with(end))
+        || ["ALLOW_EMPTY", "RANDOM", "EXPIRE", "ONETIME", "PASSWORD_POLICY", "SECRET_NAME"]
+            .iter()
+            .any(|word| name.contains(word));
+    meant && !about
+}
+
+/// Something stands there, and it is not only a reference to something that is filled in later.
+fn is_written_out(value: &str) -> bool {
+    let value = value.trim().trim_matches(['"', '\'']);
+    let reference = value.starts_with('$') || value.starts_with("{{") && value.ends_with("}}");
+    !value.is_empty() && !reference
+}
+
+fn is_secret_option(key: &str, value: &str) -> bool {
+    match key {
+        // user:password; a user alone is no secret.
+        "wsrep_sst_auth" => value.split_once(':').is_some_and(|(_, password)| is_written_out(password)),
+        "password" | "master_password" | "ssl_passphrase" | "tls_passphrase" => is_written_out(value),
+        _ => false,
+    }
+}
+
+/// A program and its arguments. Words after `sh -c` are a script of their own.
+fn in_words(words: &[Literal]) -> Option<&'static str> {
+    let mut words = words.iter().map(Literal::look);
+    let script = words.clone().find_map(|word| word.lines().find_map(in_shell));
+    let client = words.clone().next().is_some_and(is_client);
+    script.or_else(|| words.find_map(|word| in_argument(word, client)))
+}
+
+/// One line of a shell script: commands end at `;`, `|`, `&`.
+fn in_shell(line: &str) -> Option<&'static str> {
+    if line.trim_start().starts_with('#') {
+        return None;
+    }
+    line.split([';', '|', '&']).find_map(|command| {
+        let words = || command.split_whitespace().map(|word| word.trim_start_matches(['(', '`', '"', '\'']));
+        let client = words().any(is_client);
+        words().find_map(|word| in_assignment(word).or_else(|| in_argument(word, client)))
+    })
+}
+
+fn in_assignment(word: &str) -> Option<&'static str> {
+    let (name, value) = word.split_once('=')?;
+    let plain = name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
+    (plain && is_secret_name(name) && is_written_out(value)).then_some("a password")
+}
+
+fn in_argument(word: &str, client: bool) -> Option<&'static str> {
+    let word = word.trim_matches(['"', '\'']);
+    if let Some((key, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
+        let key = options::one_spelling(key);
+        return match key.as_str() {
+            "wsrep_sst_auth" => is_secret_option(&key, value).then_some("the password of wsrep_sst_auth"),
+            "password" => is_written_out(value).then_some("a password (--password=)"),
+            _ => None,
+        };
+    }
+    let short = word.strip_prefix("-p").filter(|_| client && !word.starts_with("-p="))?;
+    is_written_out(short).then_some("a password (-p)")
+}
+
+/// A MariaDB or MySQL program, for which `-p…` is a password; for most others it is a port or a path.
+fn is_client(word: &str) -> bool {
+    let program = word.trim_matches(['"', '\'']).rsplit('/').next().unwrap_or_default();
+    ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')
+}
+
+fn finding(field: String, says: String, instead: &str) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field,
+        says,
+        why: "whoever may read the object reads the password, and so does version control; it opens a copy of the whole database"
+            .into(),
+        instead: instead.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_with_a_password() {
+        for line in [
+            "mysqladmin -padmin ping",
+            "mysql -u root -phunter2 -e 'SELECT 1'",
+            "until mysql -u root -px -e \"SHOW STATUS\" | grep -q Synced",
+            "/usr/bin/mariadb --password=x",
+            "MYSQL_PWD=x mariadb -e 'SELECT 1'",
+            "export MARIADB_ROOT_PASSWORD='x'",
+            "exec mariadbd --wsrep-sst-auth=root:x",
+            "true && (mysql -px)",
+        ] {
+            assert!(in_shell(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn command_lines_without_one() {
+        for line in [
+            "mkdir -p /var/lib/mysql",
+            "mysql -u root -p -h cs",
+            "mysql -p\"$MYSQL_ROOT_PASSWORD\" -e 'SELECT 1'",
+            "mysql --password=$(cat /run/secrets/root)",
+            "mysql --password=\"${MARIADB_ROOT_PASSWORD}\"",
+            "MYSQL_PWD=\"$MARIADB_ROOT_PASSWORD\" mysql -e 'SELECT 1'",
+            "mariadbd --wsrep-sst-auth=root:$(SST_PASSWORD)",
+            "mariadbd --wsrep-sst-auth=mariabackup",
+            "ssh -p2222 host",
+            "# mysql -psecret",
+            "",
+        ] {
+            assert_eq!(in_shell(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_that_mean_a_password() {
+        for name in [
+            "MYSQL_ROOT_PASSWORD",
+            "mariadb-password",
+            "MYSQL_PWD",
+            "DB_PASSWD",
+            "MARIADB_GALERA_MARIABACKUP_PASSWORD",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "MARIADB_ROOT_PASSWORD_FILE",
+            "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD",
+            "MYSQL_RANDOM_ROOT_PASSWORD",
+            "PWD",
+            "HOME",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! G01: a cluster grows and shrinks in steps that keep its majority.
+//!
+//! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
+//! stays is not Ready, and up while there is no cluster to join. Judged on every path that leads to `replicas`:
+//! create, apply, edit, patch, `kubectl scale`, an autoscaler.
+//!
+//! # Why
+//!
+//! Members that leave without a good-bye count against the others: a component lives on only while more than half of
+//! it is there. Going from 5 to 1 leaves one member that cannot tell whether the other four died or left, and it
+//! stops answering. At 0 nobody is left who knows that he was the last, so nobody may start first: the cluster needs
+//! a manual bootstrap, and starting it from the wrong member loses data. A member that is removed while it sends its
+//! data to another leaves that other with half a database.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl scale statefulset galera --replicas=1
+//! [G01] StatefulSet db/galera: 5 -> 1 replicas would leave 1 of 5 members; 3 is the smallest next step
+//! ```
+//!
+//! # What to do instead
+//!
+//! Scale down in steps that keep more than half (5 to 3, then 3 to 2), and wait until all members are Ready again
+//! between steps. Odd numbers of three and more survive the loss of a node; two and four survive no more than one and
+//! three do. To stop a cluster for good, take a backup and use the override.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G01 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::Rule;
+use crate::galera::quorum::floor_of_one_step;
+use crate::object::{Kind, Object};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, State, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G01",
+    name: "scale-order",
+    touches: &[Kind::StatefulSet],
+    source: include_str!("scale_order.rs"),
+    check,
+};
+
+const FIELD: &str = "spec.replicas";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match (&review.old, &review.new) {
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+            created(new.replicas())
+        }
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
+            if is_cluster(old, &view.settings.adoption) =>
+        {
+            let cluster = view.cluster(&review.namespace, &review.name);
+            changed(
+                Step { review, from: old.replicas(), to: new.replicas(), parallel: new.parallel() },
+                cluster,
+                view,
+            )
+        }
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
+            match view.cluster(&review.namespace, &review.name) {
+                Some(cluster) => {
+                    let parallel = cluster.workload.parallel();
+                    changed(
+                        Step { review, from: old.spec.replicas, to: new.spec.replicas, parallel },
+                        Some(cluster),
+                        view,
+                    )
+                }
+                None => Findings::new(),
+            }
+        }
+        _ => Findings::new(),
+    }
+}
+
+/// From so many replicas to so many.
+#[derive(Clone, Copy)]
+struct Step<'a> {
+    review: &'a Review,
+    from: i64,
+    to: i64,
+    parallel: bool,
+}
+
+impl Step<'_> {
+    /// The next step that is right, as a command.
+    fn instead(&self, replicas: i64) -> String {
+        let Review { namespace, name, .. } = self.review;
+        format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}, wait until all members are Ready, then go on")
+    }
+}
+
+fn created(replicas: i64) -> Findings {
+    if replicas < 0 {
+        return vec![deny(
+            format!("{replicas} replicas is no number of members"),
+            "a count cannot be negative",
+            "write 3".into(),
+        )];
+    }
+    unwise_size(replicas).into_iter().collect()
+}
+
+fn changed(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
+    let refused = match () {
+        () if step.to == step.from => return Findings::new(),
+        () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, cluster, view)),
+        () => not_up_now(step, cluster, view),
+    };
+    match refused {
+        Some(finding) => vec![finding],
+        None => unwise_size(step.to).into_iter().chain(uncertain(cluster, view)).collect(),
+    }
+}
+
+/// Steps that no state of the cluster makes safe.
+fn too_far_down(step: Step<'_>) -> Option<Finding> {
+    let Step { from, to, parallel, .. } = step;
+    let floor = floor_of_one_step(from);
+    if to <= 0 {
+        return Some(deny(
+            format!("{from} -> {to} replicas stops every member"),
+            "after a full stop no member may start by itself: somebody must find the one with the newest data and bootstrap \
+             from it, and a wrong choice loses data",
+            "keep 1 member at least; to stop the cluster for good, take a backup and annotate the StatefulSet with \
+             gatera.dev/override (gatera explain G01)"
+                .into(),
+        ));
+    }
+    if to < floor {
+        return Some(deny(
+            format!(
+                "{from} -> {to} replicas would leave {to} of {from} members; {floor} is the smallest next step"
+            ),
+            "members that are told to leave together can vanish together, and what is left is no majority: it stops \
+             answering queries",
+            step.instead(floor),
+        ));
+    }
+    (parallel && from - to > 1).then(|| {
+        deny(
+            format!(
+                "{from} -> {to} replicas with podManagementPolicy Parallel stops {} members at once",
+                from - to
+            ),
+            "Parallel waits for nobody: members that leave at the same moment count as crashed",
+            step.instead(from - 1),
+        )
+    })
+}
+
+/// Down only while everybody who stays is Ready: a member may be receiving its data from the one that goes.
+fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster?;
+    let why = "the member that leaves may be the one another receives its data from, and a member that is not Ready \
+               counts as lost when the majority is counted";
+    let asked = format!("{} -> {} replicas", step.from, step.to);
+    let refuse = |verdict, says: &str, instead: String| {
+        Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
+    };
+    let watch = format!(
+        "kubectl -n {} get pods --watch, and repeat the command when all members are Ready",
+        cluster.id.namespace
+    );
+    let stay_ready =
+        cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
+    match view.state(cluster) {
+        State::Healthy => None,
+        State::Unknown => refuse(
+            Verdict::Unknown,
+            "it is not known whether the members that stay are Ready",
+            "repeat the command when gatera is ready: its /readyz says what it waits for".into(),
+        ),
+        State::Down => refuse(
+            Verdict::Deny,
+            "no member is Ready, so nothing is left to keep",
+            "start the cluster first; its data is still on the members' claims".into(),
+        ),
+        // What leaves is exactly what is broken: this is the way out, not the way in.
+        _ if cluster.leaving.is_empty() && stay_ready.clone().all(|member| member.ready()) => None,
+        _ if stay_ready.clone().all(|member| member.ready()) => refuse(Verdict::Wait, "a member is still leaving", watch),
+        State::Forming => refuse(Verdict::Wait, "the first installation is not finished", watch),
+        State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
+        State::Degraded => {
+            let name = stay_ready
+                .filter(|member| !member.ready())
+                .map(|member| &*member.name)
+                .next()
+                .unwrap_or("the member");
+            let logs = format!(
+                "find out why {name} is not Ready (kubectl -n {} describe pod {name}), then repeat the command",
+                cluster.id.namespace
+            );
+            refuse(Verdict::Deny, "a member that stays is not Ready", logs)
+        }
+    }
+}
+
+/// Up only while there is something to join.
+fn not_up_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster?;
+    let asked = format!("{} -> {} replicas", step.from, step.to);
+    let first_start = cluster.workload.replicas() == 0;
+    match view.state(cluster) {
+        State::Down => Some(deny(
+            format!("{asked}: no member is Ready, and there is data on the claims ({})", view.describe(cluster)),
+            "a member that starts alone finds nobody to join and gives up after 30 seconds; a new cluster must never be \
+             founded over existing data",
+            "start the member with the newest data first (grastate.dat: safe_to_bootstrap: 1), then the others; gatera \
+             explain G04 shows the steps, each of which needs the override"
+                .into(),
+        )),
+        State::Forming if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
+            Verdict::Wait,
+            format!("{asked}: the first installation is not finished ({})", view.describe(cluster)),
+            "every new member copies the whole database from one that has it, and there is only the bootstrap node yet",
+            format!("wait until all {} members are Ready, then repeat the command", cluster.workload.replicas()),
+        )),
+        _ if step.parallel && step.to - step.from > 1 && !first_start && cluster.has_data() => Some(deny(
+            format!("{asked} with podManagementPolicy Parallel starts {} members at once", step.to - step.from),
+            "every new member copies the whole database from one of the others, and all would ask at the same moment",
+            step.instead(step.from + 1),
+        )),
+        _ => None,
+    }
+}
+
+/// Sizes that work and disappoint.
+fn unwise_size(replicas: i64) -> Option<Finding> {
+    let says = match replicas {
+        0 => "0 replicas: no member will start".to_owned(),
+        1 => "the loss of a single member stops the cluster".to_owned(),
+        2 => "2 members: the loss of one stops the other".to_owned(),
+        even if even % 2 == 0 => format!("{even} members survive no more failures than {} do", even - 1),
+        _ => return None,
+    };
+    Some(finding(
+        Verdict::Warn,
+        says,
+        "a cluster lives on while more than half of its members do, so only odd sizes from 3 gain anything",
+        "prefer 3, 5 or 7 members".into(),
+    ))
+}
+
+/// Allowed, but on the word of a probe that cannot see Galera's state, or of an old view.
+fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster?;
+    let (says, why, instead) = match (view.state(cluster), cluster.unverified().count()) {
+        (State::Unknown, _) => (
+            format!("the state of the cluster is not known ({})", view.seen()),
+            "it was judged by an old view",
+            "look at the members before you go on",
+        ),
+        (_, 0) => return None,
+        (_, count) => (
+            format!("{count} of its Ready members carry no gatera probe, so Ready does not prove Synced"),
+            "a probe that only asks for an answer also succeeds on a member that is cut off or still catching up",
+            "restart the members one at a time, so that they get their probes",
+        ),
+    };
+    Some(finding(Verdict::Warn, says, why, instead.into()))
+}
+
+fn deny(says: String, why: &str, instead: String) -> Finding {
+    finding(Verdict::Deny, says, why, instead)
+}
+
+fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field: FIELD.into(), says, why: why.into(), instead }
+}

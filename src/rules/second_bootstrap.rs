@@ -1,0 +1,212 @@
+//! G04: a cluster that has data is never founded a second time.
+//!
+//! Refuses a bootstrap pod, a scale-up of a bootstrap Deployment, and any switch that makes a member found a new
+//! cluster (`gcomm://` without hosts, `--wsrep-new-cluster`, `MARIADB_GALERA_CLUSTER_BOOTSTRAP`) once a member holds
+//! data, or while another bootstrap pod is there. A bootstrap Deployment that is applied again is not refused: it is
+//! kept at 0 replicas, with a warning, so that `kubectl apply`, `helm upgrade` and GitOps can repeat themselves.
+//!
+//! # Why
+//!
+//! A server that starts with an empty `gcomm://` founds a new, empty cluster with an identity of its own. Members that
+//! join it notice that their data belongs to another cluster, throw it away and copy the empty one. Measured: delete
+//! the pods of a running cluster, apply the original manifests again "to fix it", and two and a half minutes later
+//! every pod is 1/1 Running, Galera says Synced, and every table is gone.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl scale deployment galera-bootstrap --replicas=1
+//! [G04] Deployment db/galera-bootstrap: cluster galera already has data (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Remove the bootstrap objects from what you apply; the members find each other. If no member is Ready, the data is
+//! still on their claims. Start from the member with the newest data, never from an empty node:
+//!
+//! 1. Look at `grastate.dat` on every claim. The member with `safe_to_bootstrap: 1`, else the highest `seqno`, is N.
+//! 2. Set `spec.ordinals.start: N`, `replicas: 1`, and that member's address to `gcomm://`; wait until it is Ready.
+//! 3. Set the address back, then `start: 0` and the old number of replicas.
+//!
+//! Each of these steps needs the override.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`.
+//! With the override a bootstrap node does start, and the members that join it lose their data.
+
+use super::Rule;
+use crate::galera::address::Address;
+use crate::galera::options;
+use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
+use crate::review::{Origin, Review};
+use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
+use crate::view::{Cluster, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G04",
+    name: "second-bootstrap",
+    touches: &[Kind::Deployment, Kind::Pod, Kind::StatefulSet, Kind::ConfigMap],
+    source: include_str!("second_bootstrap.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    let found = match (&review.old, &review.new) {
+        (old, Some(Object::Deployment(new))) => {
+            let old = old
+                .as_ref()
+                .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None });
+            deployment_applied(review, old, new, view)
+        }
+        (None, Some(Object::Pod(pod))) => {
+            let meta = &pod.metadata;
+            let member = meta.controller().is_some_and(|owner| owner.kind == "StatefulSet");
+            let founds = if member { None } else { founder(ns, meta, &pod.spec, view) };
+            founds.and_then(|by| {
+                refused(
+                    &by,
+                    "spec",
+                    data(ns, &meta.labels, view).or_else(|| other_founder(ns, &meta.labels, view)),
+                )
+            })
+        }
+        (_, Some(Object::Scale(new))) if review.kind == Kind::Deployment && new.spec.replicas > 0 => {
+            let cluster = bootstrapped_by(ns, &review.name, view);
+            cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
+        }
+        (_, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+            member_switch(ns, new, view)
+        }
+        (_, Some(Object::ConfigMap(new))) => address_emptied(ns, new, view),
+        _ => None,
+    };
+    found.into_iter().collect()
+}
+
+/// The replicas of this Deployment are to be held at 0, or it would found a second cluster.
+pub fn held_at_zero(decision: &Decision) -> bool {
+    let held = |judged: &Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
+    decision.judged.iter().any(|judged| held(judged) && judged.softened.is_none())
+}
+
+/// Applied again: held at 0 with a warning while the object can still be changed, refused if that was circumvented.
+fn deployment_applied(
+    review: &Review,
+    old: Option<&Workload>,
+    new: &Workload,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let (ns, template) = (&*review.namespace, &new.spec.template);
+    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    // A bootstrap node that runs is still somebody's donor: an edit of its Deployment does not start a second one, and
+    // stopping it here would cut off those who join. Its pod's CREATE is judged if the edit replaces it.
+    let runs_already = old.is_some_and(|old| old.replicas() >= new.replicas())
+        && view
+            .cluster_of(ns, &template.metadata.labels)
+            .is_some_and(|cluster| !cluster.bootstrap.pods.is_empty());
+    if new.replicas() == 0 || runs_already {
+        return None;
+    }
+    let fact = data(ns, &template.metadata.labels, view)?;
+    if review.origin == Origin::Validating {
+        return refused(&by, "spec.replicas", Some(fact));
+    }
+    Some(Finding {
+        verdict: Verdict::Amend,
+        field: "spec.replicas".into(),
+        says: format!("kept at 0 replicas: {}", fact.says),
+        instead: "remove its manifest from what you apply".to_owned(),
+        ..refusal(&by)
+    })
+}
+
+/// Who founds: the switch, if this pod is Galera's at all.
+fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
+    let adopted = view.settings.adoption.adopts(&meta.labels);
+    adopted.then(|| view.founds_new_cluster(ns, &meta.labels, spec, meta.mark("container"))).flatten()
+}
+
+/// A member whose own switch founds a cluster would do so at every restart.
+fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let template = &new.spec.template;
+    let by = founder(ns, &template.metadata, &template.spec, view)?;
+    let cluster = view.cluster(ns, &new.metadata.name);
+    let claims = || view.claims_of(ns, new).into_iter().find(|claim| claim.bound);
+    let fact = match cluster {
+        Some(cluster) => data_of(cluster, view),
+        None => {
+            claims().map(|claim| format!("claim {} of this StatefulSet already has a volume", claim.name))
+        }
+    };
+    refused(&by, &format!("spec.template: {by}"), fact)
+}
+
+/// A ConfigMap that members read must not tell them to found a cluster at their next restart.
+fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
+    let (key, _) = new.data.iter().find(|(_, text)| {
+        options::effective(text.look(), "wsrep_cluster_address")
+            .is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster))
+    })?;
+    let cluster = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
+    let by = format!("wsrep_cluster_address=gcomm:// in key {key}");
+    refused(&by, &format!("data[{key}]"), data_of(cluster, view))
+}
+
+/// The cluster whose bootstrap Deployment this is.
+fn bootstrapped_by<'a>(ns: &str, deployment: &str, view: &View<'a>) -> Option<&'a Cluster> {
+    view.world
+        .clusters()
+        .find(|it| it.id.namespace == ns && it.bootstrap.deployments.iter().any(|name| name == deployment))
+}
+
+/// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.
+fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
+    match view.cluster_of(ns, labels) {
+        Some(cluster) => data_of(cluster, view),
+        None => {
+            let claim = view.left_over_claims(ns, labels).first()?;
+            let says = format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
+            Some(Data { says, instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera explain G04` shows the way back" })
+        }
+    }
+}
+
+fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
+    let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
+    let instead = if cluster.ready() == 0 { WAY_BACK } else { LEAVE_OUT };
+    cluster.has_data().then_some(Data { says, instead })
+}
+
+/// A Deployment replaces a deleted pod before it is gone: for a while there would be two founders.
+fn other_founder(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
+    let pod = view.cluster_of(ns, labels)?.bootstrap.pods.first()?;
+    let says = format!("bootstrap pod {} is still there", pod.name);
+    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough" })
+}
+
+/// What would be wiped, and what to do with it.
+struct Data {
+    says: String,
+    instead: &'static str,
+}
+
+const LEAVE_OUT: &str = "remove the bootstrap objects and switches from what you apply; the members find each other";
+const WAY_BACK: &str = "the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps";
+
+fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
+    let Data { says, instead } = data?;
+    Some(Finding { says, field: field.to_owned(), instead: instead.to_owned(), ..refusal(by) })
+}
+
+fn refusal(by: &str) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field: String::new(),
+        says: String::new(),
+        why: format!("it would found a new, empty cluster ({by}); members that join it are wiped"),
+        instead: String::new(),
+    }
+}

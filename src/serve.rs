@@ -1,0 +1,217 @@
+//! `gatera serve`: puts the parts together, and takes them down in order.
+//!
+//! Owns: the options of the command and the order of start and stop. Each part is a room of its own: `watch` fills the
+//! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
+//! `serve/` answers requests.
+
+mod ready;
+mod router;
+mod tls;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use clap::Args;
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch as channel;
+use tracing::{info, warn};
+
+use crate::config::Settings;
+use crate::register::{self, Place};
+use crate::view::World;
+use crate::webhooks::Target;
+use crate::{lease, reconcile, telemetry, watch};
+
+pub use ready::{Readiness, Report};
+pub use router::{Guard, LARGEST_BODY, admission, operations};
+pub use tls::{Leaf, config, serve as accept};
+
+/// By this name the API server remembers which fields are ours.
+pub const FIELD_MANAGER: &str = "gatera";
+
+/// Options of `gatera serve`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Settings file: adopt (label selectors), modes (per rule)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig, for a guard that runs outside the cluster [default: the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Address of the webhooks
+    #[arg(long, default_value = "0.0.0.0:8443")]
+    listen: SocketAddr,
+    /// Address of /livez, /readyz and /metrics
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    operations: SocketAddr,
+    /// The guard's own namespace, which is never guarded
+    #[arg(long, env = "POD_NAMESPACE", default_value = "gatera")]
+    namespace: String,
+    /// The guard's own name among its replicas [default: the host name]
+    #[arg(long, env = "POD_NAME", default_value = "")]
+    identity: String,
+    /// Service that leads API servers here
+    #[arg(long, default_value = "gatera")]
+    service: String,
+    /// Register by this URL instead of the Service, for a guard that runs outside the cluster
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+    /// Name of both webhook configurations, which must exist
+    #[arg(long, default_value = "gatera")]
+    configuration: String,
+    /// Secret in which the guard keeps its certificates
+    #[arg(long, default_value = "gatera-tls")]
+    secret: String,
+    /// Use tls.crt, tls.key and ca.crt of this folder instead (cert-manager, a CA of your own)
+    #[arg(long, value_name = "FOLDER")]
+    tls_folder: Option<PathBuf>,
+    /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica
+    #[arg(long, default_value_t = 10)]
+    lame_duck: u64,
+    /// After that: seconds for requests that are under way
+    #[arg(long, default_value_t = 10)]
+    drain: u64,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
+    telemetry::log();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(serve(options, settings))
+}
+
+async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
+    let place = place(&options)?;
+    let client = client(options.kubeconfig.as_ref()).await?;
+    settings.own_user = own_user(&client).await;
+    let webhooks = TcpListener::bind(options.listen)
+        .await
+        .with_context(|| format!("listening at {}", options.listen))?;
+    let probes = TcpListener::bind(options.operations)
+        .await
+        .with_context(|| format!("listening at {}", options.operations))?;
+    info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
+
+    let guard =
+        Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(World::default())), settings, Timestamp::now));
+    let leaf = Leaf::default();
+    let (changed, world_changed) = channel::channel(0);
+    let (lead, leading) = channel::channel(false);
+    let (close, closing) = channel::channel(false);
+
+    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed));
+    tokio::spawn(register::run(
+        client.clone(),
+        Arc::clone(&guard),
+        leaf.clone(),
+        place.clone(),
+        leading.clone(),
+        world_changed.clone(),
+    ));
+    tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
+    let me = identity(&options);
+    let lease =
+        tokio::spawn(lease::hold(client, place.namespace, me, lead, Arc::clone(&guard), closing.clone()));
+    let operations = operations(Arc::clone(&guard));
+    tokio::spawn(async move { axum::serve(probes, operations).await });
+    let drain = Duration::from_secs(options.drain);
+    let server = tokio::spawn(accept(
+        webhooks,
+        config(leaf),
+        admission(Arc::clone(&guard)),
+        Arc::clone(&guard),
+        closing,
+        drain,
+    ));
+
+    stopped().await?;
+    info!(seconds = options.lame_duck, "stopping: unready, still serving");
+    guard.ready.leaving.store(true, Ordering::Relaxed);
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
+        again = stopped() => again?,
+    }
+    close.send_replace(true);
+    for part in [server, lease] {
+        if let Err(error) = part.await {
+            warn!(%error, "stopping");
+        }
+    }
+    info!("stopped");
+    Ok(())
+}
+
+/// The first signal asks to stop, a second one to stop at once.
+async fn stopped() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+async fn client(kubeconfig: Option<&PathBuf>) -> anyhow::Result<Client> {
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path)
+                .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .context("understanding the kubeconfig")?
+        }
+        None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
+    };
+    Client::try_from(config).context("preparing the client")
+}
+
+/// Who we are to the API server: our own writes are not judged.
+async fn own_user(client: &Client) -> Option<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    match api.create(&Default::default(), &SelfSubjectReview::default()).await {
+        Ok(review) => review.status?.user_info?.username,
+        Err(error) => {
+            warn!(%error, "the API server does not say who we are; our own writes will be judged like others");
+            None
+        }
+    }
+}
+
+fn identity(options: &Options) -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let name = if options.identity.is_empty() { host() } else { options.identity.clone() };
+    // Two processes of one name must not both think they lead.
+    format!("{name}_{}", std::process::id())
+}
+
+fn place(options: &Options) -> anyhow::Result<Place> {
+    let Options { namespace, service, secret, configuration, webhook_url, tls_folder, .. } = options.clone();
+    let (target, names) = match webhook_url {
+        Some(url) => {
+            let base = url.trim_end_matches('/').to_owned();
+            let host = base.strip_prefix("https://").context("--webhook-url must begin with https://")?;
+            let host = host.split('/').next().unwrap_or_default();
+            let name =
+                host.rsplit_once(':').map_or(host, |(name, _)| name).trim_matches(['[', ']']).to_owned();
+            (Target::Url { base, namespace: namespace.clone() }, vec![name])
+        }
+        None => {
+            let names =
+                [".svc", ".svc.cluster.local"].map(|end| format!("{service}.{namespace}{end}")).to_vec();
+            (Target::Service { namespace: namespace.clone(), name: service }, names)
+        }
+    };
+    Ok(Place { namespace, secret, configuration, target, names, folder: tls_folder })
+}

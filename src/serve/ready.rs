@@ -1,0 +1,72 @@
+//! Whether the API server should be sent to this replica, and in words why not.
+//!
+//! A stale view is said, but is no reason to be unready: the guard then answers UNKNOWN with words, which beats
+//! disappearing. What makes it unready is that it could not answer at all.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use jiff::Timestamp;
+
+use crate::view::{Freshness, World};
+
+/// What readiness is made of besides the view.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    /// When the loaded leaf ends; `None` before there is one.
+    pub leaf_ends: ArcSwapOption<Timestamp>,
+    /// The registered webhook entries trust another CA than the one that signed our leaf.
+    pub untrusted: AtomicBool,
+    /// Shutting down: endpoints should forget us while we still serve.
+    pub leaving: AtomicBool,
+    /// What is not as it should be with the webhook entries, for the detail.
+    pub registration: ArcSwapOption<String>,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug)]
+pub struct Report {
+    /// Send requests here.
+    pub ready: bool,
+    /// One line per part.
+    pub text: String,
+}
+
+impl Readiness {
+    /// Looks at every part.
+    pub fn report(&self, world: &World, now: Timestamp) -> Report {
+        let view = match world.freshness {
+            Freshness::Loading => Err("the first lists are not complete".to_owned()),
+            Freshness::Current => Ok("current".to_owned()),
+            Freshness::Stale(since) => Ok(format!(
+                "stale for {}s: a watch is failing; what destroys is refused as UNKNOWN",
+                now.duration_since(since).as_secs()
+            )),
+        };
+        let leaf = match self.leaf_ends.load().as_deref() {
+            None => Err("no certificate yet".to_owned()),
+            Some(ends) if *ends <= now => Err(format!("ended at {ends}")),
+            Some(_) if self.untrusted.load(Ordering::Relaxed) => {
+                Err("not signed by a CA in the registered caBundle".to_owned())
+            }
+            Some(ends) => Ok(format!("valid until {ends}")),
+        };
+        let leaving = if self.leaving.load(Ordering::Relaxed) {
+            Err("shutting down".to_owned())
+        } else {
+            Ok("serving".to_owned())
+        };
+        let webhooks =
+            self.registration.load().as_deref().cloned().unwrap_or_else(|| "registered".to_owned());
+        let parts = [("view", view), ("certificate", leaf), ("webhooks", Ok(webhooks)), ("server", leaving)];
+        let mut text = String::new();
+        for (name, part) in &parts {
+            let (sign, words) = match part {
+                Ok(words) => ('+', words),
+                Err(words) => ('-', words),
+            };
+            text.push_str(&format!("[{sign}] {name}: {words}\n"));
+        }
+        Report { ready: parts.iter().all(|(_, part)| part.is_ok()), text }
+    }
+}

@@ -1,0 +1,171 @@
+//! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
+//!
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision -> AdmissionReview, with nothing
+//! awaited but the body. Every body that names a request gets an AdmissionReview for an answer; all others get 400,
+//! 413 or 503 with words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use jiff::Timestamp;
+use tokio::sync::Semaphore;
+use tracing::info;
+
+use crate::config::Settings;
+use crate::review::{self, Origin};
+use crate::telemetry::Metrics;
+use crate::verdict::Decision;
+use crate::view::{View, World};
+use crate::webhooks::Endpoint;
+use crate::{mutate, report, rules};
+
+use super::ready::Readiness;
+
+/// An update carries the object twice, and the API server takes 3 MiB each.
+pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
+/// The API server gives up after 2 to 5 seconds; whoever is slower than this to send is nobody we serve.
+const SLOWEST_BODY: Duration = Duration::from_secs(10);
+/// More than this at once is refused at once: a queue would only answer those who have given up.
+const MOST_AT_ONCE: usize = 256;
+
+/// What a request is answered from.
+#[derive(Debug)]
+pub struct Guard {
+    /// Everything known, swapped whole.
+    pub world: Arc<ArcSwap<World>>,
+    /// What the administrator chose.
+    pub settings: Settings,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What time it is.
+    pub clock: fn() -> Timestamp,
+    /// Whether the API server should be sent here.
+    pub ready: Readiness,
+    places: Semaphore,
+}
+
+impl Guard {
+    /// A guard that knows this world.
+    pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
+        let (metrics, ready) = (Metrics::default(), Readiness::default());
+        Self { world, settings, metrics, clock, ready, places: Semaphore::new(MOST_AT_ONCE) }
+    }
+
+    /// One request, from body to answer. Nothing is awaited, nothing is written.
+    fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Response {
+        let started = (self.clock)();
+        let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
+        let incoming = match review::read(body, origin) {
+            Ok(incoming) => incoming,
+            Err(problem) => {
+                self.metrics.not_answered(endpoint.path(), "malformed");
+                return match report::malformed(&problem) {
+                    Some(answer) => Json(answer).into_response(),
+                    None => (StatusCode::BAD_REQUEST, problem.to_string()).into_response(),
+                };
+            }
+        };
+        let world = self.world.load();
+        let view = View { world: &world, now: started, settings: &self.settings };
+        let review = &incoming.review;
+        let mut decision = rules::evaluate(review, &view);
+        let patch = match (endpoint, incoming.object) {
+            (Endpoint::Mutate, Some(object)) if decision.allowed() => {
+                mutate::amend(review, object.get(), &mut decision, &view)
+            }
+            _ => None,
+        };
+        let seconds = (self.clock)().duration_since(started).as_secs_f64();
+        self.metrics.answered(endpoint.path(), &decision, seconds);
+        tell(review, &decision);
+        Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref()))
+            .into_response()
+    }
+}
+
+/// Refusals and used overrides are worth a line; everything else is in the metrics.
+fn tell(review: &review::Review, decision: &Decision) {
+    for judged in decision
+        .judged
+        .iter()
+        .filter(|judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed()))
+    {
+        let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
+        info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject = review.subject(), user = review.user, says = judged.finding.says, "finding");
+    }
+}
+
+/// `/validate` and `/mutate`.
+pub fn admission(guard: Arc<Guard>) -> Router {
+    Router::new()
+        .route(Endpoint::Validate.path(), post(|guard, request| admit(Endpoint::Validate, guard, request)))
+        .route(Endpoint::Mutate.path(), post(|guard, request| admit(Endpoint::Mutate, guard, request)))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(guard)
+}
+
+async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Request) -> Response {
+    let Ok(_place) = guard.places.try_acquire() else {
+        guard.metrics.not_answered(endpoint.path(), "busy");
+        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: too many requests at once")
+            .into_response();
+    };
+    let json = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
+    match whole(request.into_body()).await {
+        Ok(body) if json => guard.answer(endpoint, &body),
+        Ok(_) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()
+        }
+        Err((status, words)) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            (status, words).into_response()
+        }
+    }
+}
+
+/// The body, if it is neither too long nor too slow.
+async fn whole(body: Body) -> Result<Bytes, (StatusCode, &'static str)> {
+    match tokio::time::timeout(SLOWEST_BODY, axum::body::to_bytes(body, LARGEST_BODY)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(error)) if is_too_long(&error) => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, "gatera reads 8 MiB at most"))
+        }
+        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the request body ended too early")),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request body came too slowly")),
+    }
+}
+
+fn is_too_long(error: &axum::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+}
+
+/// `/livez`, `/readyz`, `/metrics`.
+pub fn operations(guard: Arc<Guard>) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(guard)
+}
+
+async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
+    let report = guard.ready.report(&guard.world.load(), (guard.clock)());
+    let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, report.text).into_response()
+}
+
+async fn metrics(State(guard): State<Arc<Guard>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], guard.metrics.text()).into_response()
+}

@@ -1,0 +1,173 @@
+//! What operators see: logs and metrics. Names are fixed here, once.
+//!
+//! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
+//! with the number of objects.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::verdict::{Decision, Effect, Softened};
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reviews: Family<Review, Counter>,
+    findings: Family<Finding, Counter>,
+    overrides: Family<Rule, Counter>,
+    decision_seconds: Histogram,
+    view: Family<Held, Gauge>,
+    /// 1 while every watch is running.
+    pub view_current: Gauge,
+    /// Objects the watches brought that could not be read.
+    pub unreadable: Counter,
+    /// Connections that are open.
+    pub connections: Gauge,
+    /// Connections that were turned away: too many, or no handshake in time.
+    pub turned_away: Family<Reason, Counter>,
+    /// When the serving certificate ends, in seconds since 1970.
+    pub certificate_ends: Gauge<f64, AtomicU64>,
+    /// 1 on the replica that holds the lease.
+    pub leader: Gauge,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Review {
+    endpoint: &'static str,
+    answer: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Finding {
+    rule: &'static str,
+    verdict: &'static str,
+    effect: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Rule {
+    rule: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Held {
+    kind: &'static str,
+}
+
+/// Why a connection was turned away.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Reason {
+    /// In one word.
+    pub reason: &'static str,
+}
+
+/// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
+const DECISION_BUCKETS: [f64; 10] =
+    [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("gatera");
+        let mut it = Self {
+            reviews: Family::default(),
+            findings: Family::default(),
+            overrides: Family::default(),
+            decision_seconds: Histogram::new(DECISION_BUCKETS),
+            view: Family::default(),
+            view_current: Gauge::default(),
+            unreadable: Counter::default(),
+            connections: Gauge::default(),
+            turned_away: Family::default(),
+            certificate_ends: Gauge::default(),
+            leader: Gauge::default(),
+            registry: Registry::default(),
+        };
+        registry.register("reviews", "Admission reviews answered", it.reviews.clone());
+        registry.register("findings", "Findings by rule, verdict and effect", it.findings.clone());
+        registry.register("overrides", "Refusals released by an override", it.overrides.clone());
+        registry.register(
+            "decision_seconds",
+            "Time from request body to answer",
+            it.decision_seconds.clone(),
+        );
+        registry.register("view_objects", "Objects in the view", it.view.clone());
+        registry.register("view_current", "1 while every watch is running", it.view_current.clone());
+        registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
+        registry.register("connections", "Open connections", it.connections.clone());
+        registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());
+        registry.register(
+            "certificate_ends_seconds",
+            "When the serving certificate ends",
+            it.certificate_ends.clone(),
+        );
+        registry.register("leader", "1 on the replica that holds the lease", it.leader.clone());
+        it.registry = registry;
+        it
+    }
+}
+
+impl Metrics {
+    /// Counts one answered review.
+    pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64) {
+        let answer = if decision.allowed() { "allowed" } else { "refused" };
+        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+        self.decision_seconds.observe(seconds);
+        for judged in &decision.judged {
+            let effect = match judged.effect {
+                Effect::Recorded => "recorded",
+                Effect::Warned => "warned",
+                Effect::Refused => "refused",
+            };
+            let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
+            self.findings.get_or_create(&Finding { rule, verdict, effect }).inc();
+            if matches!(judged.softened, Some(Softened::ByOverride(_))) {
+                self.overrides.get_or_create(&Rule { rule }).inc();
+            }
+        }
+    }
+
+    /// Counts a request that was no review.
+    pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
+        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+    }
+
+    /// Counts a connection that was turned away.
+    pub fn turn_away(&self, reason: &'static str) {
+        self.turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Notes how much the view holds.
+    pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
+        for (kind, size) in sizes {
+            self.view.get_or_create(&Held { kind }).set(i64::try_from(size).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// The text that Prometheus scrapes.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+/// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.
+pub fn log() {
+    use std::io::IsTerminal as _;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second subscriber is a test's own; it stays.
+    let _ = if std::io::stderr().is_terminal() {
+        builder.try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+}

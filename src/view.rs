@@ -1,0 +1,217 @@
+//! The view: immutable facts about every cluster, as far as the API server tells them.
+//!
+//! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, built in one go and swapped whole) and
+//! [`View`] (what a rule is handed: the world, the time, the settings). Must not know: watches, requests, rules.
+//! Data: objects in, [`World::build`], clusters out. `gatera check` builds the same World from files.
+
+mod cluster;
+mod facts;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::config::Settings;
+use crate::galera::{adopt, server};
+use crate::object::{Labels, PodSpec, Workload};
+use crate::verdict::Mode;
+
+pub use cluster::{Bootstrap, ClaimOf, Cluster, DATA_MARK, Member, State};
+pub use facts::{Facts, Id, PodFact};
+
+/// Namespaces that no rule ever touches: the control plane must be able to mend itself.
+pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
+/// The label that makes protection in a namespace complete, and says how strict it is.
+pub const MODE_LABEL: &str = "gatera.dev/mode";
+
+/// How current the facts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Freshness {
+    /// The first lists are not complete.
+    #[default]
+    Loading,
+    /// Every watch is running.
+    Current,
+    /// A watch has been failing since then.
+    Stale(Timestamp),
+}
+
+/// Everything known, at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    /// How current it is.
+    pub freshness: Freshness,
+    facts: Facts,
+    clusters: HashMap<Id, Arc<Cluster>>,
+    by_instance: HashMap<(String, String), Id>,
+    /// Claims with a cluster's labels whose StatefulSet is gone: data without an owner.
+    left_over: HashMap<(String, String), Vec<String>>,
+}
+
+impl World {
+    /// Draws the conclusions from the facts.
+    pub fn build(facts: Facts, adoption: &adopt::Adoption, freshness: Freshness) -> Self {
+        let mut world = Self { freshness, ..Self::default() };
+        let pods = facts.pods_by_owner();
+        for (id, workload) in &facts.stateful_sets {
+            if !is_cluster(workload, adoption) {
+                continue;
+            }
+            let cluster = Cluster::gather(id.clone(), Arc::clone(workload), &facts, &pods);
+            if let Some(instance) = cluster.instance() {
+                world.by_instance.insert((id.namespace.clone(), instance.to_owned()), id.clone());
+            }
+            world.clusters.insert(id.clone(), Arc::new(cluster));
+        }
+        for (id, claim) in &facts.claims {
+            if let Some(instance) =
+                adopt::instance(&claim.metadata.labels).filter(|_| adoption.adopts(&claim.metadata.labels))
+            {
+                let key = (id.namespace.clone(), instance.to_owned());
+                if claim.bound() && !world.by_instance.contains_key(&key) {
+                    world.left_over.entry(key).or_default().push(id.name.clone());
+                }
+            }
+        }
+        world.facts = facts;
+        world
+    }
+
+    /// The cluster of this StatefulSet.
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Cluster> {
+        self.clusters.get(&Id::new(namespace, name)).map(Arc::as_ref)
+    }
+
+    /// All clusters.
+    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
+        self.clusters.values().map(Arc::as_ref)
+    }
+
+    /// How many objects the view holds, by kind, for metrics.
+    pub fn sizes(&self) -> [(&'static str, usize); 3] {
+        [
+            ("clusters", self.clusters.len()),
+            ("pods", self.facts.pods.len()),
+            ("claims", self.facts.claims.len()),
+        ]
+    }
+
+    /// The nodes an ordinary pod could be placed on now.
+    pub fn schedulable_nodes(&self) -> usize {
+        self.facts.nodes.values().filter(|node| node.schedulable()).count()
+    }
+}
+
+/// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
+/// it, and no other operator looks after it — unless it was labelled for us on purpose.
+pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
+    let template = &workload.spec.template;
+    let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
+    adoption.adopts(&template.metadata.labels)
+        && (on_purpose || workload.metadata.controller().is_none())
+        && server::container(&template.spec, template.metadata.mark("container")).is_some()
+}
+
+/// What a rule is handed.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Everything known.
+    pub world: &'a World,
+    /// The time of the question.
+    pub now: Timestamp,
+    /// What the administrator chose.
+    pub settings: &'a Settings,
+}
+
+impl<'a> View<'a> {
+    /// The cluster of this StatefulSet.
+    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
+        self.world.cluster(namespace, name)
+    }
+
+    /// The cluster that these pod labels belong to.
+    pub fn cluster_of(&self, namespace: &str, labels: &Labels) -> Option<&'a Cluster> {
+        let key = (namespace.to_owned(), adopt::instance(labels)?.to_owned());
+        self.world.clusters.get(self.world.by_instance.get(&key)?).map(Arc::as_ref)
+    }
+
+    /// Claims that a StatefulSet which is gone left behind for these labels.
+    pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> &'a [String] {
+        let key = adopt::instance(labels).map(|instance| (namespace.to_owned(), instance.to_owned()));
+        key.and_then(|key| self.world.left_over.get(&key)).map_or(&[], |claims| claims)
+    }
+
+    /// The claims that exist for a StatefulSet, whether or not the StatefulSet does.
+    pub fn claims_of(&self, namespace: &str, workload: &Workload) -> Vec<ClaimOf> {
+        cluster::claims(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
+    }
+
+    /// What makes this pod a new cluster's first node, if anything does.
+    pub fn founds_new_cluster(
+        &self,
+        namespace: &str,
+        labels: &Labels,
+        spec: &PodSpec,
+        named: Option<&str>,
+    ) -> Option<String> {
+        let server = server::container(spec, named)?;
+        let files = spec.config_maps().filter_map(|name| {
+            let map = self.world.facts.config_maps.get(&Id::new(namespace, name))?;
+            Some((name, &map.data))
+        });
+        server::founds_new_cluster(server, files).or_else(|| {
+            (labels.get("app").map(String::as_str) == Some("galera-bootstrap"))
+                .then(|| "label app=galera-bootstrap".to_owned())
+        })
+    }
+
+    /// The clusters whose members read this ConfigMap.
+    pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
+        self.world.clusters().filter(move |cluster| {
+            cluster.id.namespace == namespace
+                && cluster.workload.spec.template.spec.config_maps().any(|name| name == config_map)
+        })
+    }
+
+    /// Some workload of this namespace that is adopted reads this ConfigMap.
+    pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
+        let reads =
+            |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
+        self.readers_of(namespace, config_map).next().is_some()
+            || self.world.facts.deployments.iter().any(|(id, it)| id.namespace == namespace && reads(it))
+    }
+
+    /// The mode of a rule in a namespace: the namespace's label can only make it milder.
+    pub fn mode(&self, rule: &str, namespace: &str) -> Mode {
+        let label = self.world.facts.namespaces.get(namespace).and_then(|meta| meta.labels.get(MODE_LABEL));
+        let limit = label.and_then(|text| Mode::read(text)).unwrap_or(Mode::Enforce);
+        self.settings.mode(rule).min(limit)
+    }
+
+    /// The namespace is being deleted: nothing in it can be saved by holding it up.
+    pub fn namespace_going(&self, namespace: &str) -> bool {
+        self.world.facts.namespaces.get(namespace).is_some_and(crate::object::Meta::going)
+    }
+
+    /// "seen now" or "seen 42s ago": how far a live fact can be trusted.
+    pub fn seen(&self) -> String {
+        match self.world.freshness {
+            Freshness::Stale(since) => {
+                format!("seen {}s ago", self.now.duration_since(since).as_secs().max(0))
+            }
+            Freshness::Loading => "not seen yet".to_owned(),
+            Freshness::Current => "seen now".to_owned(),
+        }
+    }
+
+    /// The state of a cluster, as far as it can be known now.
+    pub fn state(&self, cluster: &Cluster) -> State {
+        if self.world.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
+    }
+
+    /// "3 of 3 members Synced, seen now".
+    pub fn describe(&self, cluster: &Cluster) -> String {
+        format!("{}, {}", cluster.describe(), self.seen())
+    }
+}

@@ -1,0 +1,240 @@
+//! One cluster: a Galera StatefulSet with its members, their claims and the bootstrap node beside it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{Facts, Id, PodFact};
+use crate::galera::adopt;
+use crate::object::Workload;
+
+/// How a cluster is, as far as Kubernetes can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Every member is Ready and none is going.
+    Healthy,
+    /// A member is missing, going, or will not become Ready by waiting.
+    Degraded,
+    /// A member is starting: it may be receiving everything from another.
+    Transfer,
+    /// No member ever had data: a first install.
+    Forming,
+    /// There is data, and no member is Ready.
+    Down,
+    /// The view is incomplete or stale.
+    Unknown,
+}
+
+impl State {
+    /// As messages and test cases write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Healthy => "HEALTHY",
+            Self::Degraded => "DEGRADED",
+            Self::Transfer => "TRANSFER",
+            Self::Forming => "FORMING",
+            Self::Down => "DOWN",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// The mark on the StatefulSet that says whether a member ever held data, without its prefix.
+pub const DATA_MARK: &str = "data";
+
+/// A member that should exist.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its ordinal.
+    pub ordinal: i64,
+    /// Its pod's name, whether or not the pod exists.
+    pub name: String,
+    /// Its pod.
+    pub pod: Option<Arc<PodFact>>,
+}
+
+impl Member {
+    /// Ready, and not on its way out.
+    pub fn ready(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| pod.ready)
+    }
+
+    /// Starting: its pod is there and may become Ready by waiting.
+    pub fn starting(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
+    }
+
+    /// Why it is not Ready, in a few words.
+    pub fn trouble(&self) -> Option<&'static str> {
+        match &self.pod {
+            None => Some("does not exist"),
+            Some(pod) if pod.going => Some("is being deleted"),
+            Some(pod) if pod.ready => None,
+            Some(pod) if pod.stuck => Some("keeps failing"),
+            Some(_) => Some("is not Ready yet"),
+        }
+    }
+}
+
+/// A claim of a member, of this life or an earlier one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimOf {
+    /// Its name.
+    pub name: String,
+    /// Whose it is.
+    pub ordinal: i64,
+    /// It has a volume.
+    pub bound: bool,
+}
+
+/// The bootstrap node beside a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct Bootstrap {
+    /// Its Deployments, by name.
+    pub deployments: Vec<String>,
+    /// Its pods that are there.
+    pub pods: Vec<Arc<PodFact>>,
+}
+
+/// A Galera StatefulSet with everything that belongs to it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Namespace and name of the StatefulSet.
+    pub id: Id,
+    /// The StatefulSet.
+    pub workload: Arc<Workload>,
+    /// The members that should exist, by ordinal.
+    pub members: Vec<Member>,
+    /// Pods of the StatefulSet beyond its replicas: on their way out.
+    pub leaving: Vec<Arc<PodFact>>,
+    /// All claims made from its templates.
+    pub claims: Vec<ClaimOf>,
+    /// The bootstrap node.
+    pub bootstrap: Bootstrap,
+}
+
+impl Cluster {
+    pub(super) fn gather(
+        id: Id,
+        workload: Arc<Workload>,
+        facts: &Facts,
+        pods: &HashMap<(&str, &str), Vec<&Arc<PodFact>>>,
+    ) -> Self {
+        let mut own: HashMap<&str, &Arc<PodFact>> = pods
+            .get(&(&*id.namespace, &*id.name))
+            .map(|pods| pods.iter().map(|pod| (&*pod.name, *pod)).collect())
+            .unwrap_or_default();
+        // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
+        let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
+            let name = format!("{}-{ordinal}", id.name);
+            let pod = own.remove(&*name).cloned();
+            Member { ordinal, name, pod }
+        });
+        let members = members.collect();
+        let leaving = own.into_values().cloned().collect();
+        let claims = claims(&id, &workload, facts);
+        let bootstrap = bootstrap(&id, &workload, facts);
+        Self { id, workload, members, leaving, claims, bootstrap }
+    }
+
+    /// The name by which bootstrap objects refer to it.
+    pub fn instance(&self) -> Option<&str> {
+        adopt::instance(&self.workload.spec.template.metadata.labels)
+    }
+
+    /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound.
+    pub fn has_data(&self) -> bool {
+        match self.workload.metadata.mark(DATA_MARK) {
+            Some("none") => self.ready() > 0,
+            Some(_) => true,
+            None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),
+        }
+    }
+
+    /// How many members are Ready.
+    pub fn ready(&self) -> usize {
+        self.members.iter().filter(|member| member.ready()).count()
+    }
+
+    /// Ready members without the mark of injection: their Ready does not prove Synced.
+    pub fn unverified(&self) -> impl Iterator<Item = &Member> {
+        self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
+    }
+
+    /// A member that is verified Ready: it has been Synced, so it has data.
+    pub fn verified_ready(&self) -> bool {
+        self.members.iter().any(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && pod.verified))
+    }
+
+    /// The state, if the facts are current.
+    pub fn state(&self) -> State {
+        let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
+        if all_ready && self.leaving.is_empty() {
+            return State::Healthy;
+        }
+        match (self.has_data(), self.ready()) {
+            (false, _) => State::Forming,
+            (true, 0) => State::Down,
+            _ if self.members.iter().all(|member| member.ready() || member.starting())
+                && self.leaving.is_empty() =>
+            {
+                State::Transfer
+            }
+            _ => State::Degraded,
+        }
+    }
+
+    /// "3 of 3 members Synced", or as much of that as is known.
+    pub fn describe(&self) -> String {
+        let word = if self.unverified().next().is_some() { "Ready (not proven Synced)" } else { "Synced" };
+        let mut text = format!("{} of {} members {word}", self.ready(), self.workload.replicas());
+        if let Some((member, trouble)) =
+            self.members.iter().find_map(|member| Some((member, member.trouble()?)))
+        {
+            let _ = write!(text, ", {} {trouble}", member.name);
+        } else if let Some(pod) = self.leaving.first() {
+            let _ = write!(text, ", {} is leaving", pod.name);
+        }
+        text
+    }
+}
+
+/// More members than any Galera cluster has.
+const MOST_MEMBERS: usize = 1000;
+
+/// Every claim called `<template>-<statefulset>-<ordinal>`, whatever made it.
+pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
+    let mut found = Vec::new();
+    for template in &workload.spec.volume_claim_templates {
+        let prefix = format!("{}-{}-", template.metadata.name, id.name);
+        let from = Id { namespace: id.namespace.clone(), name: prefix.clone() };
+        let same = |other: &Id| other.namespace == id.namespace && other.name.starts_with(&prefix);
+        for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
+            if let Ok(ordinal) = claim_id.name[prefix.len()..].parse() {
+                found.push(ClaimOf { name: claim_id.name.clone(), ordinal, bound: claim.bound() });
+            }
+        }
+    }
+    found
+}
+
+fn bootstrap(id: &Id, workload: &Workload, facts: &Facts) -> Bootstrap {
+    let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
+        return Bootstrap::default();
+    };
+    let first = Id { namespace: id.namespace.clone(), name: String::new() };
+    let deployments = facts
+        .deployments
+        .range(first.clone()..)
+        .take_while(|(other, _)| other.namespace == id.namespace)
+        .filter(|(_, it)| adopt::instance(&it.spec.template.metadata.labels) == Some(instance))
+        .map(|(other, _)| other.name.clone());
+    let pods = facts
+        .pods
+        .range(first..)
+        .take_while(|(other, _)| other.namespace == id.namespace)
+        .filter(|(_, pod)| pod.server && pod.instance.as_deref() == Some(instance))
+        .filter(|(_, pod)| pod.owner.as_ref().is_none_or(|(kind, _)| kind != "StatefulSet"))
+        .map(|(_, pod)| Arc::clone(pod));
+    Bootstrap { deployments: deployments.collect(), pods: pods.collect() }
+}

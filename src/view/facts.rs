@@ -1,0 +1,157 @@
+//! What the watches know: one map per kind, trimmed to what the rules ask for.
+//!
+//! Maps hold `Arc`s, so that a new World shares everything that did not change with the one before.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::galera::{adopt, server};
+use crate::inject;
+use crate::object::{Claim, ConfigMap, Kind, Labels, Meta, Node, Object, Pod, Service, Workload};
+
+/// Namespace and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// The namespace.
+    pub namespace: String,
+    /// The name in it.
+    pub name: String,
+}
+
+impl Id {
+    /// Both in one.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// Of an object.
+    pub fn of(meta: &Meta) -> Self {
+        Self::new(&meta.namespace, &meta.name)
+    }
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// One map per kind.
+#[derive(Clone, Debug, Default)]
+#[allow(missing_docs, reason = "each map holds the kind of its name")]
+pub struct Facts {
+    pub stateful_sets: BTreeMap<Id, Arc<Workload>>,
+    pub deployments: BTreeMap<Id, Arc<Workload>>,
+    pub pods: BTreeMap<Id, Arc<PodFact>>,
+    pub claims: BTreeMap<Id, Arc<Claim>>,
+    pub services: BTreeMap<Id, Arc<Service>>,
+    pub config_maps: BTreeMap<Id, Arc<ConfigMap>>,
+    pub nodes: BTreeMap<String, Arc<Node>>,
+    pub namespaces: BTreeMap<String, Meta>,
+    /// Disruption budgets, of which only the existence is known so far.
+    pub budgets: BTreeMap<Id, Arc<Meta>>,
+}
+
+/// What is kept of a pod: a thousandth of it matters once it runs.
+#[derive(Clone, Debug, Default)]
+pub struct PodFact {
+    /// Its name.
+    pub name: String,
+    /// Differs when it was re-created.
+    pub uid: String,
+    /// Kind and name of its controller.
+    pub owner: Option<(String, String)>,
+    /// The cluster its labels name.
+    pub instance: Option<String>,
+    /// Where it runs.
+    pub node: String,
+    /// Ready and not going.
+    pub ready: bool,
+    /// Will not become Ready by waiting.
+    pub stuck: bool,
+    /// Being deleted.
+    pub going: bool,
+    /// Carries the mark of injection: only then does Ready mean Synced.
+    pub verified: bool,
+    /// A database server runs in it.
+    pub server: bool,
+}
+
+impl PodFact {
+    /// Keeps what matters.
+    pub fn of(pod: &Pod) -> Self {
+        let meta = &pod.metadata;
+        Self {
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            owner: meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone())),
+            instance: adopt::instance(&meta.labels).map(str::to_owned),
+            node: pod.spec.node_name.clone(),
+            ready: pod.ready(),
+            stuck: pod.stuck(),
+            going: meta.going(),
+            verified: meta.mark(inject::INJECTED).is_some(),
+            server: server::container(&pod.spec, meta.mark("container")).is_some(),
+        }
+    }
+}
+
+impl Facts {
+    /// Takes one object in, or lets it go unless it can matter. Returns false for kinds the view does not hold.
+    pub fn put(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
+        let id = Id::of(object.meta());
+        let adopted = |labels: &Labels| adoption.adopts(labels);
+        match object {
+            Object::StatefulSet(it) if adopted(it.spec.template.as_ref()) => {
+                drop(self.stateful_sets.insert(id, it.into()))
+            }
+            Object::Deployment(it) if adopted(it.spec.template.as_ref()) => {
+                drop(self.deployments.insert(id, it.into()))
+            }
+            Object::Pod(it) if adopted(&it.metadata.labels) => {
+                drop(self.pods.insert(id, PodFact::of(&it).into()))
+            }
+            Object::Claim(it) => drop(self.claims.insert(id, it.into())),
+            Object::Service(it) => drop(self.services.insert(id, it.into())),
+            Object::ConfigMap(it) => drop(self.config_maps.insert(id, it.into())),
+            Object::Budget(it) => drop(self.budgets.insert(id, it.metadata.into())),
+            Object::Node(it) => drop(self.nodes.insert(id.name, it.into())),
+            Object::Namespace(it) => drop(self.namespaces.insert(id.name, it.metadata)),
+            // Labels can be taken off: what was adopted and no longer is must go.
+            Object::StatefulSet(_) => self.remove(Kind::StatefulSet, &id),
+            Object::Deployment(_) => self.remove(Kind::Deployment, &id),
+            Object::Pod(_) => self.remove(Kind::Pod, &id),
+            Object::Secret(_) | Object::Scale(_) | Object::Eviction(_) | Object::Other(_) => return false,
+        }
+        true
+    }
+
+    /// Forgets one object.
+    pub fn remove(&mut self, kind: Kind, id: &Id) {
+        match kind {
+            Kind::StatefulSet => drop(self.stateful_sets.remove(id)),
+            Kind::Deployment => drop(self.deployments.remove(id)),
+            Kind::Pod => drop(self.pods.remove(id)),
+            Kind::Claim => drop(self.claims.remove(id)),
+            Kind::Service => drop(self.services.remove(id)),
+            Kind::ConfigMap => drop(self.config_maps.remove(id)),
+            Kind::Budget => drop(self.budgets.remove(id)),
+            Kind::Node => drop(self.nodes.remove(&id.name)),
+            Kind::Namespace => drop(self.namespaces.remove(&id.name)),
+            Kind::Secret | Kind::Scale | Kind::Eviction | Kind::Other => {}
+        }
+    }
+
+    /// Pods by the StatefulSet that owns them.
+    pub(super) fn pods_by_owner(&self) -> HashMap<(&str, &str), Vec<&Arc<PodFact>>> {
+        let mut by_owner: HashMap<_, Vec<_>> = HashMap::new();
+        for (id, pod) in &self.pods {
+            if let Some((kind, owner)) = &pod.owner {
+                if kind == "StatefulSet" {
+                    by_owner.entry((&*id.namespace, &**owner)).or_default().push(pod);
+                }
+            }
+        }
+        by_owner
+    }
+}

@@ -1,0 +1,266 @@
+//! The webhook entries: what the API server asks the guard about.
+//!
+//! Owns: the table [`ENTRIES`] and its translation into the two webhook configurations. Must not know: clients. The
+//! guard registers from this table (`register.rs`), the documentation lists it, and tests hold both to it.
+//!
+//! Entries of one configuration never overlap for one request, because the API server shows only one of several
+//! denials. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
+//! labelled namespaces with certainty, and from all others as far as the guard answers quickly.
+
+use serde_json::{Value, json};
+
+use crate::galera::adopt::{Adoption, Requirement};
+use crate::view::{MODE_LABEL, NEVER_GUARDED};
+
+/// Which of the two configurations, and which path of the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `/mutate`
+    Mutate,
+    /// `/validate`
+    Validate,
+}
+
+impl Endpoint {
+    /// The path it is served at.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Mutate => "/mutate",
+            Self::Validate => "/validate",
+        }
+    }
+}
+
+/// How the API server knows that a request concerns Galera.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selects {
+    /// The labels of the pod template in the object before or after (CEL).
+    Template,
+    /// The labels of the object itself: one entry per selector.
+    Labels,
+    /// The labels of the object itself, outside namespaces that are guarded as a whole.
+    LabelsElsewhere,
+    /// The namespace has the mode label.
+    LabelledNamespaces,
+    /// The namespace has no mode label.
+    OtherNamespaces,
+}
+
+/// One row: what is sent to the guard, and what happens while it cannot answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name, without `.gatera.dev`.
+    pub name: &'static str,
+    /// Where it goes.
+    pub endpoint: Endpoint,
+    /// API group, plural resource (with subresource), verbs.
+    pub asks: &'static [(&'static str, &'static str, &'static [&'static str])],
+    /// Which of them.
+    pub selects: Selects,
+    /// Bootstrap pods only: members must be able to start while the guard is down.
+    pub not_members: bool,
+    /// Refuse the request while the guard cannot answer.
+    pub fail_closed: bool,
+    /// Why it is so.
+    pub why: &'static str,
+}
+
+const WRITES: &[&str] = &["CREATE", "UPDATE"];
+
+/// Every entry.
+pub const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "workloads-amend",
+        endpoint: Endpoint::Mutate,
+        asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
+        selects: Selects::Template,
+        not_members: false,
+        fail_closed: true,
+        why: "keeps a bootstrap Deployment at 0 replicas once there is data, and keeps the data mark",
+    },
+    Entry {
+        name: "pods-inject",
+        endpoint: Endpoint::Mutate,
+        asks: &[("", "pods", &["CREATE"])],
+        selects: Selects::Labels,
+        not_members: false,
+        fail_closed: false,
+        why: "gives members what they need to leave and join; a cluster must be able to restart while the guard is down",
+    },
+    Entry {
+        name: "workloads",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
+        selects: Selects::Template,
+        not_members: false,
+        fail_closed: true,
+        why: "every write of a Galera StatefulSet or bootstrap Deployment",
+    },
+    Entry {
+        name: "bootstrap-pods",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "pods", &["CREATE"])],
+        selects: Selects::Labels,
+        not_members: true,
+        fail_closed: true,
+        why: "the last line before a second, empty cluster: the pod itself, whoever creates it",
+    },
+    Entry {
+        name: "labelled",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "configmaps", WRITES)],
+        selects: Selects::LabelsElsewhere,
+        not_members: false,
+        fail_closed: true,
+        why: "labelled ConfigMaps in every namespace",
+    },
+    Entry {
+        name: "namespace",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "configmaps", WRITES), ("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"])],
+        selects: Selects::LabelledNamespaces,
+        not_members: false,
+        fail_closed: true,
+        why: "what carries no labels, in namespaces that are guarded as a whole",
+    },
+    Entry {
+        name: "scale-elsewhere",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"])],
+        selects: Selects::OtherNamespaces,
+        not_members: false,
+        fail_closed: false,
+        why: "scaling in other namespaces: judged, but strangers are never held up by a guard that is down",
+    },
+];
+
+/// Where the API server finds the guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A Service of the cluster.
+    Service {
+        /// Its namespace, which is never guarded.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
+    /// A URL, for a guard that runs outside.
+    Url {
+        /// `https://host:port`
+        base: String,
+        /// The guard's own namespace, which is never guarded.
+        namespace: String,
+    },
+}
+
+impl Target {
+    fn namespace(&self) -> &str {
+        match self {
+            Self::Service { namespace, .. } | Self::Url { namespace, .. } => namespace,
+        }
+    }
+
+    fn client_config(&self, endpoint: Endpoint, ca_bundle: &str) -> Value {
+        match self {
+            Self::Service { namespace, name } => json!({
+                "caBundle": ca_bundle,
+                "service": { "namespace": namespace, "name": name, "path": endpoint.path(), "port": 443 },
+            }),
+            Self::Url { base, .. } => json!({ "caBundle": ca_bundle, "url": format!("{base}{}", endpoint.path()) }),
+        }
+    }
+}
+
+/// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
+pub fn entries(endpoint: Endpoint, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
+    let rows = ENTRIES.iter().filter(|entry| entry.endpoint == endpoint);
+    rows.flat_map(|entry| rendered(entry, adoption, target, ca_bundle)).collect()
+}
+
+fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
+        json!({ "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": verbs, "scope": "Namespaced" })
+    };
+    let base = json!({
+        "name": format!("{}.gatera.dev", entry.name),
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": target.client_config(entry.endpoint, ca_bundle),
+        "failurePolicy": if entry.fail_closed { "Fail" } else { "Ignore" },
+        "matchPolicy": "Equivalent",
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": if entry.fail_closed { 5 } else { 2 },
+        "rules": entry.asks.iter().map(rule).collect::<Vec<_>>(),
+        "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
+        "objectSelector": {},
+    });
+    let labelled = matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere);
+    let mut rendered: Vec<Value> = if labelled {
+        let per_selector = adoption.selectors().iter().enumerate().map(|(index, selector)| {
+            let mut one = base.clone();
+            one["name"] = json!(format!("{}-{index}.gatera.dev", entry.name));
+            one["objectSelector"] = json!({ "matchExpressions": selector.requirements().iter().map(expression).collect::<Vec<_>>() });
+            one
+        });
+        per_selector.collect()
+    } else {
+        vec![base]
+    };
+    for one in &mut rendered {
+        if entry.endpoint == Endpoint::Mutate {
+            one["reinvocationPolicy"] = json!("IfNeeded");
+        }
+        if entry.selects == Selects::Template {
+            one["matchConditions"] = json!([{ "name": "galera", "expression": template_condition(adoption) }]);
+        }
+        if entry.not_members {
+            one["matchConditions"] = json!([{ "name": "no-member", "expression": NO_MEMBER }]);
+        }
+    }
+    rendered
+}
+
+/// A member of a StatefulSet is not asked about when it starts.
+const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
+                         !object.metadata.ownerReferences.exists(owner, owner.kind == 'StatefulSet')";
+
+fn namespace_selector(selects: Selects, own: &str) -> Value {
+    let never: Vec<&str> = NEVER_GUARDED.into_iter().chain([own]).filter(|name| !name.is_empty()).collect();
+    let mut expressions = vec![json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never })];
+    match selects {
+        Selects::LabelledNamespaces => expressions.push(json!({ "key": MODE_LABEL, "operator": "Exists" })),
+        Selects::OtherNamespaces | Selects::LabelsElsewhere => {
+            expressions.push(json!({ "key": MODE_LABEL, "operator": "DoesNotExist" }));
+        }
+        Selects::Template | Selects::Labels => {}
+    }
+    json!({ "matchExpressions": expressions })
+}
+
+fn expression(requirement: &Requirement) -> Value {
+    match requirement.values.as_slice() {
+        [] => json!({ "key": requirement.key, "operator": "Exists" }),
+        values => json!({ "key": requirement.key, "operator": "In", "values": values }),
+    }
+}
+
+/// CEL: the template's labels, before or after, are adopted. Keys and values are plain words (`adopt.rs` sees to it),
+/// so they need no escaping.
+fn template_condition(adoption: &Adoption) -> String {
+    let adopted = |object: &str| {
+        let labels = format!("{object}.spec.template.metadata.labels");
+        let holds = |requirement: &Requirement| {
+            let there = format!("'{}' in {labels}", requirement.key);
+            match requirement.values.as_slice() {
+                [] => there,
+                values => format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '")),
+            }
+        };
+        let selectors = adoption.selectors().iter().map(|selector| {
+            let all = selector.requirements().iter().map(holds).collect::<Vec<_>>();
+            format!("({})", all.join(" && "))
+        });
+        let any = selectors.collect::<Vec<_>>().join(" || ");
+        format!("({object} != null && has({object}.spec.template.metadata) && has({labels}) && ({any}))")
+    };
+    format!("{} || {}", adopted("object"), adopted("oldObject"))
+}

@@ -1,0 +1,208 @@
+//! One control plane: started, waited for, ended. Reads paths from `tools.rs` and `users.rs`, hands processes to
+//! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use tempfile::TempDir;
+
+use super::error::{Doing, Error};
+use super::supervise::{Component, keeps_folders};
+use super::tools::Tools;
+use super::users::{Files, User};
+use super::{PATIENCE, PAUSE};
+
+/// A lost race for a port is tried again with another one. Twice in a row is already a curiosity.
+const ATTEMPTS: usize = 5;
+
+/// etcd listens on sockets inside its folder, so it needs no port and nobody else reaches it. It wants "host:port" even
+/// there; the name of the file is then all of it.
+const ETCD_SOCKET: &str = "etcd:0";
+const PEER_SOCKET: &str = "peer:0";
+
+/// A running control plane. Dropping it ends its processes and removes its folder.
+pub(crate) struct ControlPlane {
+    // First, so that the programs are gone before the folder goes.
+    components: Vec<Component>,
+    folder: TempDir,
+    port: u16,
+    pub(super) tools: Tools,
+    /// Names of the Node objects that exist; see `standins.rs`.
+    pub(super) nodes: Mutex<BTreeSet<String>>,
+}
+
+impl ControlPlane {
+    /// Starts one and waits until it works. Panics with the last words of the program that is to blame.
+    pub(crate) fn start() -> Self {
+        let mut attempt = 1;
+        loop {
+            match free_port().and_then(Self::start_on) {
+                Ok(plane) => return plane,
+                Err(error) if error.is_a_lost_port() && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => panic!("the control plane did not start: {error}"),
+            }
+        }
+    }
+
+    pub(super) fn start_on(port: u16) -> Result<Self, Error> {
+        let tools = Tools::find()?;
+        let mut folder = tempfile::Builder::new()
+            .prefix("gatera-lab-")
+            .tempdir()
+            .doing(|| "making a temp folder".to_owned())?;
+        if keeps_folders() {
+            folder.disable_cleanup(true);
+            eprintln!("GATERA_LAB_KEEP: the control plane's folder is {}", folder.path().display());
+        }
+        let mut plane = Self { components: Vec::new(), folder, port, tools, nodes: Mutex::default() };
+        plane.bring_up()?;
+        Ok(plane)
+    }
+
+    fn bring_up(&mut self) -> Result<(), Error> {
+        self.files().write(&self.url())?;
+
+        self.run("etcd", &self.tools.etcd.clone(), &etcd_flags())?;
+        self.wait_for("etcd's socket", |plane| plane.folder().join(ETCD_SOCKET).exists())?;
+
+        self.run("kube-apiserver", &self.tools.api_server.clone(), &self.api_server_flags())?;
+        // A connection costs nothing; kubectl is only started once somebody answers.
+        self.wait_for("the API server's port", |plane| {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, plane.port)).is_ok()
+        })?;
+        self.wait_for("/readyz", |plane| plane.admin_can(&["get", "--raw=/readyz"]))?;
+
+        let flags = self.controller_manager_flags();
+        self.run("kube-controller-manager", &self.tools.controller_manager.clone(), &flags)?;
+        self.wait_for("the default service account", |plane| {
+            plane.admin_can(&["get", "serviceaccount/default", "--namespace=default"])
+        })?;
+        // The API server creates `edit` empty; a controller gathers its rules. Until then no editor may edit.
+        self.wait_for("the rules of ClusterRole edit", |plane| {
+            let rules =
+                plane.kubectl(User::Admin, &["get", "clusterrole/edit", "--output=jsonpath={.rules}"]);
+            rules.stdout.contains("statefulsets")
+        })
+    }
+
+    fn run(&mut self, name: &'static str, program: &Path, flags: &[String]) -> Result<(), Error> {
+        let component = Component::start(self.folder.path(), name, program, flags)?;
+        self.components.push(component);
+        Ok(())
+    }
+
+    /// Polls, and looks after the programs meanwhile: one that is dead will never be ready.
+    fn wait_for(
+        &mut self,
+        waiting_for: &'static str,
+        mut is_there: impl FnMut(&Self) -> bool,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(dead) = self.components.iter_mut().find_map(|one| one.has_ended().then_some(&*one)) {
+                return Err(Error::Ended { component: dead.name, last_lines: dead.last_lines() });
+            }
+            if is_there(self) {
+                return Ok(());
+            }
+            if let (true, Some(newest)) = (Instant::now() > deadline, self.components.last()) {
+                let (component, last_lines) = (newest.name, newest.last_lines());
+                return Err(Error::Late { waiting_for, component, last_lines });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    fn admin_can(&self, arguments: &[&str]) -> bool {
+        self.kubectl(User::Admin, arguments).status == 0
+    }
+
+    /// Holds the kubeconfigs and the logs, and is private to this user.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}", self.port)
+    }
+
+    pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
+        self.files().kubeconfig(user)
+    }
+
+    /// For those who check that nothing is left: one group per program.
+    pub(super) fn process_groups(&self) -> Vec<u32> {
+        self.components.iter().map(Component::process_group).collect()
+    }
+
+    fn files(&self) -> Files<'_> {
+        Files { folder: self.folder.path() }
+    }
+
+    fn api_server_flags(&self) -> Vec<String> {
+        let files = self.files();
+        vec![
+            format!("--etcd-servers=unix://{ETCD_SOCKET}"),
+            "--bind-address=127.0.0.1".to_owned(),
+            "--advertise-address=127.0.0.1".to_owned(),
+            format!("--secure-port={}", self.port),
+            format!("--cert-dir={}", files.certificates().display()),
+            // Endpoints refuse loopback addresses, so nobody tries to publish this one.
+            "--endpoint-reconciler-type=none".to_owned(),
+            "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+            "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+            format!("--service-account-key-file={}", files.verifying_key().display()),
+            format!("--service-account-signing-key-file={}", files.signing_key().display()),
+            format!("--token-auth-file={}", files.tokens().display()),
+            "--authorization-mode=RBAC".to_owned(),
+            "--allow-privileged".to_owned(),
+            "--profiling=false".to_owned(),
+        ]
+    }
+
+    fn controller_manager_flags(&self) -> Vec<String> {
+        let files = self.files();
+        vec![
+            format!("--kubeconfig={}", files.controller_manager_kubeconfig().display()),
+            format!("--root-ca-file={}", files.authority().display()),
+            // Controllers act under their own names, as in every real cluster: guards look at who asks.
+            "--use-service-account-credentials".to_owned(),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--profiling=false".to_owned(),
+            // Nobody reports for the nodes of the lab; these two would declare them dead and evict their pods.
+            "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller".to_owned(),
+            "--pvclaimbinder-sync-period=1s".to_owned(),
+            // Many tests at once share one controller manager.
+            "--kube-api-qps=500".to_owned(),
+            "--kube-api-burst=1000".to_owned(),
+        ]
+    }
+}
+
+fn etcd_flags() -> Vec<String> {
+    vec![
+        "--data-dir=etcd-data".to_owned(),
+        "--unsafe-no-fsync".to_owned(),
+        format!("--listen-client-urls=unix://{ETCD_SOCKET}"),
+        format!("--advertise-client-urls=unix://{ETCD_SOCKET}"),
+        format!("--listen-peer-urls=unix://{PEER_SOCKET}"),
+        format!("--initial-advertise-peer-urls=unix://{PEER_SOCKET}"),
+        format!("--initial-cluster=default=unix://{PEER_SOCKET}"),
+        // It elects itself; a second of waiting for others is a second lost.
+        "--heartbeat-interval=10".to_owned(),
+        "--election-timeout=100".to_owned(),
+    ]
+}
+
+/// Free at this moment: the kernel picked it.
+fn free_port() -> Result<u16, Error> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .doing(|| "asking the kernel for a free port".to_owned())
+}

@@ -1,0 +1,36 @@
+//! Why a control plane did not start, in words that show where to look. Made by every file of the lab, printed by
+//! `ControlPlane::start`.
+
+use std::io;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("{0}")]
+    Tools(String),
+    #[error("{doing}: {source}")]
+    Io { doing: String, source: io::Error },
+    #[error("making the key that signs service account tokens: {0}")]
+    Key(#[from] rcgen::Error),
+    #[error("{component} ended by itself; its last lines:\n{last_lines}")]
+    Ended { component: &'static str, last_lines: String },
+    #[error("waited in vain: {waiting_for}; the last lines of {component}:\n{last_lines}")]
+    Late { waiting_for: &'static str, component: &'static str, last_lines: String },
+}
+
+impl Error {
+    /// Somebody took the port between our asking the kernel for a free one and the program's binding it.
+    pub(super) fn is_a_lost_port(&self) -> bool {
+        matches!(self, Self::Ended { last_lines, .. } if last_lines.contains("address already in use"))
+    }
+}
+
+/// `fs::write(…).doing(|| format!("writing {path}"))?`: an error of the file system never travels without its story.
+pub(super) trait Doing<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
+}
+
+impl<T> Doing<T> for io::Result<T> {
+    fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { doing: what(), source })
+    }
+}

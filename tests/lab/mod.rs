@@ -1,0 +1,69 @@
+//! The control-plane lab: a real etcd, kube-apiserver and kube-controller-manager, and the real kubectl, on loopback, as
+//! an ordinary user, for tests and for the demo. No scheduler and no kubelet: pods stay Pending until a test says what a
+//! node would have said about them.
+//!
+//! One start runs through these files in this order:
+//!
+//! | file | owns |
+//! |---|---|
+//! | `tools.rs`, `tools/` | where the programs are, and building them once from a pinned Go module |
+//! | `users.rs` | who may talk to the API server: tokens, keys, one kubeconfig per user |
+//! | `supervise.rs`, `supervise.sh` | processes that cannot outlive the test process |
+//! | `control_plane.rs` | the start itself: ports, flags, readiness |
+//! | `kubectl.rs` | running kubectl, fresh namespaces |
+//! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
+//!
+//! Data passes one way: a test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or a kubeconfig's path.
+//!
+//! Environment: `KUBEBUILDER_ASSETS` names a folder with ready-made programs, `GATERA_LAB_KEEP=1` keeps the temp folder
+//! with all logs.
+#![allow(dead_code, unused_imports, reason = "tests and the demo each use a part of the lab")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a lab that does not work fails the test that uses it, with words"
+)]
+
+mod control_plane;
+mod error;
+mod kubectl;
+mod pod_status;
+#[cfg(test)]
+mod selftest;
+mod standins;
+mod supervise;
+mod tools;
+mod users;
+mod volumes;
+
+use std::sync::LazyLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use control_plane::ControlPlane;
+pub(crate) use kubectl::Output;
+pub(crate) use users::User;
+
+/// The control plane that all tests of this process share, each in its own namespace. Started by whoever asks first.
+/// A static is never dropped; the supervisors end the programs when the process is gone.
+pub(crate) fn shared() -> &'static ControlPlane {
+    static SHARED: LazyLock<ControlPlane> = LazyLock::new(ControlPlane::start);
+    &SHARED
+}
+
+/// How long anything in the lab may take. Far beyond the usual second: a loaded machine is slow, not broken.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Between two looks at something that is about to happen.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks again and again until `probe` finds something; panics with `what` when it never does.
+pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = probe() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited {} s in vain: {what}", PATIENCE.as_secs());
+        thread::sleep(PAUSE);
+    }
+}

@@ -1,0 +1,115 @@
+//! What the missing parts of a cluster would do: the scheduler binds pods, the kubelet reports on them and finishes their
+//! deletion, a provisioner makes volumes (`volumes.rs`). All of it through the subresources that the real ones use, so
+//! the objects pass admission like real ones and a test's cluster looks alive to whoever reads it.
+
+use std::sync::PoisonError;
+
+use serde_json::{Value, json};
+
+use super::control_plane::ControlPlane;
+use super::eventually;
+use super::pod_status::running;
+use super::users::User;
+
+impl ControlPlane {
+    /// Brings a StatefulSet to life as a cluster would: each pod in its turn gets its volumes and becomes ready.
+    pub(crate) fn run_stateful_set(&self, namespace: &str, name: &str) {
+        let replicas = self.get(namespace, &format!("statefulset/{name}"))["spec"]["replicas"].as_u64();
+        let replicas = replicas.unwrap_or(1);
+        for ordinal in 0..replicas {
+            self.make_pod_ready(namespace, &format!("{name}-{ordinal}"));
+        }
+        eventually("the StatefulSet counts its ready pods", || {
+            let status = &self.get(namespace, &format!("statefulset/{name}"))["status"];
+            (status["readyReplicas"].as_u64() == Some(replicas)).then_some(())
+        });
+    }
+
+    /// Waits for the pod to be created, then does what scheduler, provisioner and kubelet do: `member-2` runs on `node-2`.
+    pub(crate) fn make_pod_ready(&self, namespace: &str, pod: &str) {
+        self.report(namespace, pod, true);
+    }
+
+    /// Its containers still run, their readiness probes fail.
+    pub(crate) fn make_pod_unready(&self, namespace: &str, pod: &str) {
+        self.report(namespace, pod, false);
+    }
+
+    fn report(&self, namespace: &str, pod: &str, ready: bool) {
+        let object = eventually(&format!("pod {namespace}/{pod} is created"), || {
+            self.find(namespace, &format!("pod/{pod}")).ok()
+        });
+        if object["spec"]["nodeName"].is_null() {
+            self.bind_claims(namespace);
+            let ordinal = pod.rsplit('-').next().and_then(|ordinal| ordinal.parse::<u32>().ok());
+            let node = format!("node-{}", ordinal.unwrap_or(0));
+            self.have_node(&node);
+            self.bind_pod(namespace, pod, &node);
+        }
+        let patch = json!({ "status": running(&object, ready) }).to_string();
+        self.patch_status(namespace, &format!("pod/{pod}"), &patch);
+    }
+
+    fn bind_pod(&self, namespace: &str, pod: &str, node: &str) {
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": { "name": pod, "namespace": namespace },
+            "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        });
+        let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{pod}/binding");
+        self.kubectl_stdin(User::Admin, &["create", &path, "--filename=-"], &binding.to_string()).succeeded();
+    }
+
+    fn patch_status(&self, namespace: &str, what: &str, patch: &str) {
+        let subresource = ["patch", what, "--namespace", namespace, "--subresource=status"];
+        let arguments = [&subresource[..], &["--type=merge", "--patch", patch]].concat();
+        self.kubectl(User::Admin, &arguments).succeeded();
+    }
+
+    /// Makes a Node object that is Ready, unless the plane already has it.
+    pub(crate) fn have_node(&self, name: &str) {
+        // Held throughout: two tests may want the same node at the same time.
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        if nodes.contains(name) {
+            return;
+        }
+        let resources = json!({ "cpu": "8", "memory": "32Gi", "pods": "110" });
+        self.create(&json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": { "name": name, "labels": { "kubernetes.io/hostname": name, "kubernetes.io/os": "linux" } },
+            "status": {
+                "capacity": resources,
+                "allocatable": resources,
+                "conditions": [{ "type": "Ready", "status": "True", "reason": "KubeletReady" }],
+            },
+        }));
+        // Admission gives every new node this taint; the controller that takes it away again is switched off here.
+        self.kubectl(User::Admin, &["taint", "node", name, "node.kubernetes.io/not-ready-"]).succeeded();
+        nodes.insert(name.to_owned());
+    }
+
+    /// Removes the pods that are being deleted, as their kubelet would once the containers have stopped. Their names.
+    pub(crate) fn finish_deletes(&self, namespace: &str) -> Vec<String> {
+        let leaving: Vec<String> = items(&self.get(namespace, "pods"))
+            .iter()
+            .filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+            .map(|pod| text(&pod["metadata"]["name"]))
+            .collect();
+        if !leaving.is_empty() {
+            let how = ["delete", "pods", "--namespace", namespace, "--grace-period=0", "--force"];
+            let names: Vec<&str> = leaving.iter().map(String::as_str).collect();
+            self.kubectl(User::Admin, &[&how[..], &names].concat()).succeeded();
+        }
+        leaving
+    }
+}
+
+pub(super) fn items(list: &Value) -> Vec<Value> {
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+pub(super) fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

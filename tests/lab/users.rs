@@ -1,0 +1,124 @@
+//! Who talks to the API server, and with what: the token file it reads, one kubeconfig per user, the key pair for
+//! service account tokens. All of it is made afresh for each control plane and lies in its private folder; a token is
+//! never printed.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+use serde_json::json;
+
+use super::error::{Doing, Error};
+
+/// The people of the tests. What each may do in a namespace is said in `kubectl.rs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// `system:masters`: may do everything, everywhere.
+    Admin,
+    /// Somebody with the `ClusterRole` `edit` in the namespaces of the tests, and nothing elsewhere.
+    Editor,
+    /// The robot that applies manifests: the same rights as the editor under another name.
+    Ci,
+}
+
+/// The controller manager's name in every cluster; the API server's own RBAC rules are written for it.
+const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+
+impl User {
+    const ALL: [Self; 3] = [Self::Admin, Self::Editor, Self::Ci];
+
+    /// As the API server knows it, in RBAC subjects and in its messages.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Admin => "admin",
+            Self::Editor => "editor",
+            Self::Ci => "ci",
+        }
+    }
+
+    fn groups(self) -> &'static str {
+        match self {
+            Self::Admin => "system:masters",
+            Self::Editor | Self::Ci => "",
+        }
+    }
+}
+
+/// Where each file lies in the folder of a control plane.
+pub(super) struct Files<'a> {
+    pub(super) folder: &'a Path,
+}
+
+impl Files<'_> {
+    pub(super) fn tokens(&self) -> PathBuf {
+        self.folder.join("tokens.csv")
+    }
+    pub(super) fn signing_key(&self) -> PathBuf {
+        self.folder.join("service-accounts.key")
+    }
+    pub(super) fn verifying_key(&self) -> PathBuf {
+        self.folder.join("service-accounts.pub")
+    }
+    /// The API server makes its certificate there when it starts.
+    pub(super) fn certificates(&self) -> PathBuf {
+        self.folder.join("certificates")
+    }
+    /// That certificate followed by the one that signed it, so the file is its own bundle of authorities.
+    pub(super) fn authority(&self) -> PathBuf {
+        self.certificates().join("apiserver.crt")
+    }
+    pub(super) fn kubeconfig(&self, user: User) -> PathBuf {
+        self.kubeconfig_named(user.name())
+    }
+    pub(super) fn controller_manager_kubeconfig(&self) -> PathBuf {
+        self.kubeconfig_named("controller-manager")
+    }
+    fn kubeconfig_named(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.kubeconfig"))
+    }
+
+    /// Everything the programs want to read at their start. The kubeconfigs name the authority by its path, so they can
+    /// be written before it exists.
+    pub(super) fn write(&self, url: &str) -> Result<(), Error> {
+        let mut rows = Vec::new();
+        let people = User::ALL.map(|user| (user.name(), user.groups(), self.kubeconfig(user)));
+        let machine = (CONTROLLER_MANAGER, "", self.controller_manager_kubeconfig());
+        for (name, groups, kubeconfig) in people.into_iter().chain([machine]) {
+            let token = random_hex(32)?;
+            rows.push(format!("{token},{name},{name},\"{groups}\""));
+            write(&kubeconfig, &self.kubeconfig_text(url, &token))?;
+        }
+        write(&self.tokens(), &rows.join("\n"))?;
+
+        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
+        write(&self.signing_key(), &key.serialize_pem())?;
+        write(&self.verifying_key(), &key.public_key_pem())
+    }
+
+    /// JSON is YAML.
+    fn kubeconfig_text(&self, url: &str, token: &str) -> String {
+        let cluster = json!({ "server": url, "certificate-authority": self.authority() });
+        json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{ "name": "lab", "cluster": cluster }],
+            "users": [{ "name": "lab", "user": { "token": token } }],
+            "contexts": [{ "name": "lab", "context": { "cluster": "lab", "user": "lab" } }],
+            "current-context": "lab",
+        })
+        .to_string()
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text).doing(|| format!("writing {}", path.display()))
+}
+
+/// From the kernel, as no crate for randomness is among the dependencies. Up to 32 digits.
+pub(super) fn random_hex(digits: usize) -> Result<String, Error> {
+    let mut random = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut kernel| kernel.read_exact(&mut random));
+    read.doing(|| "reading /dev/urandom".to_owned())?;
+    Ok(format!("{:032x}", u128::from_ne_bytes(random))[..digits].to_owned())
+}

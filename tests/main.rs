@@ -1,0 +1,9 @@
+//! Every test that needs more than one module of the crate. One binary, so one link step; this is its table of contents.
+#![forbid(unsafe_code)]
+#![allow(missing_docs, unreachable_pub, reason = "the modules of a test are nobody else's")]
+
+mod cases;
+mod cli;
+mod house;
+mod router;
+mod scene;

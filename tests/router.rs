@@ -1,0 +1,205 @@
+//! The router without a socket: bodies in, answers out.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode};
+use gatera::config::Settings;
+use gatera::serve::{Guard, LARGEST_BODY, admission, operations};
+use gatera::view::World;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::scene::{self, Scene};
+
+pub fn guard(world: World) -> Arc<Guard> {
+    Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), Settings::default(), scene::now))
+}
+
+/// Sends an AdmissionReview and takes an AdmissionReview for the only possible answer.
+pub async fn ask(guard: &Arc<Guard>, path: &str, body: &Value) -> Value {
+    let (status, text) = send(guard, path, "application/json", serde_json::to_vec(body).unwrap()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&answer["apiVersion"], &answer["kind"]),
+        (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
+    );
+    answer
+}
+
+async fn send(guard: &Arc<Guard>, path: &str, kind: &str, body: Vec<u8>) -> (StatusCode, String) {
+    let request = Request::post(path).header("content-type", kind).body(Body::from(body)).unwrap();
+    let response = admission(Arc::clone(guard)).oneshot(request).await.unwrap();
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+fn healthy() -> Arc<Guard> {
+    guard(Scene::default().world(&Settings::default()))
+}
+
+#[tokio::test]
+async fn bad_bodies_get_proper_answers() {
+    let guard = healthy();
+    let review = |request: Value| {
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request })
+            .to_string()
+    };
+    let http = |text: &str| text.to_owned();
+    for (what, kind, body, status, says) in [
+        (
+            "truncated",
+            "application/json",
+            http(r#"{"apiVersion":"admission.k8s.io/v1","kind":"Admiss"#),
+            400,
+            "it ends too early",
+        ),
+        ("empty", "application/json", http(""), 400, "it ends too early"),
+        ("no JSON", "application/json", http("apiVersion: v1"), 400, "it is no JSON"),
+        (
+            "another content type",
+            "application/yaml",
+            review(json!({ "uid": "u" })),
+            400,
+            "application/json only",
+        ),
+        (
+            "without a request",
+            "application/json",
+            review(Value::Null),
+            400,
+            "a field is missing or of the wrong type",
+        ),
+    ] {
+        let (code, text) = send(&guard, "/validate", kind, body.into_bytes()).await;
+        assert_eq!(code.as_u16(), status, "{what}");
+        assert!(text.contains(says), "{what}: {text}");
+    }
+    let (code, text) =
+        send(&guard, "/validate", "application/json", b"{\"request\":{\"uid\":\"\xff\xfe\"}}".to_vec()).await;
+    assert_eq!(code, StatusCode::BAD_REQUEST, "{text}");
+    let (code, text) = send(&guard, "/validate", "application/json", vec![b' '; LARGEST_BODY + 1]).await;
+    assert_eq!((code, &*text), (StatusCode::PAYLOAD_TOO_LARGE, "gatera reads 8 MiB at most"));
+    let metrics = metrics(&guard).await;
+    assert!(
+        metrics.contains(r#"gatera_reviews_total{endpoint="/validate",answer="malformed"} 7"#),
+        "{metrics}"
+    );
+}
+
+#[tokio::test]
+async fn whoever_has_a_uid_gets_it_back() {
+    let guard = healthy();
+    let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
+    let scale = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
+    let sets = json!({ "group": "apps", "version": "v1", "resource": "statefulsets" });
+    let stranger = json!({ "group": "example.com", "version": "v1", "kind": "Galera" });
+    for (what, api, request, allowed, says) in [
+        (
+            "another version",
+            "admission.k8s.io/v1beta1",
+            json!({ "kind": kind, "operation": "CREATE" }),
+            false,
+            "version admission.k8s.io/v1",
+        ),
+        (
+            "an unknown verb",
+            "admission.k8s.io/v1",
+            json!({ "kind": kind, "operation": "EXPLODE" }),
+            false,
+            "wrong type",
+        ),
+        (
+            "an unknown kind",
+            "admission.k8s.io/v1",
+            json!({ "kind": stranger, "operation": "CREATE", "object": { "spec": 1 } }),
+            true,
+            "",
+        ),
+        (
+            "an unknown field",
+            "admission.k8s.io/v1",
+            json!({ "kind": kind, "operation": "CREATE", "tomorrow": 1, "object": {} }),
+            true,
+            "",
+        ),
+        (
+            "object null on DELETE",
+            "admission.k8s.io/v1",
+            json!({ "kind": kind, "operation": "DELETE", "object": null, "oldObject": {} }),
+            true,
+            "",
+        ),
+        ("no object at all", "admission.k8s.io/v1", json!({ "kind": kind, "operation": "UPDATE" }), true, ""),
+        (
+            "a wrong type",
+            "admission.k8s.io/v1",
+            json!({ "kind": kind, "operation": "CREATE", "object": { "spec": { "replicas": "3" } } }),
+            false,
+            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: invalid type: string, expected i64",
+        ),
+        (
+            "a Scale without spec is 0",
+            "admission.k8s.io/v1",
+            json!({ "kind": scale, "resource": sets, "subResource": "scale", "name": scene::STATEFUL_SET, "operation": "UPDATE", "oldObject": { "spec": { "replicas": 3 } }, "object": {} }),
+            false,
+            "3 -> 0 replicas stops every member",
+        ),
+        (
+            "a Scale of a cluster the view does not know",
+            "admission.k8s.io/v1",
+            json!({ "kind": scale, "resource": sets, "subResource": "scale", "operation": "UPDATE", "oldObject": { "spec": { "replicas": 3 } }, "object": {} }),
+            true,
+            "",
+        ),
+    ] {
+        let mut request = request;
+        request["uid"] = json!("u1");
+        request["namespace"] = json!("db");
+        if request.get("name").is_none() {
+            request["name"] = json!("x");
+        }
+        let answer = ask(
+            &guard,
+            "/validate",
+            &json!({ "apiVersion": api, "kind": "AdmissionReview", "request": request }),
+        )
+        .await;
+        assert_eq!(answer["response"]["uid"], "u1", "{what}");
+        assert_eq!(answer["response"]["allowed"], allowed, "{what}: {answer}");
+        let message = answer["response"]["status"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(says), "{what}: {message}");
+    }
+}
+
+async fn metrics(guard: &Arc<Guard>) -> String {
+    operation(guard, "/metrics").await.1
+}
+
+async fn operation(guard: &Arc<Guard>, path: &str) -> (StatusCode, String) {
+    let response =
+        operations(Arc::clone(guard)).oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    let status = response.status();
+    let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    (status, String::from_utf8(bytes.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn unready_says_why() {
+    let loading = guard(World::default());
+    let (status, text) = operation(&loading, "/readyz").await;
+    assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(
+        text,
+        "[-] view: the first lists are not complete\n[-] certificate: no certificate yet\n[+] webhooks: registered\n[+] server: serving\n"
+    );
+    let stale = guard(Scene { view: "stale".into(), ..Scene::default() }.world(&Settings::default()));
+    stale.ready.leaf_ends.store(Some(Arc::new("2027-01-01T00:00:00Z".parse().unwrap())));
+    let (status, text) = operation(&stale, "/readyz").await;
+    assert_eq!(status, StatusCode::OK, "a stale view is said, but is no reason to disappear: {text}");
+    assert!(text.contains("stale for 42s"), "{text}");
+    assert_eq!(operation(&stale, "/livez").await.0, StatusCode::OK);
+}

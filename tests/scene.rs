@@ -1,0 +1,250 @@
+//! Scenes: a cluster in some state, described in a few words, built as the objects an API server would hold.
+//!
+//! The objects go through the same reader as everything else; nothing here knows a rule.
+
+use gatera::config::Settings;
+use gatera::object::{Kind, Object};
+use gatera::view::{Facts, Freshness, World};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The name of the cluster in every scene, as the seed documents call it.
+pub const NAMESPACE: &str = "db";
+pub const STATEFUL_SET: &str = "galera-instance-galera";
+pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
+const INSTANCE: &str = "galera-instance";
+
+pub fn now() -> Timestamp {
+    "2026-12-01T09:30:00Z".parse().unwrap()
+}
+
+/// What there is before somebody asks for something.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scene {
+    /// One word per member: ready, unverified, starting, stuck, going, absent.
+    pub members: Vec<String>,
+    /// More or less than there are words for.
+    pub replicas: Option<i64>,
+    /// The data mark: present, none, or empty for a cluster from before the guard.
+    pub data: String,
+    /// Claims of the members are Bound.
+    pub claims: bool,
+    /// The bootstrap Deployment: absent, held (0 replicas), running.
+    pub bootstrap: String,
+    /// current, loading, stale
+    pub view: String,
+    pub parallel: bool,
+    /// There is a StatefulSet at all.
+    pub exists: bool,
+    /// Merged into the StatefulSet.
+    pub stateful_set: Value,
+    /// Merged into the ConfigMap that members read.
+    pub config: Value,
+    /// Value of the namespace's mode label.
+    pub mode: Option<String>,
+    pub namespace_going: bool,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Self {
+            members: vec!["ready".into(); 3],
+            replicas: None,
+            data: "present".into(),
+            claims: true,
+            bootstrap: "absent".into(),
+            view: "current".into(),
+            parallel: false,
+            exists: true,
+            stateful_set: Value::Null,
+            config: Value::Null,
+            mode: Some("enforce".into()),
+            namespace_going: false,
+        }
+    }
+}
+
+impl Scene {
+    pub fn world(&self, settings: &Settings) -> World {
+        let mut facts = Facts::default();
+        for (kind, object) in self.objects() {
+            let read = Object::read(kind, &object.to_string()).expect("a scene is made of readable objects");
+            assert!(facts.put(read, &settings.adoption));
+        }
+        let freshness = match &*self.view {
+            "current" => Freshness::Current,
+            "loading" => Freshness::Loading,
+            "stale" => Freshness::Stale(now() - jiff::SignedDuration::from_secs(42)),
+            other => panic!("no view is called {other:?}"),
+        };
+        World::build(facts, &settings.adoption, freshness)
+    }
+
+    fn objects(&self) -> Vec<(Kind, Value)> {
+        let mut labels = json!({ "kubernetes.io/metadata.name": NAMESPACE });
+        if let Some(mode) = &self.mode {
+            labels["gatera.dev/mode"] = json!(mode);
+        }
+        let mut namespace = json!({ "metadata": { "name": NAMESPACE, "labels": labels } });
+        if self.namespace_going {
+            namespace["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:00Z");
+        }
+        let mut objects = vec![(Kind::Namespace, namespace), (Kind::ConfigMap, self.config_map())];
+        if self.exists {
+            objects.push((Kind::StatefulSet, self.stateful_set()));
+        }
+        for (ordinal, word) in self.members.iter().enumerate() {
+            objects.extend(member(ordinal, word).map(|pod| (Kind::Pod, pod)));
+            if self.claims {
+                let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
+                let claim = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels() }, "status": { "phase": "Bound" } });
+                objects.push((Kind::Claim, claim));
+            }
+        }
+        if self.bootstrap != "absent" {
+            objects.push((Kind::Deployment, bootstrap_deployment(i64::from(self.bootstrap == "running"))));
+        }
+        if self.bootstrap == "running" {
+            objects.push((Kind::Pod, bootstrap_pod("6d5f7")));
+        }
+        objects
+    }
+
+    /// The StatefulSet, as this scene has it.
+    pub fn stateful_set(&self) -> Value {
+        let mut it = json!({
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": { "name": STATEFUL_SET, "namespace": NAMESPACE, "uid": "1", "annotations": {} },
+            "spec": {
+                "serviceName": "galera-instance-hs",
+                "replicas": self.replicas.unwrap_or_else(|| i64::try_from(self.members.len()).unwrap()),
+                "podManagementPolicy": if self.parallel { "Parallel" } else { "OrderedReady" },
+                "selector": { "matchLabels": member_labels() },
+                "template": {
+                    "metadata": { "labels": member_labels() },
+                    "spec": {
+                        "containers": [{
+                            "name": "mariadb",
+                            "image": "mariadb:10.11",
+                            "env": [{ "name": "MARIADB_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "galera", "key": "root" } } }],
+                            "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
+                            "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }],
+                        }],
+                        "volumes": [{ "name": "config", "configMap": { "name": "galera-instance-nodeconfig" } }],
+                    },
+                },
+                "volumeClaimTemplates": [{ "metadata": { "name": "datadir" } }],
+            },
+        });
+        if !self.data.is_empty() {
+            it["metadata"]["annotations"]["gatera.dev/data"] = json!(self.data);
+        }
+        json_patch::merge(&mut it, &self.stateful_set_change());
+        it
+    }
+
+    fn stateful_set_change(&self) -> Value {
+        if self.stateful_set.is_null() { json!({}) } else { self.stateful_set.clone() }
+    }
+
+    /// The ConfigMap that members read.
+    pub fn config_map(&self) -> Value {
+        let text = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
+        let mut it = json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": { "name": "galera-instance-nodeconfig", "namespace": NAMESPACE },
+            "data": { "galera.cnf": text },
+        });
+        if !self.config.is_null() {
+            json_patch::merge(&mut it, &self.config);
+        }
+        it
+    }
+}
+
+fn member_labels() -> Value {
+    json!({ "app": "galera", "galera": "galera", "instance": INSTANCE })
+}
+
+fn member(ordinal: usize, word: &str) -> Option<Value> {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{STATEFUL_SET}-{ordinal}"),
+            "namespace": NAMESPACE,
+            "uid": format!("pod-{ordinal}"),
+            "labels": member_labels(),
+            "annotations": { "gatera.dev/injected": "0.1.0" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
+        },
+        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] },
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    });
+    let not_ready = json!([{ "type": "Ready", "status": "False" }]);
+    match word {
+        "ready" => {}
+        "unverified" => pod["metadata"]["annotations"] = json!({}),
+        "starting" => pod["status"]["conditions"] = not_ready,
+        "stuck" => {
+            pod["status"]["conditions"] = not_ready;
+            pod["status"]["containerStatuses"] =
+                json!([{ "name": "mariadb", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
+        }
+        "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
+        "absent" => return None,
+        other => panic!("no member is called {other:?}"),
+    }
+    Some(pod)
+}
+
+fn bootstrap_labels() -> Value {
+    json!({ "app": "galera-bootstrap", "instance": INSTANCE })
+}
+
+fn bootstrap_pod_spec() -> Value {
+    json!({
+        "containers": [{
+            "name": "mariadb",
+            "image": "mariadb:10.11",
+            "env": [{ "name": "MARIADB_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "galera", "key": "root" } } }],
+            "ports": [{ "containerPort": 4567 }],
+        }],
+    })
+}
+
+/// The bootstrap Deployment of the seed documents.
+pub fn bootstrap_deployment(replicas: i64) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": BOOTSTRAP, "namespace": NAMESPACE, "labels": bootstrap_labels() },
+        "spec": {
+            "replicas": replicas,
+            "strategy": { "type": "Recreate" },
+            "selector": { "matchLabels": bootstrap_labels() },
+            "template": { "metadata": { "labels": bootstrap_labels() }, "spec": bootstrap_pod_spec() },
+        },
+    })
+}
+
+/// A pod of it, as its ReplicaSet makes it.
+pub fn bootstrap_pod(suffix: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{BOOTSTRAP}-{suffix}"),
+            "namespace": NAMESPACE,
+            "uid": suffix,
+            "labels": bootstrap_labels(),
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": BOOTSTRAP, "uid": "2", "controller": true }],
+        },
+        "spec": bootstrap_pod_spec(),
+        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}

@@ -1,0 +1,547 @@
+//! The script injected into pods, run under every shell an image may bring, in a made-up pod.
+//!
+//! It sees a /proc of our own and a PATH with the few tools every image has: busybox's own under busybox.
+
+use std::cell::RefCell;
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::{ffi::OsStrExt, fs::symlink};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, fs, iter, thread};
+
+use tempfile::TempDir;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/inject/wait-for-sync.sh");
+const TOOLS: [&str; 8] = ["cat", "grep", "mkdir", "sed", "sleep", "stat", "timeout", "tr"];
+const BOOT: u64 = 1_700_000_000;
+/// When the server of a new pod started; its status file is ten seconds younger.
+const START: u64 = BOOT + 500;
+
+const JOINER: &str = "0A00000A:C350 0B00000A:11D8 01";
+const JOINER_V6: &str = "0000000000000000FFFF00000A00000A:C350 0000000000000000FFFF00000B00000A:11D8 01";
+const CALM: &str = "leaving: the server is SYNCED, and no joiner depends on it\n";
+
+#[test]
+fn every_state_has_its_answer_to_every_question() {
+    let table = [
+        // ready, ready blocking, started, leave 0: at once, or only after a second look, or not yet
+        ("DISCONNECTED", [1, 1, 1], "leaving: the server is DISCONNECTED"),
+        ("CONNECTED", [1, 1, 1], "leaving: 0 s are over\n"),
+        ("JOINING", [1, 1, 1], "leaving: the server is JOINING"),
+        ("JOINED", [1, 1, 0], "leaving: 0 s are over\n"),
+        ("SYNCED", [0, 0, 0], "leaving: 0 s are over\n"),
+        ("DONOR", [0, 1, 0], "leaving: 0 s are over, although this member gives a state transfer\n"),
+        ("DISCONNECTING", [1, 1, 1], "leaving: 0 s are over\n"),
+    ];
+    for_each(&table, |pod, &(state, [ready, blocking, started], leave)| {
+        pod.state(state);
+        pod.run("ready").exits(ready).says(&format!("the server is {state}"));
+        pod.run("ready blocking").exits(blocking);
+        pod.run("started").exits(started);
+        pod.run("leave 0").exits(0).says(leave);
+    });
+}
+
+#[test]
+fn the_file_of_an_earlier_server_is_not_believed() {
+    for_each(&[(START - 1, 1), (START, 0)], |pod, &(written, code)| {
+        pod.state("SYNCED").written(written);
+        pod.run("ready").exits(code);
+        pod.run("started").exits(code);
+    });
+    for_each(&[()], |pod, ()| {
+        pod.state("SYNCED").run("ready").exits(0);
+        pod.process(1, "mariadbd", 'S', START + 60);
+        pod.run("ready").exits(1).says("left by an earlier server");
+        pod.state("SYNCED").written(START + 61).run("ready").exits(0);
+    });
+}
+
+#[test]
+fn a_clock_set_forward_does_not_make_the_servers_own_file_stale() {
+    for_each(&[()], |pod, ()| {
+        pod.state("SYNCED").run("ready").exits(0);
+        pod.booted(BOOT + 86_400).run("ready").exits(0);
+    });
+}
+
+#[test]
+fn a_file_on_one_line_reads_like_a_file_on_many() {
+    for_each(&[("JOINING", 1), ("SYNCED", 0)], |pod, &(state, code)| {
+        let lines = status(state, b"");
+        let one_line: Vec<u8> = lines.into_iter().filter(|byte| !b"\n\t".contains(byte)).collect();
+        pod.file(&one_line).run("ready").exits(code).says(state);
+    });
+}
+
+#[test]
+fn a_message_that_quotes_a_state_fools_nobody() {
+    let messages: [&[u8]; 6] = [
+        b"SYNCED",
+        b"state: SYNCED, \xff\xfe not UTF-8",
+        br#"\"state\": \"SYNCED\""#,
+        br#"\"status\": {\"state\": \"SYNCED\"}}"#,
+        br#"\"status\": {\"state\": \"DONOR\", \"progress\": {}}} "#,
+        br#"\\\"status\": {\"state\": \"JOINED\"}}\\"#,
+    ];
+    for_each(&messages, |pod, message| {
+        pod.file(&status("JOINING", message)).run("started").exits(1).says("the server is JOINING");
+        pod.file(&status("SYNCED", message)).run("ready").exits(0);
+    });
+}
+
+#[test]
+fn a_broken_file_tells_nothing() {
+    let texts = [
+        "",
+        "\n",
+        "SYNCED",
+        "{}",
+        r#"{"state": "SYNCED"}"#,
+        r#"{"status": {"state": "SYNC"#,
+        r#"{"status": {"state": "SYNCED"}"#,
+        r#"{"status": {"state": "SYNCED", "comment": "Oper"#,
+        r#"{"status": {"state": "", "comment": "Operational"}}"#,
+        r#"{"status": {"state": "synced"}}"#,
+        r#"{"warnings": [{"msg": "\"status\": {\"state\": \"SYNCED\"}}"#,
+    ];
+    for_each(&texts, |pod, text| {
+        pod.file(text.as_bytes()).run("ready").exits(1).says("does not tell its state");
+        pod.run("started").exits(1);
+        pod.run("leave 0").exits(0);
+    });
+}
+
+#[test]
+fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
+    type Process = (u32, &'static str, char, u64);
+    let bash: Process = (1, "bash", 'S', START - 60);
+    let table: [(&[Process], i32); 12] = [
+        (&[], 1),
+        (&[(1, "mariadbd", 'S', START)], 0),
+        (&[(1, "mysqld", 'R', START)], 0),
+        (&[(1, "mariadbd", 'Z', START)], 1),
+        (&[(1, "mysqld_safe", 'S', START)], 1),
+        (&[bash], 1),
+        (&[bash, (37, "mariadbd", 'S', START)], 0),
+        (&[bash, (37, "mariadbd", 'S', START + 60)], 1), // its own start counts, not that of PID 1
+        (&[bash, (37, "mariadbd", 'Z', START), (44, "mysqld", 'D', START)], 0),
+        (&[bash, (37, "a) S (mariadbd", 'S', START), (38, "mariadbd) S", 'S', START)], 1),
+        (&[(1, "some (odd) name", 'S', 0), (9, "mariadbd", 'S', START)], 0),
+        (&[(1, "mariadbd", 'S', START), (13, "mysqld", 'S', START + 60)], 0), // PID 1 comes first
+    ];
+    for_each(&table, |pod, (processes, code)| {
+        pod.state("SYNCED").without_server();
+        for &(pid, comm, state, start) in *processes {
+            pod.process(pid, comm, state, start);
+        }
+        pod.run("ready").exits(*code);
+        pod.run("started").exits(*code);
+    });
+    for_each(&[(START, 0), (START + 60, 1)], |pod, &(start, code)| {
+        // A process may rename itself between our two reads; the start must still be field 22.
+        pod.state("SYNCED").process(1, "x) Z 1 (y) z", 'S', start);
+        pod.write("proc/1/comm", "mariadbd\n");
+        pod.run("ready").exits(code);
+    });
+}
+
+#[test]
+fn a_donor_stays_until_it_has_given() {
+    for_each(&[()], |pod, ()| {
+        let waits = "waiting up to 60 s: this member gives a state transfer\n";
+        pod.state("DONOR").run_until("leave 60", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_server_that_is_gone() {
+    for_each(&[()], |pod, ()| {
+        let waits = "waiting up to 60 s: this member gives a state transfer\n";
+        let leaves = "leaving: there is no server process, and no joiner depends on it\n";
+        pod.state("DONOR").run_until("leave 60", waits, || pod.without_server()).exits(0).prints(leaves);
+        pod.run("leave 60").exits(0).prints(leaves);
+    });
+}
+
+#[test]
+fn a_connected_joiner_keeps_the_member_whatever_it_calls_itself() {
+    let table = [
+        ("tcp", JOINER, "SYNCED", "4568"),
+        ("tcp6", JOINER_V6, "SYNCED", ""),
+        ("tcp", JOINER, "JOINED", ""),
+        ("tcp", JOINER, "CONNECTED", ""),
+        ("tcp", "0A00000A:C350 0B00000A:0FA0 01", "SYNCED", "4000"),
+    ];
+    for_each(&table, |pod, &(file, line, state, port)| {
+        pod.connections(file, &["0100007F:0CEA 00000000:0000 0A", line]).env("GATERA_IST_PORT", port);
+        let waits = "waiting up to 60 s: a joiner is still connected\n";
+        let hang_up = || pod.connections(file, &[&line.replace(" 01", " 06")]);
+        let outcome = pod.state(state).run_until("leave 60", waits, hang_up);
+        outcome.exits(0).prints(&CALM.replace("SYNCED", state));
+    });
+}
+
+#[test]
+fn other_connections_keep_nobody() {
+    let table = [
+        ("tcp", "0A00000A:11D8 0B00000A:C350 01", ""), // local port: this member was the joiner
+        ("tcp", "0A00000A:C350 0B00000A:11D8 06", ""), // TIME_WAIT
+        ("tcp", "0A00000A:C350 0B00000A:11D8 02", ""), // SYN_SENT
+        ("tcp", "0A00000A:C350 0B00000A:11D7 01", ""), // group communication
+        ("tcp", "0A00000A:C350 000011D8:C350 01", ""), // an address
+        ("tcp6", &JOINER_V6.replace(" 01", " 08"), ""), // CLOSE_WAIT: the joiner has hung up
+        ("tcp", JOINER, "4000"),
+    ];
+    for_each(&table, |pod, &(file, line, port)| {
+        pod.state("SYNCED").env("GATERA_IST_PORT", port).connections(file, &[line]);
+        pod.run("leave 60").exits(0).prints(CALM);
+    });
+}
+
+#[test]
+fn one_calm_look_is_not_enough() {
+    // Each `sleep` lets one thing happen: the joiner connects, then hangs up.
+    let sleep = r#"set -- "$POD"/next/*; PATH=/usr/bin:/bin; [ ! -e "$1" ] || mv "$1" "$POD/proc/net/tcp""#;
+    for_each(&[()], |pod, ()| {
+        pod.state("SYNCED").tool("sleep", sleep).connections("tcp", &[]);
+        pod.connections("../../next/1", &[JOINER]).connections("../../next/2", &[]);
+        let waited = "waiting up to 60 s: a joiner is still connected\n";
+        pod.run("leave 60").exits(0).prints(&[waited, CALM].concat());
+    });
+}
+
+#[test]
+fn the_wait_has_an_end() {
+    for_each(&[()], |pod, ()| {
+        let began = Instant::now();
+        pod.state("DONOR").run("leave 1").exits(0).prints(
+            "waiting up to 1 s: this member gives a state transfer\n\
+             leaving: 1 s are over, although this member gives a state transfer\n",
+        );
+        assert!(began.elapsed() < Duration::from_secs(10));
+    });
+}
+
+#[test]
+fn a_member_that_joins_does_not_wait() {
+    for_each(&["JOINING", "DISCONNECTED"], |pod, state| {
+        pod.state(state).connections("tcp", &[JOINER]);
+        pod.run("leave 60").exits(0).prints(&CALM.replace("SYNCED", state));
+    });
+}
+
+#[test]
+fn a_server_without_a_status_file_is_asked_by_client() {
+    let table = [
+        ("Primary", "Synced", 0, "the server is SYNCED"),
+        ("Primary", "Donor/Desynced", 0, "the server is DONOR"),
+        ("Primary", "Joined", 1, "the server is JOINED"),
+        ("Primary", "Joiner", 1, "the server is JOINING"),
+        ("Primary", "Joining: receiving State Transfer", 1, "the server is JOINING"),
+        ("Primary", "Initialized", 1, "does not tell its state"),
+        ("non-Primary", "Synced", 1, "the server is CONNECTED"),
+        ("Disconnected", "Initialized", 1, "the server is CONNECTED"),
+    ];
+    for_each(&table, |pod, &(cluster, local, code, says)| {
+        pod.client("mariadb", cluster, local).run("ready").exits(code).says(says);
+        let query = "--execute=SET SESSION wsrep_sync_wait=0; SHOW GLOBAL STATUS WHERE Variable_name IN \
+                     ('wsrep_local_state_comment','wsrep_cluster_status')";
+        let asked = fs::read_to_string(pod.path("asked.argv")).unwrap();
+        for option in ["--user=root", "--batch", "--skip-column-names", "--connect-timeout=2", query] {
+            assert!(asked.lines().any(|line| line == option), "no {option} in {asked}");
+        }
+    });
+}
+
+#[test]
+fn the_client_is_mariadb_or_else_mysql() {
+    // `timeout` as it is; none; one with the syntax of an old busybox, where `timeout 3 cat` fails.
+    for_each(&[None, Some("rm -f \"$0\""), Some("exit 1")], |pod, timeout| {
+        if let Some(body) = timeout {
+            pod.tool("timeout", body);
+        }
+        pod.run("ready").exits(1).says("does not tell its state");
+        pod.client("mysql", "Primary", "Synced").run("ready").exits(0);
+        pod.client("mariadb", "Primary", "Joined").run("ready").exits(1).says("the server is JOINED");
+    });
+}
+
+#[test]
+fn a_client_that_hangs_is_given_up() {
+    for_each(&[()], |pod, ()| {
+        let began = Instant::now();
+        pod.tool("mariadb", "exec sleep 60").run("ready").exits(1).says("does not tell its state");
+        assert!(began.elapsed() < Duration::from_secs(30));
+    });
+}
+
+#[test]
+fn the_password_reaches_the_client_byte_for_byte_and_nobody_else() {
+    let passwords: [&[u8]; 8] = [
+        b"plain-secret",
+        br#"it's "quoted" `id` $(id) ${HOME} $$ #!"#,
+        br"back\slash\n\\ \0101 %s%d \c",
+        b"  blanks around\t and trailing  ",
+        b"--password=x -e 'y'; exit 9",
+        b"*[a-z]?{1,2}~",
+        b"two\nlines",
+        b"caf\xc3\xa9 \x01\x7f\x81\x82\x88\xff",
+    ];
+    for_each(&passwords, |pod, password| {
+        for brand in ["MARIADB", "MYSQL"] {
+            let variable = format!("{brand}_ROOT_PASSWORD");
+            let file = pod.path("the secret's file");
+            fs::write(&file, [password, &b"\n"[..]].concat()).unwrap();
+            for (name, value) in [("", OsStr::from_bytes(password)), ("_FILE", file.as_os_str())] {
+                let name = variable.clone() + name;
+                pod.env.take();
+                pod.env(&name, value).client("mariadb", "Primary", "Synced");
+                let outcome = pod.traced("ready").exits(0);
+                assert!(outcome.err.contains("find_server"), "not traced: {outcome:#?}");
+                let kept = |file| fs::read(pod.path(file)).unwrap();
+                assert_eq!(kept("asked.password"), *password, "{name}: {outcome:#?}");
+                let shown = [outcome.out.as_bytes(), outcome.err.as_bytes(), &kept("asked.argv")].concat();
+                let [shown, secret] = [&shown, *password].map(String::from_utf8_lossy);
+                assert!(!shown.contains(&*secret), "{name}: {shown}");
+            }
+        }
+    });
+}
+
+#[test]
+fn without_a_password_the_client_gets_none() {
+    for_each(&["UNRELATED", "MARIADB_ROOT_PASSWORD", "MYSQL_ROOT_PASSWORD_FILE"], |pod, empty| {
+        pod.client("mariadb", "Primary", "Synced").env(empty, "").run("ready").exits(0);
+        assert_eq!(fs::read(pod.path("asked.password")).unwrap(), b"(unset)");
+    });
+}
+
+#[test]
+fn the_client_is_not_asked_without_need() {
+    for_each(&[()], |pod, ()| {
+        pod.client("mariadb", "Primary", "Synced").state("SYNCED").written(START - 1).run("ready").exits(1);
+        pod.file(b"garbage").run("ready").exits(1);
+        fs::remove_file(pod.path("status.json")).unwrap();
+        pod.without_server().run("ready").exits(1);
+        assert!(!pod.path("asked.argv").exists());
+    });
+}
+
+#[test]
+fn anything_else_is_a_usage_error() {
+    let wrong = "|sync|ready now|ready blocking x|started x|leave|leave |leave soon|leave -1|leave 5 6";
+    for_each(&wrong.split('|').collect::<Vec<_>>(), |pod, args| {
+        let outcome = pod.state("SYNCED").run(args).exits(64).prints("");
+        assert!(outcome.err.starts_with("usage: wait-for-sync.sh"), "{outcome:#?}");
+    });
+}
+
+#[test]
+fn the_text_fits_into_an_annotation_and_pleases_shellcheck() {
+    let text = fs::read(SCRIPT).unwrap();
+    assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
+    assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+    assert!(text.len() < 8 * 1024, "{} bytes", text.len());
+    if let Some(shellcheck) = program("shellcheck", in_ci()) {
+        let output = Command::new(shellcheck).args(["-s", "sh", SCRIPT]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
+
+/// Runs a test for every row under every shell, all at the same time: most of them only wait.
+fn for_each<Row: Sync>(rows: &[Row], test: impl Fn(&Pod, &Row) + Sync) {
+    let wanted = [("dash", true), ("bash", true), ("busybox", in_ci())];
+    let shells: Vec<_> = wanted.iter().filter_map(|&(name, required)| program(name, required)).collect();
+    thread::scope(|scope| {
+        for (row, shell) in rows.iter().flat_map(|row| iter::repeat(row).zip(&shells)) {
+            scope.spawn(|| test(&Pod::new(shell.clone()), row));
+        }
+    });
+}
+
+fn in_ci() -> bool {
+    env::var_os("CI").is_some()
+}
+
+fn program(name: &str, required: bool) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap();
+    let found = env::split_paths(&path).map(|dir| dir.join(name)).find(|file| file.is_file());
+    assert!(found.is_some() || !required, "{name} is not installed");
+    found
+}
+
+/// What a server writes, in the layout of wsrep-lib.
+fn status(state: &str, warning: &[u8]) -> Vec<u8> {
+    let head = b"{\n\t\"date\": \"2026-11-20 10:00:00.000\",\n\t\"warnings\": [\n\t\t{\n\t\t\t\"msg\": \"";
+    let tail = format!(
+        "\"\n\t\t}}\n\t],\n\t\"events\": [\n\t],\n\t\"status\": {{\n\t\t\"state\": \"{state}\",\n\
+         \t\t\"comment\": \"Operational\",\n\t\t\"progress\": {{ \"from\": -1, \"to\": -1 }}\n\t}}\n}}\n"
+    );
+    [head, warning, tail.as_bytes()].concat()
+}
+
+struct Pod {
+    root: TempDir,
+    shell: PathBuf,
+    env: RefCell<Vec<(String, OsString)>>,
+}
+
+impl Pod {
+    /// A pod with a running server, but without a status file.
+    fn new(shell: PathBuf) -> Self {
+        let pod = Pod { root: TempDir::new().unwrap(), shell, env: RefCell::default() };
+        fs::create_dir(pod.path("bin")).unwrap();
+        for tool in TOOLS {
+            let real = if pod.in_busybox() { pod.shell.clone() } else { program(tool, true).unwrap() };
+            symlink(real, pod.path("bin").join(tool)).unwrap();
+        }
+        pod.booted(BOOT).process(1, "mariadbd", 'S', START);
+        pod
+    }
+
+    fn in_busybox(&self) -> bool {
+        self.shell.ends_with("busybox")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+        fs::create_dir_all(self.path(name).parent().unwrap()).unwrap();
+        fs::write(self.path(name), text).unwrap();
+        self
+    }
+
+    fn env(&self, name: &str, value: impl AsRef<OsStr>) -> &Self {
+        self.env.borrow_mut().push((name.into(), value.as_ref().into()));
+        self
+    }
+
+    fn booted(&self, at: u64) -> &Self {
+        self.write("proc/stat", format!("cpu  1 2 3 4\nctxt 1700000000\nbtime {at}\nprocesses 7\n"))
+    }
+
+    fn process(&self, pid: u32, comm: &str, state: char, start: u64) -> &Self {
+        let ticks = start.saturating_sub(BOOT) * 100;
+        let fields = format!("{state} 0 1 1 0 -1 4 5 6 7 8 9 10 11 12 20 0 30 0 {ticks} 99 98");
+        self.write(&format!("proc/{pid}/stat"), format!("{pid} ({comm}) {fields}\n"));
+        self.write(&format!("proc/{pid}/comm"), format!("{comm}\n"))
+    }
+
+    fn without_server(&self) -> &Self {
+        fs::remove_dir_all(self.path("proc/1")).unwrap();
+        self
+    }
+
+    fn state(&self, state: &str) -> &Self {
+        self.file(&status(state, b"WSREP: a warning"))
+    }
+
+    /// Replaces the status file as the server does: a new one is renamed into place.
+    fn file(&self, text: &[u8]) -> &Self {
+        self.write("status.json.new", text);
+        fs::rename(self.path("status.json.new"), self.path("status.json")).unwrap();
+        self.written(START + 10)
+    }
+
+    fn written(&self, at: u64) -> &Self {
+        let file = fs::File::options().write(true).open(self.path("status.json")).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(at)).unwrap();
+        self
+    }
+
+    fn connections(&self, file: &str, lines: &[&str]) -> &Self {
+        let head =
+            "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n".to_string();
+        let rows =
+            (0..).zip(lines).map(|(n, line)| format!("{n:4}: {line} 00000000:00000000 00:00000000 0\n"));
+        self.write(&format!("proc/net/{file}"), head + &rows.collect::<String>())
+    }
+
+    /// Puts a program of our own on the PATH. A shell writes it: a file that this process has open for
+    /// writing, be it only in a child forked by another test, cannot be executed.
+    fn tool(&self, name: &str, body: &str) -> &Self {
+        let write = r#"rm -f "$0" && printf '#!/bin/sh\n%s\n' "$1" >"$0" && chmod 755 "$0""#;
+        let file = self.path("bin").join(name);
+        let status = Command::new("/bin/sh").args(["-c", write]).arg(file).arg(body).status();
+        assert!(status.unwrap().success());
+        self
+    }
+
+    /// A client that keeps what it was asked, and with which password.
+    fn client(&self, name: &str, cluster: &str, local: &str) -> &Self {
+        let body = format!(
+            r#"printf '%s\n' "$@" >"$POD/asked.argv"
+            printf %s "${{MYSQL_PWD-(unset)}}" >"$POD/asked.password"
+            printf '%s\t%s\n' wsrep_cluster_status '{cluster}' wsrep_local_state_comment '{local}'"#
+        );
+        self.tool(name, &body)
+    }
+
+    fn command(&self, trace: &str, args: &str) -> Command {
+        let mut command = Command::new(&self.shell);
+        command.args(self.in_busybox().then_some("sh")).args([trace, SCRIPT]).args(args.split(' '));
+        command.env_clear().env("PATH", self.path("bin")).env("POD", self.root.path());
+        command.env("GATERA_PROC", self.path("proc")).env("GATERA_STATUS_FILE", self.path("status.json"));
+        command.envs(self.env.borrow().iter().cloned()).stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, args: &str) -> Outcome {
+        Outcome::of(&self.command("+x", args).output().unwrap())
+    }
+
+    fn traced(&self, args: &str) -> Outcome {
+        Outcome::of(&self.command("-x", args).output().unwrap())
+    }
+
+    /// Runs the script; `change` happens once this first line is printed. The outcome has the lines after it.
+    fn run_until<'a>(&'a self, args: &str, line: &str, change: impl FnOnce() -> &'a Self) -> Outcome {
+        let mut command = self.command("+x", args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let (mut first, mut rest) = (String::new(), Vec::new());
+        stdout.read_line(&mut first).unwrap();
+        assert_eq!(first, line);
+        change();
+        stdout.read_to_end(&mut rest).unwrap();
+        Outcome::of(&Output { stdout: rest, ..child.wait_with_output().unwrap() })
+    }
+}
+
+#[derive(Debug)]
+struct Outcome {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Outcome {
+    fn of(output: &Output) -> Self {
+        let [out, err] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+        Outcome { code: output.status.code(), out, err }
+    }
+
+    #[track_caller]
+    fn exits(self, code: i32) -> Self {
+        assert!(self.code == Some(code), "expected exit {code}: {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    fn says(self, text: &str) -> Self {
+        assert!(self.out.contains(text), "expected {text:?}: {self:#?}");
+        self
+    }
+
+    #[track_caller]
+    fn prints(self, text: &str) -> Self {
+        assert!(self.out == text, "expected {text:?}: {self:#?}");
+        self
+    }
+}
