@@ -136,9 +136,10 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let claims = || view.claims_of(ns, new).into_iter().find(|claim| claim.bound);
     let fact = match cluster {
         Some(cluster) => data_of(cluster, view),
-        None => {
-            claims().map(|claim| format!("claim {} of this StatefulSet already has a volume", claim.name))
-        }
+        None => claims().map(|claim| Data {
+            says: format!("claim {} of this StatefulSet already has a volume", claim.name),
+            instead: "list the members in the address: gcomm://NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE",
+        }),
     };
     refused(&by, &format!("spec.template: {by}"), fact)
 }
