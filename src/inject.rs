@@ -1,8 +1,88 @@
-//! stub
-use serde_json::Value;
+//! Injection: what a pod of a Galera cluster gets on its way in, so that a member can leave and join safely.
+//!
+//! Owns: the list of what is added, in [`into_pod`], and the marks. Must not know: HTTP, clients. Data: the pod as raw
+//! JSON (a typed pod would drop fields newer than our types), what is known about its cluster; the pod is changed in
+//! place, and what a person should know comes back as lines. Everything is added if it is absent and left alone if it
+//! is good enough, so that doing it twice changes nothing.
+
+mod files;
+mod probes;
+mod profile;
+mod spread;
+
+use serde_json::{Value, json};
+
+use crate::edit;
+use crate::galera::server;
 use crate::object::Pod;
-use crate::view::View;
-/// The mark of injection, without its prefix.
+use crate::view::{Cluster, View};
+
+use profile::Profile;
+
+/// The mark of injection, without its prefix: its value is the version that injected.
 pub const INJECTED: &str = "injected";
-/// stub
-pub fn into_pod(_: &mut Value, _: &Pod, _: &str, _: &View<'_>) -> Vec<String> { vec![] }
+/// `keep` leaves the readiness probe alone. Such a pod proves nothing by being Ready.
+pub const READINESS: &str = "readiness";
+/// Room to shut down: waiting for a joiner, then flushing to disk.
+const GRACE: i64 = 600;
+/// What is left of it for flushing when waiting is over.
+const FLUSH: i64 = 60;
+
+/// What the parts of injection look at.
+struct Patient<'a> {
+    read: &'a Pod,
+    cluster: Option<&'a Cluster>,
+    /// A member of the StatefulSet, not the bootstrap node.
+    member: bool,
+    profile: Profile,
+    view: &'a View<'a>,
+    namespace: &'a str,
+}
+
+impl Patient<'_> {
+    fn mark(&self, name: &str) -> Option<&str> {
+        self.read.metadata.mark(name)
+    }
+}
+
+/// Puts everything into the pod. Returns what a person should know.
+pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
+    let labels = &read.metadata.labels;
+    let server = server::container(&read.spec, read.metadata.mark("container"));
+    let (true, Some(server)) = (view.settings.adoption.adopts(labels), server) else { return Vec::new() };
+    let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
+    let cluster = match owner {
+        Some(owner) => view.cluster(namespace, &owner.name),
+        None => view.cluster_of(namespace, labels),
+    };
+    let profile = Profile::of(server, read.metadata.mark("profile"));
+    let patient = Patient { read, cluster, member: owner.is_some(), profile, view, namespace };
+    let mut remarks = Vec::new();
+    if let Some(conflict) = files::conflict(server) {
+        remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
+        return remarks;
+    }
+    let grace = longer_grace(pod);
+    files::add_volumes(pod, &patient);
+    spread::add(pod, &patient, &mut remarks);
+    let name = server.name.clone();
+    if let Some(container) = container_mut(pod, &name) {
+        files::add_mounts(container, &patient);
+        probes::add_pre_stop(container, grace - FLUSH);
+        probes::add(container, server, &patient, &mut remarks);
+    }
+    edit::annotate(pod, INJECTED, env!("CARGO_PKG_VERSION"));
+    remarks
+}
+
+/// The grace period, raised to the floor; a longer one stays.
+fn longer_grace(pod: &mut Value) -> i64 {
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let grace = own.max(GRACE);
+    edit::set(pod, &["spec", "terminationGracePeriodSeconds"], json!(grace));
+    grace
+}
+
+fn container_mut<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    edit::at(pod, &["spec", "containers"])?.as_array_mut()?.iter_mut().find(|container| container["name"] == name)
+}

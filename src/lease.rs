@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn who_leads() {
-        let at = |seconds| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
+        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
         let held_by = |holder: &str| Some(Record { holder: holder.into(), version: "7".into() });
         for (record, waited, step) in [
             (None, 0, Step::Create),

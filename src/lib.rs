@@ -22,6 +22,7 @@ macro_rules! deciding {
 
 deciding! {
     config
+    edit
     galera
     inject
     manifest

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 
-use crate::inject;
+use crate::{edit, inject};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::rules;
@@ -37,7 +37,7 @@ fn inject_pod(review: &Review, pod: &mut Value, decision: &mut Decision, view: &
 /// that whoever applies it can go on doing so.
 fn hold_at_zero(_: &Review, deployment: &mut Value, decision: &mut Decision, _: &View<'_>) {
     if rules::held_at_zero(decision) {
-        deployment["spec"]["replicas"] = json!(0);
+        edit::set(deployment, &["spec", "replicas"], json!(0));
     }
 }
 
@@ -53,14 +53,6 @@ fn keep_data_mark(review: &Review, stateful_set: &mut Value, _: &mut Decision, v
         None => view.claims_of(&review.namespace, new).is_empty().then(|| "none".to_owned()),
     };
     if let Some(mark) = mark {
-        annotate(&mut stateful_set["metadata"], DATA_MARK, &mark);
+        edit::annotate(stateful_set, DATA_MARK, &mark);
     }
-}
-
-/// Sets one of the guard's annotations. `metadata.annotations` may be absent or null.
-pub(crate) fn annotate(metadata: &mut Value, name: &str, value: &str) {
-    if !metadata["annotations"].is_object() {
-        metadata["annotations"] = json!({});
-    }
-    metadata["annotations"][format!("gatera.dev/{name}")] = json!(value);
 }

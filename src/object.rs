@@ -6,7 +6,9 @@
 //!
 //! Only the fields that are judged have a place here; everything else is skipped while reading.
 
+mod container;
 mod meta;
+mod node;
 mod pod;
 mod workload;
 
@@ -14,10 +16,10 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub use container::{Container, EnvVar, Handler, Literal};
 pub use meta::{Labels, Meta, Owner};
-pub use pod::{
-    Container, EnvVar, Handler, Literal, Node, Pod, PodSpec, PodStatus, SourceRef, Taint, Template, Volume,
-};
+pub use node::Node;
+pub use pod::{Pod, PodSpec, Template};
 pub use workload::{Scale, Workload};
 
 use meta::or_default;

@@ -166,6 +166,25 @@ impl<'a> View<'a> {
         })
     }
 
+    /// The texts of a pod's ConfigMaps, as far as they are known.
+    pub fn option_files(&self, namespace: &str, spec: &'a PodSpec) -> impl Iterator<Item = &'a str> {
+        let maps = &self.world.facts.config_maps;
+        let known = spec.config_maps().filter_map(move |name| maps.get(&Id::new(namespace, name)));
+        known.flat_map(|map| map.data.values().map(crate::object::Literal::look))
+    }
+
+    /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
+    pub fn bootstrap_service(&self, cluster: &Cluster) -> Option<&'a str> {
+        let instance = cluster.instance()?;
+        let needed = !cluster.bootstrap.pods.is_empty() || !cluster.has_data();
+        let leads = |service: &crate::object::Service| {
+            let selector = &service.spec.selector;
+            adopt::instance(selector) == Some(instance) && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
+        };
+        let mut services = self.world.facts.services.iter().filter(|(id, _)| needed && id.namespace == cluster.id.namespace);
+        services.find(|(_, service)| leads(service)).map(|(id, _)| &*id.name)
+    }
+
     /// The clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
         self.world.clusters().filter(move |cluster| {

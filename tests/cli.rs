@@ -1,1 +1,131 @@
-//! todo
+//! The command line as a pipeline uses it: the real program, its words and its exit codes.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the program in the folder of the fixtures, so that no path of a machine gets into a snapshot.
+fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(args)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that reads no input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Ran { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+#[test]
+fn the_seed_documents_are_refused_line_by_line() {
+    let ran = gatera(&["check", "seed.yaml"], b"");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(!ran.out.contains("admin"), "the password of the seeds is printed");
+    snapshot("check-seed", &ran.out);
+}
+
+#[test]
+fn the_repaired_seed_documents_pass() {
+    let ran = gatera(&["check", "galera.yaml"], b"");
+    assert_eq!(
+        (ran.code, &*ran.out),
+        (0, "8 objects judged: 0 would be refused, 0 allowed with a warning\n"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_two_and_wins() {
+    for (stdin, words) in [
+        (&b"kind: [\n"[..], "-:1:7: this is no YAML"),
+        (b"a: 1\n\tb: 2\n", "this is no YAML"),
+        (b"\xff\xfe\x00", "this is no text (UTF-8), so no YAML"),
+    ] {
+        let ran = gatera(&["check", "-", "seed.yaml"], stdin);
+        assert_eq!(ran.code, 2, "{}", ran.out);
+        assert!(ran.out.contains(words), "{words}: {}", ran.out);
+        assert!(ran.out.contains("[G11]"), "the other file is judged all the same");
+    }
+    let ran = gatera(&["check", "nowhere.yaml"], b"");
+    assert_eq!(ran.code, 2);
+    assert!(ran.out.contains("nowhere.yaml: cannot be read"), "{}", ran.out);
+}
+
+#[test]
+fn documents_come_from_standard_input_lists_and_templates() {
+    let text = b"---\n# Source: chart\n---\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {gatera.dev/cluster: x}}, data: {c.cnf: \"[client]\\npassword=x\"}}\n---\nreplicas: 3\n";
+    let ran = gatera(&["check", "--namespace", "db", "-"], text);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 writes out a password\n"), "{}", ran.out);
+    assert!(
+        ran.out.ends_with(
+            "1 object judged, 1 without a kind left out: 1 would be refused, 0 allowed with a warning\n"
+        ),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn an_object_that_cannot_be_read_is_refused() {
+    let ran = gatera(
+        &["check", "-"],
+        b"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: three}\n",
+    );
+    assert_eq!(ran.code, 1);
+    assert!(ran.out.contains("-:1:1: refused\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: invalid type: string, expected i64"), "{}", ran.out);
+}
+
+#[test]
+fn settings_change_the_mode() {
+    let settings = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(settings.path(), "modes: {G11: warn}\n").unwrap();
+    let path = settings.path().to_str().unwrap();
+    let ran = gatera(&["check", "--config", path, "seed.yaml"], b"");
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(ran.out.contains("  only a warning: not enforced here: mode warn\n"), "{}", ran.out);
+    std::fs::write(settings.path(), "modes: {G99: warn}\n").unwrap();
+    let ran = gatera(&["check", "--config", path, "seed.yaml"], b"");
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("there is no rule G99; `gatera rules` lists them"), "{}", ran.err);
+}
+
+#[test]
+fn rules_are_listed_and_explained() {
+    let ran = gatera(&["rules"], b"");
+    assert_eq!(ran.code, 0);
+    let lines: Vec<_> = ran.out.lines().collect();
+    assert_eq!(lines.len(), gatera::rules::RULES.len());
+    for rule in gatera::rules::RULES {
+        assert_eq!(gatera(&["explain", &rule.id.to_lowercase()], b"").out, format!("{}\n", rule.manual()));
+    }
+    let ran = gatera(&["explain", "G99"], b"");
+    assert_eq!((ran.code, &*ran.err), (2, "gatera: there is no rule G99; there are G01, G04, G11\n"));
+}
+
+#[test]
+fn help_is_what_the_documentation_says() {
+    let mut text = String::new();
+    for args in [&["--help"][..], &["check", "--help"], &["serve", "--help"]] {
+        text.push_str(&format!("$ gatera {}\n{}\n", args.join(" "), gatera(args, b"").out));
+    }
+    snapshot("help", &text);
+}

@@ -2,8 +2,11 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, unreachable_pub, reason = "the modules of a test are nobody else's")]
 
+mod anything;
 mod cases;
 mod cli;
 mod house;
+mod inject;
 mod router;
 mod scene;
+mod script;

@@ -90,7 +90,7 @@ impl PodFact {
             ready: pod.ready(),
             stuck: pod.stuck(),
             going: meta.going(),
-            verified: meta.mark(inject::INJECTED).is_some(),
+            verified: meta.mark(inject::INJECTED).is_some() && meta.mark(inject::READINESS) != Some("keep"),
             server: server::container(&pod.spec, meta.mark("container")).is_some(),
         }
     }

@@ -2,7 +2,9 @@
 //! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
@@ -52,6 +54,8 @@ impl ControlPlane {
         let tools = Tools::find()?;
         let mut folder = tempfile::Builder::new()
             .prefix("gatera-lab-")
+            // Tokens lie in it.
+            .permissions(Permissions::from_mode(0o700))
             .tempdir()
             .doing(|| "making a temp folder".to_owned())?;
         if keeps_folders() {
@@ -121,7 +125,7 @@ impl ControlPlane {
         self.kubectl(User::Admin, arguments).status == 0
     }
 
-    /// Holds the kubeconfigs and the logs, and is private to this user.
+    /// Holds the kubeconfigs and the logs. Only the user who runs the tests can read it.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -5,15 +5,18 @@ use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use super::control_plane::ControlPlane;
 use super::error::{Doing, Error};
-use super::eventually;
-use super::supervise::supervised;
+use super::supervise::{end_early, supervised};
 use super::users::{User, random_hex};
+use super::{PATIENCE, eventually};
 
 /// What one run of kubectl left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +41,11 @@ impl fmt::Display for Output {
 }
 
 impl ControlPlane {
+    /// Panics when kubectl does not end within the lab's patience: `delete` waits for ever for a pod that no kubelet
+    /// stops, unless it is given `--wait=false`.
     pub(crate) fn kubectl(&self, user: User, arguments: &[&str]) -> Output {
-        self.run_kubectl(user, arguments, Path::new("/dev/null")).expect("kubectl can be run")
+        self.run_kubectl(user, arguments, Path::new("/dev/null"), PATIENCE)
+            .unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// With something to read, for `--filename=-`.
@@ -48,12 +54,18 @@ impl ControlPlane {
             let saving = || "saving what kubectl is to read".to_owned();
             let mut file = NamedTempFile::new_in(self.folder()).doing(saving)?;
             file.write_all(stdin.as_bytes()).doing(saving)?;
-            self.run_kubectl(user, arguments, file.path())
+            self.run_kubectl(user, arguments, file.path(), PATIENCE)
         };
-        run().expect("kubectl can be run")
+        run().unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn run_kubectl(&self, user: User, arguments: &[&str], input: &Path) -> Result<Output, Error> {
+    pub(super) fn run_kubectl(
+        &self,
+        user: User,
+        arguments: &[&str],
+        input: &Path,
+        patience: Duration,
+    ) -> Result<Output, Error> {
         let mut kubectl = supervised(self.folder(), &self.tools.kubectl, input)
             .env("KUBECONFIG", self.kubeconfig(user))
             .args(arguments)
@@ -61,15 +73,28 @@ impl ControlPlane {
             .stderr(Stdio::piped())
             .spawn()
             .doing(|| "starting kubectl".to_owned())?;
-        // Held until kubectl has ended by itself; otherwise waiting would begin with closing it.
-        let lifeline = kubectl.stdin.take();
+        // Out of `kubectl`, as waiting for a child begins with closing its stdin.
+        let mut lifeline = kubectl.stdin.take();
+        let (ended, hears_the_end) = mpsc::channel::<()>();
+        let watchdog = thread::spawn(move || {
+            let is_late = hears_the_end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                end_early(&mut lifeline);
+            }
+            is_late
+        });
         let output = kubectl.wait_with_output().doing(|| "waiting for kubectl".to_owned())?;
-        drop(lifeline);
-        Ok(Output {
+        drop(ended);
+        let was_late = watchdog.join().expect("the watchdog does not panic");
+        let output = Output {
             status: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        })
+        };
+        if was_late {
+            return Err(Error::Endless { command: arguments.join(" "), patience, output });
+        }
+        Ok(output)
     }
 
     /// As admin, must work: creates what `manifest` (an object or a List) describes.

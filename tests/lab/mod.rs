@@ -36,6 +36,7 @@ mod tools;
 mod users;
 mod volumes;
 
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,6 +50,12 @@ pub(crate) use users::User;
 pub(crate) fn shared() -> &'static ControlPlane {
     static SHARED: LazyLock<ControlPlane> = LazyLock::new(ControlPlane::start);
     &SHARED
+}
+
+/// A script of the lab. `file!()` is relative to the package, or absolute where this module is included by an absolute
+/// path: `join` copes with both.
+fn beside(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file!()).with_file_name(name)
 }
 
 /// How long anything in the lab may take. Far beyond the usual second: a loaded machine is slow, not broken.

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 use std::{env, thread};
 
 use rustix::process::{Pid, test_kill_process_group};
@@ -108,6 +109,20 @@ fn a_killed_test_process_leaves_nothing_behind() {
     eventually("no program and no folder is left", || {
         (groups.iter().all(|&group| is_gone(group)) && !folder.exists()).then_some(())
     });
+}
+
+#[test]
+fn a_kubectl_without_end_is_ended_and_the_plane_lives_on() {
+    let plane = shared();
+    let watch = ["get", "namespaces", "--watch"];
+    let error = plane.run_kubectl(User::Admin, &watch, Path::new("/dev/null"), Duration::from_secs(2));
+    let error = error.expect_err("a watch has no end").to_string();
+    assert!(
+        error.starts_with("`kubectl get namespaces --watch` had not ended after 2 s; so far: "),
+        "{error}"
+    );
+    assert!(error.contains("kube-system"), "{error}");
+    assert_eq!(plane.kubectl(User::Admin, &["get", "--raw=/readyz"]).stdout, "ok");
 }
 
 /// Not a test of its own: the process that `a_killed_test_process_leaves_nothing_behind` kills, while kubectl runs too.

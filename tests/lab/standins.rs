@@ -90,19 +90,25 @@ impl ControlPlane {
         nodes.insert(name.to_owned());
     }
 
-    /// Removes the pods that are being deleted, as their kubelet would once the containers have stopped. Their names.
+    /// Removes the pods that are being deleted, with the request that their kubelet sends once the containers have
+    /// stopped: no grace, and this very pod, not a successor of the same name. Returns their names.
     pub(crate) fn finish_deletes(&self, namespace: &str) -> Vec<String> {
-        let leaving: Vec<String> = items(&self.get(namespace, "pods"))
-            .iter()
-            .filter(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
-            .map(|pod| text(&pod["metadata"]["name"]))
-            .collect();
-        if !leaving.is_empty() {
-            let how = ["delete", "pods", "--namespace", namespace, "--grace-period=0", "--force"];
-            let names: Vec<&str> = leaving.iter().map(String::as_str).collect();
-            self.kubectl(User::Admin, &[&how[..], &names].concat()).succeeded();
-        }
-        leaving
+        let mut leaving = items(&self.get(namespace, "pods"));
+        leaving.retain(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+        let finish = |pod: &Value| {
+            let (name, uid) = (text(&pod["metadata"]["name"]), &pod["metadata"]["uid"]);
+            let options = json!({
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "gracePeriodSeconds": 0,
+                "preconditions": { "uid": uid },
+            });
+            let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{name}");
+            let arguments = ["delete", &path, "--filename=-"];
+            self.kubectl_stdin(User::Admin, &arguments, &options.to_string()).succeeded();
+            name
+        };
+        leaving.iter().map(finish).collect()
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
+use super::beside;
 use super::error::{Doing, Error};
-
-const SCRIPT: &str = include_str!("supervise.sh");
 
 /// Keeps the folder of every control plane, for a look at the logs.
 pub(super) fn keeps_folders() -> bool {
@@ -23,13 +23,21 @@ pub(super) fn keeps_folders() -> bool {
 pub(super) fn supervised(folder: &Path, program: &Path, input: &Path) -> Command {
     let to_remove = if keeps_folders() { Path::new("") } else { folder };
     let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(SCRIPT).arg("supervise.sh").arg(to_remove).arg(input).arg(program);
+    command.arg(beside("supervise.sh")).arg(to_remove).arg(input).arg(program);
     // A clean environment: no ETCD_*, no proxy, no kubeconfig, no translations; and nothing written to the real home.
     command.env_clear().env("HOME", folder.join("home")).env("LC_ALL", "C");
     command.env("PATH", env::var_os("PATH").unwrap_or_default());
     // Ctrl-C is meant for the test process; its end then ends this one.
     command.process_group(0).stdin(Stdio::piped());
     command
+}
+
+/// Ends a program and leaves the folder alone, which closing its lifeline would not.
+pub(super) fn end_early(lifeline: &mut Option<ChildStdin>) {
+    if let Some(lifeline) = lifeline {
+        // An error means that the supervisor has left already, which is what is wanted.
+        let _ = lifeline.write_all(b"end\n");
+    }
 }
 
 /// etcd, the API server or the controller manager: runs until dropped.

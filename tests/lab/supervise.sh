@@ -1,9 +1,11 @@
+#!/bin/sh
 # Runs one program of the lab and ends it when the test process is gone, however that went: returned, panicked, Ctrl-C,
-# SIGKILL. Handed to `sh -c` by supervise.rs.
+# SIGKILL. Started by supervise.rs.
 #
 # arguments: FOLDER INPUT PROGRAM [ARG...]
-#   stdin   the lifeline: a pipe whose only write end lives in the test process. Nobody writes; it closes, that is all.
-#   FOLDER  removed once the lifeline has closed and PROGRAM is dead. Empty: nothing is removed.
+#   stdin   the lifeline: a pipe whose only write end lives in the test process. A line written to it, or its closing,
+#           ends PROGRAM.
+#   FOLDER  removed when the lifeline closes, after PROGRAM is dead. Empty: nothing is removed.
 #   INPUT   the file that PROGRAM reads as its stdin
 #   exit    with the status of PROGRAM
 #
@@ -19,18 +21,20 @@ program=$!
 
 {
     read -r _ <&3
+    closed=$?
     # From here on the guard is not to be called off any more; see below.
     trap '' TERM
     # No gentle end: nothing these programs could still save outlives the folder, and SIGKILL needs no second try.
     kill -KILL "$program"
+    [ "$closed" -ne 0 ]
 } >/dev/null 2>&1 &
 guard=$!
 exec 3<&- </dev/null
 
 wait "$program"
 status=$?
-# A program that ended by itself leaves a guard that still waits, and dies of this. A guard that saw the lifeline close
-# ignores it and ends with success.
+# A program that ended by itself leaves a guard that still waits, and dies of this. A guard at work ignores it, and ends
+# with success when it saw the lifeline close.
 kill -TERM "$guard" 2>/dev/null
 if wait "$guard" 2>/dev/null && [ -n "$folder" ]; then
     rm -rf "$folder"

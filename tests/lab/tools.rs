@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
+use super::beside;
 use super::error::Error;
 
 const CONTROLLER_MANAGER: &str = "kube-controller-manager";
@@ -56,8 +57,7 @@ impl Tools {
 /// Runs `build.sh`, which returns at once when everything is there. Its progress and its errors reach the terminal even
 /// inside a captured test: they are written by another process.
 fn build(tools: &[&str]) -> Result<PathBuf, String> {
-    // `file!()` is relative to the package, or absolute where the module is included by an absolute path: join copes.
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(file!()).with_file_name("tools").join("build.sh");
+    let script = beside("tools/build.sh");
     let output = Command::new("/bin/sh")
         .arg(&script)
         .args(tools)

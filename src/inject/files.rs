@@ -1,0 +1,97 @@
+//! The files a member gets: the script and an option file, in a volume made of the pod's own annotations, so that no
+//! ConfigMap has to exist in the namespace; and a place for the status file that the server writes.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use super::profile::Profile;
+use crate::edit;
+use crate::object::Container;
+
+/// Where script and option file appear.
+pub(super) const FOLDER: &str = "/etc/gatera";
+/// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
+const RUN: &str = "/run/gatera";
+/// The script, as a command.
+pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
+const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
+const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
+
+/// A mount of the user's at, above or below ours would hide one of the two.
+pub(super) fn conflict(server: &Container) -> Option<String> {
+    let mounts = server.volume_mounts.iter().filter(|mount| !matches!(&*mount.name, "gatera" | "gatera-run"));
+    mounts.into_iter().find_map(|mount| {
+        let path = mount.mount_path.trim_end_matches('/');
+        let ours = [FOLDER, RUN].into_iter().find(|ours| within(ours, path) || within(path, ours))?;
+        Some(format!("volume {} is mounted at {}, where gatera needs {ours}", mount.name, mount.mount_path))
+    })
+}
+
+fn within(inner: &str, outer: &str) -> bool {
+    inner == outer || inner.strip_prefix(outer).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The texts, as annotations, and the volumes that show them.
+pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
+    edit::annotate(pod, "script", SCRIPT_TEXT);
+    edit::annotate(pod, "my-cnf", &option_file(patient));
+    let item = |annotation: &str, path: &str, mode: u32| {
+        json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.annotations['gatera.dev/{annotation}']") } })
+    };
+    let items = [item("script", "wait-for-sync.sh", 0o755), item("my-cnf", "my.cnf", 0o644)];
+    edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera", "downwardAPI": { "items": items } }));
+    edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera-run", "emptyDir": {} }));
+}
+
+/// Both folders in the server container, and the way its server finds the option file.
+pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
+    edit::put_named(container, &["volumeMounts"], json!({ "name": "gatera", "mountPath": FOLDER, "readOnly": true }));
+    edit::put_named(container, &["volumeMounts"], json!({ "name": "gatera-run", "mountPath": RUN }));
+    match patient.profile {
+        Profile::Official => edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER })),
+        Profile::Bitnami => add_flag(container),
+        Profile::Unknown | Profile::Replaced => {}
+    }
+}
+
+/// Bitnami's extra flags are one variable; a user's flags stay in front of ours. Flags from a reference stay as they
+/// are: then the script falls back to the client.
+fn add_flag(container: &mut Value) {
+    const NAME: &str = "MARIADB_EXTRA_FLAGS";
+    let flag = format!("--loose-wsrep-status-file={STATUS_FILE}");
+    let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == NAME);
+    let value = match existing {
+        None => flag,
+        Some(var) if var["valueFrom"].is_object() => return,
+        Some(var) => match var["value"].as_str().unwrap_or_default().trim() {
+            "" => flag,
+            own if own.contains(&flag) => return,
+            own => format!("{own} {flag}"),
+        },
+    };
+    edit::put_named(container, &["env"], json!({ "name": NAME, "value": value }));
+}
+
+/// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.
+fn option_file(patient: &Patient<'_>) -> String {
+    let mut text = format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n");
+    if let Some(address) = address(patient) {
+        text.push_str(&format!("wsrep_cluster_address = {address}\n"));
+    }
+    text
+}
+
+/// The members by their stable names, and the bootstrap node's Service while it is needed. Never for the bootstrap node
+/// itself, which founds the cluster; and not where `gatera.dev/address: keep` asks to leave it alone.
+fn address(patient: &Patient<'_>) -> Option<String> {
+    let cluster = patient.cluster.filter(|_| patient.member && patient.mark("address") != Some("keep"))?;
+    let service = &cluster.workload.spec.service_name;
+    if service.is_empty() {
+        return None;
+    }
+    let bootstrap = patient.view.bootstrap_service(cluster);
+    let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
+    let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
+    // No host at all would found a new cluster.
+    (!hosts.is_empty()).then(|| format!("gcomm://{}", hosts.join(",")))
+}

@@ -1,0 +1,97 @@
+//! Probes and the preStop hook: all of them ask the server's status file, none needs a password.
+
+use serde_json::{Value, json};
+
+use super::files::SCRIPT;
+use super::profile::Profile;
+use super::{Patient, READINESS};
+use crate::edit;
+use crate::galera::options;
+use crate::object::{Container, Handler};
+
+/// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
+/// (seconds) says more.
+const STARTUP_LIMIT: i64 = 3600;
+const STARTUP_PERIOD: i64 = 10;
+
+/// The member waits until nobody needs it as a donor. A hook of the user's own stays.
+pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
+    if !container["lifecycle"]["preStop"].is_object() || is_ours(&container["lifecycle"]["preStop"]) {
+        edit::set(container, &["lifecycle", "preStop"], json!({ "exec": { "command": [SCRIPT, "leave", seconds.to_string()] } }));
+    }
+}
+
+/// The three probes, where it is known how the server is started.
+pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+    if !patient.profile.tells_its_state() {
+        let why = match patient.profile {
+            Profile::Replaced => "its command is replaced",
+            _ => "it is not known how its image takes options; gatera.dev/profile can name it",
+        };
+        remarks.push(format!("container {} keeps its probes: {why}", server.name));
+        return;
+    }
+    readiness(container, server, patient, remarks);
+    startup(container, patient);
+    liveness(container, server, remarks);
+}
+
+fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+    if patient.mark(READINESS) == Some("keep") {
+        return remarks.push(format!("container {} keeps its readiness probe: Ready does not prove Synced", server.name));
+    }
+    if server.readiness_probe.as_ref().is_some_and(sees_galera) {
+        return;
+    }
+    if container["readinessProbe"].is_object() {
+        remarks.push(format!("readinessProbe of container {} cannot see Galera's state and is replaced; gatera.dev/readiness: keep keeps it", server.name));
+    }
+    let mut command = vec![SCRIPT, "ready"];
+    if donor_blocks(patient) {
+        command.push("blocking");
+    }
+    edit::set(container, &["readinessProbe"], json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2 }));
+}
+
+/// A probe that asks for Galera's state, by ours or by another way.
+fn sees_galera(probe: &Handler) -> bool {
+    probe.exec.command.iter().any(|word| ["wsrep", "galera", "wait-for-sync.sh"].iter().any(|known| word.look().contains(known)))
+}
+
+/// rsync and mysqldump block the donor while it sends; every other method leaves it answering.
+fn donor_blocks(patient: &Patient<'_>) -> bool {
+    let texts = patient.view.option_files(patient.namespace, &patient.read.spec);
+    let method = texts.filter_map(|text| options::effective(text, "wsrep_sst_method")).last();
+    method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
+}
+
+/// The other two wait until joining is over. A user's own probe stays if it waits as long.
+fn startup(container: &mut Value, patient: &Patient<'_>) {
+    let limit = patient.mark("startup-limit").and_then(|text| text.parse().ok()).unwrap_or(0).max(STARTUP_LIMIT);
+    let own = &container["startupProbe"];
+    let patience = own["failureThreshold"].as_i64().unwrap_or(3).saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
+    if own.is_object() && patience >= limit && !is_ours(own) {
+        return;
+    }
+    edit::set(container, &["startupProbe"], json!({
+        "exec": { "command": [SCRIPT, "started"] },
+        "periodSeconds": STARTUP_PERIOD,
+        "timeoutSeconds": 5,
+        "failureThreshold": limit.saturating_add(STARTUP_PERIOD - 1) / STARTUP_PERIOD,
+    }));
+}
+
+/// A liveness probe that logs in kills every member at once when the password changes, and one that wants Synced kills
+/// donors and joiners. Whether the port answers is enough to know that the server lives.
+fn liveness(container: &mut Value, server: &Container, remarks: &mut Vec<String>) {
+    let asks = |word: &str| ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"].iter().any(|known| word.contains(known));
+    if !server.liveness_probe.as_ref().is_some_and(|probe| probe.exec.command.iter().any(|word| asks(word.look()))) {
+        return;
+    }
+    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port 3306", server.name));
+    edit::set(container, &["livenessProbe"], json!({ "tcpSocket": { "port": 3306 }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6 }));
+}
+
+fn is_ours(handler: &Value) -> bool {
+    handler["exec"]["command"][0] == SCRIPT
+}

@@ -1,0 +1,54 @@
+//! Profiles: how a server image takes options, and so how far injection may go.
+//!
+//! A probe that can never succeed would be an outage of our own making. Where it is not known how the server is
+//! started, it gets no option and no probe that depends on one.
+
+use crate::galera::options::one_spelling;
+use crate::object::Container;
+
+/// How the server is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Profile {
+    /// The official image and its like: option files, so `MYSQL_HOME/my.cnf` is read.
+    Official,
+    /// Bitnami: `--defaults-file` makes `MYSQL_HOME` void, extra flags travel in `MARIADB_EXTRA_FLAGS`.
+    Bitnami,
+    /// Not known: the status file cannot be relied on.
+    Unknown,
+    /// Somebody replaced the command (diagnostic mode): perhaps no server runs at all.
+    Replaced,
+}
+
+impl Profile {
+    /// What `gatera.dev/profile` names, else what the container looks like.
+    pub(super) fn of(server: &Container, named: Option<&str>) -> Self {
+        match named {
+            Some("official") => return Self::Official,
+            Some("bitnami") => return Self::Bitnami,
+            Some(_) => return Self::Unknown,
+            None => {}
+        }
+        if !server.command.is_empty() {
+            return Self::Replaced;
+        }
+        let option = |name: &str| {
+            let same = |word: &str| one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name;
+            server.args.iter().any(|word| same(word.look()))
+        };
+        let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != super::files::FOLDER);
+        let repository = server.image.split('@').next().unwrap_or_default();
+        let name = repository.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
+        match name {
+            "mariadb-galera" => Self::Bitnami,
+            "mariadb" if !repository.contains("bitnami") && !has_home && !option("defaults_file") && !option("no_defaults") => {
+                Self::Official
+            }
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The server writes its status file where the script looks for it.
+    pub(super) fn tells_its_state(self) -> bool {
+        matches!(self, Self::Official | Self::Bitnami)
+    }
+}

@@ -1,0 +1,42 @@
+//! Anti-affinity: no two members on one node, as far as there are nodes.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use crate::edit;
+
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
+pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+    let Some(cluster) = patient.cluster.filter(|_| patient.member) else { return };
+    let existing = &pod["spec"]["affinity"]["podAntiAffinity"];
+    if existing.to_string().contains(HOSTNAME) {
+        return;
+    }
+    let (nodes, replicas) = (patient.view.world.schedulable_nodes(), cluster.members.len());
+    let required = match patient.mark("anti-affinity") {
+        Some("none") => return,
+        Some("required") => true,
+        Some("preferred") => false,
+        _ => nodes >= replicas,
+    };
+    if !required && patient.mark("anti-affinity").is_none() {
+        remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
+    }
+    let labels = cluster.workload.spec.selector.match_labels.iter();
+    let expressions: Vec<_> = labels.map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] })).collect();
+    let term = json!({ "labelSelector": { "matchExpressions": expressions }, "topologyKey": HOSTNAME });
+    let (list, item) = if required {
+        ("requiredDuringSchedulingIgnoredDuringExecution", term)
+    } else {
+        ("preferredDuringSchedulingIgnoredDuringExecution", json!({ "weight": 100, "podAffinityTerm": term }))
+    };
+    // Terms of the user's own for other topologies stay beside ours.
+    let own = edit::at(pod, &["spec", "affinity", "podAntiAffinity", list]);
+    match own {
+        Some(Value::Array(terms)) => terms.push(item),
+        Some(empty @ Value::Null) => *empty = json!([item]),
+        _ => {}
+    }
+}

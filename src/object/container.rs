@@ -1,0 +1,181 @@
+//! Containers: image, command lines, environment, probes and hooks. This is where manifests keep passwords, so text is
+//! read as [`Literal`], which cannot be printed by accident.
+
+use std::fmt;
+
+use serde::Deserialize;
+
+use super::meta::or_default;
+
+/// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Literal(String);
+
+impl Literal {
+    /// The text, for judging it. Never for a message.
+    pub fn look(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Literal {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Debug for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} hidden bytes)", self.0.len())
+    }
+}
+
+/// One container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Container {
+    /// Its name in the pod.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Image reference as written.
+    #[serde(deserialize_with = "or_default")]
+    pub image: String,
+    /// Replaces the image's entrypoint.
+    #[serde(deserialize_with = "or_default")]
+    pub command: Vec<Literal>,
+    /// Arguments of the entrypoint.
+    #[serde(deserialize_with = "or_default")]
+    pub args: Vec<Literal>,
+    /// Environment, one by one.
+    #[serde(deserialize_with = "or_default")]
+    pub env: Vec<EnvVar>,
+    /// Environment, whole ConfigMaps and Secrets.
+    #[serde(deserialize_with = "or_default")]
+    pub env_from: Vec<EnvFrom>,
+    /// Declared ports.
+    #[serde(deserialize_with = "or_default")]
+    pub ports: Vec<Port>,
+    /// Where volumes appear.
+    #[serde(deserialize_with = "or_default")]
+    pub volume_mounts: Vec<Mount>,
+    /// Restarts the container when it fails.
+    pub liveness_probe: Option<Handler>,
+    /// Takes the pod out of its Services when it fails.
+    pub readiness_probe: Option<Handler>,
+    /// Holds the other two back until it succeeds.
+    pub startup_probe: Option<Handler>,
+    /// Hooks.
+    #[serde(deserialize_with = "or_default")]
+    pub lifecycle: Lifecycle,
+}
+
+impl Container {
+    /// Every command line the container can run, with the field it stands in.
+    pub fn command_lines(&self) -> impl Iterator<Item = (&'static str, &[Literal])> {
+        let handlers = [
+            ("livenessProbe.exec.command", &self.liveness_probe),
+            ("readinessProbe.exec.command", &self.readiness_probe),
+            ("startupProbe.exec.command", &self.startup_probe),
+            ("lifecycle.preStop.exec.command", &self.lifecycle.pre_stop),
+            ("lifecycle.postStart.exec.command", &self.lifecycle.post_start),
+        ];
+        let own = [("command", &*self.command), ("args", &*self.args)];
+        own.into_iter()
+            .chain(
+                handlers
+                    .into_iter()
+                    .filter_map(|(field, handler)| Some((field, &*handler.as_ref()?.exec.command))),
+            )
+            .filter(|(_, words)| !words.is_empty())
+    }
+}
+
+/// One environment variable.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvVar {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Its value, when it is written into the manifest.
+    #[serde(deserialize_with = "or_default")]
+    pub value: Literal,
+    /// Where its value comes from, when it is not.
+    pub value_from: Option<ValueFrom>,
+}
+
+/// Where the value of a variable comes from.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ValueFrom {
+    /// A key of a ConfigMap.
+    pub config_map_key_ref: Option<SourceRef>,
+}
+
+/// All keys of one object as variables.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvFrom {
+    /// A ConfigMap.
+    pub config_map_ref: Option<SourceRef>,
+}
+
+/// A reference by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SourceRef {
+    /// Name of the object, in the pod's namespace.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+}
+
+/// A declared port.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Port {
+    /// The number.
+    #[serde(deserialize_with = "or_default")]
+    pub container_port: i64,
+}
+
+/// Where a volume appears.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Mount {
+    /// Name of the volume.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Where in the container.
+    #[serde(deserialize_with = "or_default")]
+    pub mount_path: String,
+}
+
+/// A probe or hook, as far as it runs a command.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Handler {
+    /// The command; empty for HTTP, TCP and gRPC.
+    #[serde(deserialize_with = "or_default")]
+    pub exec: Exec,
+}
+
+/// A command run in a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Exec {
+    /// Program and arguments.
+    #[serde(deserialize_with = "or_default")]
+    pub command: Vec<Literal>,
+}
+
+/// Hooks of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Lifecycle {
+    /// Before it stops.
+    pub pre_stop: Option<Handler>,
+    /// After it started.
+    pub post_start: Option<Handler>,
+}
+

@@ -1,0 +1,65 @@
+//! Nodes, as far as they decide where a member can run.
+
+use serde::Deserialize;
+
+use super::Meta;
+use super::meta::or_default;
+use super::pod::{Condition, condition};
+
+/// A Node, as far as it decides where a member can run.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Node {
+    /// Its name and labels.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// Taints and cordon.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: NodeSpec,
+    /// Conditions.
+    #[serde(deserialize_with = "or_default")]
+    pub status: NodeStatus,
+}
+
+/// Taints and cordon.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeSpec {
+    /// Cordoned.
+    #[serde(deserialize_with = "or_default")]
+    pub unschedulable: bool,
+    /// What keeps pods away.
+    #[serde(deserialize_with = "or_default")]
+    pub taints: Vec<Taint>,
+}
+
+/// What keeps pods away from a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Taint {
+    /// Its key.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// NoSchedule, PreferNoSchedule, NoExecute.
+    #[serde(deserialize_with = "or_default")]
+    pub effect: String,
+}
+
+/// Conditions of a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeStatus {
+    /// Ready counts.
+    #[serde(deserialize_with = "or_default")]
+    pub conditions: Vec<Condition>,
+}
+
+impl Node {
+    /// An ordinary pod without tolerations could be placed here now.
+    pub fn schedulable(&self) -> bool {
+        let tainted =
+            self.spec.taints.iter().any(|taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute");
+        !self.spec.unschedulable && !tainted && condition(&self.status.conditions, "Ready")
+    }
+}
+

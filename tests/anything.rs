@@ -1,0 +1,199 @@
+//! Arbitrary JSON, and bodies that are almost AdmissionReviews: nothing of it may ever panic.
+
+use gatera::config::Settings;
+use gatera::review::{self, Origin};
+use gatera::view::View;
+use gatera::{mutate, report, rules};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::scene::{self, Scene};
+
+/// Any JSON value. Keys and words are often those that the guard looks at, so that it gets somewhere.
+pub fn json() -> impl Strategy<Value = Value> {
+    let word = prop_oneof![
+        prop::sample::select(vec![
+            "metadata",
+            "spec",
+            "status",
+            "template",
+            "containers",
+            "name",
+            "labels",
+            "annotations",
+            "env",
+            "value",
+            "command",
+            "args",
+            "replicas",
+            "volumes",
+            "volumeMounts",
+            "mountPath",
+            "app",
+            "galera",
+            "instance",
+            "data",
+            "gatera.dev/override",
+            "gatera.dev/cluster",
+            "galera.cnf",
+            "wsrep_cluster_address=gcomm://",
+            "[galera]\nwsrep_sst_auth=a:b",
+            "mysql -px",
+            "/var/lib/mysql",
+            "G01 until=2026-12-01T10:00:00Z reason=x",
+            "image",
+            "mariadb",
+            "ports",
+            "containerPort",
+            "ordinals",
+            "start",
+        ])
+        .prop_map(str::to_owned),
+        ".{0,12}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        word.clone().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 48, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::btree_map(word.clone(), inner, 0..6).prop_map(|map| map.into_iter().collect()),
+        ]
+    })
+}
+
+/// A valid object with something arbitrary put into an arbitrary place of it.
+fn almost(base: Value) -> impl Strategy<Value = Value> {
+    let mut places = Vec::new();
+    collect(&base, String::new(), &mut places);
+    (prop::sample::select(places), json()).prop_map(move |(place, value)| {
+        let mut object = base.clone();
+        if let Some(target) = object.pointer_mut(&place) {
+            *target = value;
+        }
+        object
+    })
+}
+
+fn collect(value: &Value, place: String, places: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => map
+            .iter()
+            .for_each(|(key, value)| collect(value, format!("{place}/{}", key.replace('/', "~1")), places)),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .for_each(|(index, value)| collect(value, format!("{place}/{index}"), places)),
+        _ => {}
+    }
+    places.push(place);
+}
+
+/// The whole path of a request, without HTTP.
+fn answer(body: &[u8]) -> Option<Value> {
+    let settings = Settings::default();
+    let world = Scene::default().world(&settings);
+    let view = View { world: &world, now: scene::now(), settings: &settings };
+    let mut last = None;
+    for origin in [Origin::Mutating, Origin::Validating] {
+        last = match review::read(body, origin) {
+            Ok(incoming) => {
+                let mut decision = rules::evaluate(&incoming.review, &view);
+                let patch = incoming
+                    .object
+                    .and_then(|object| mutate::amend(&incoming.review, object.get(), &mut decision, &view));
+                Some(report::admission(
+                    &incoming.uid,
+                    &incoming.review,
+                    &decision,
+                    "seen now",
+                    patch.as_ref(),
+                ))
+            }
+            Err(problem) => report::malformed(&problem),
+        };
+    }
+    last
+}
+
+fn request(
+    group: &str,
+    kind: &str,
+    resource: &str,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<u8> {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u1",
+            "kind": { "group": group, "version": "v1", "kind": kind },
+            "resource": { "group": group, "version": "v1", "resource": resource },
+            "subResource": subresource,
+            "namespace": scene::NAMESPACE,
+            "name": scene::STATEFUL_SET,
+            "operation": if old.is_null() { "CREATE" } else { "UPDATE" },
+            "object": object,
+            "oldObject": old,
+        },
+    })
+    .to_string()
+    .into_bytes()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        answer(&bytes);
+    }
+
+    #[test]
+    fn any_json_is_answered(body in json()) {
+        answer(body.to_string().as_bytes());
+    }
+
+    #[test]
+    fn any_object_of_a_known_kind_is_answered_with_its_uid(
+        (group, kind, resource, subresource) in prop::sample::select(vec![
+            ("apps", "StatefulSet", "statefulsets", ""),
+            ("apps", "Deployment", "deployments", ""),
+            ("", "Pod", "pods", ""),
+            ("", "ConfigMap", "configmaps", ""),
+            ("autoscaling", "Scale", "statefulsets", "scale"),
+            ("policy", "Eviction", "pods", "eviction"),
+        ]),
+        object in json(),
+        old in json(),
+    ) {
+        let answer = answer(&request(group, kind, resource, subresource, &object, &old)).expect("it has a uid");
+        prop_assert_eq!(&answer["response"]["uid"], "u1");
+    }
+
+    #[test]
+    fn an_object_with_something_odd_in_it_is_answered(
+        sts in almost(Scene::default().stateful_set()),
+        old in almost(Scene::default().stateful_set()),
+        deployment in almost(scene::bootstrap_deployment(1)),
+        pod in almost(scene::bootstrap_pod("x")),
+        config in almost(Scene::default().config_map()),
+    ) {
+        for body in [
+            request("apps", "StatefulSet", "statefulsets", "", &sts, &old),
+            request("apps", "StatefulSet", "statefulsets", "", &sts, &Value::Null),
+            request("apps", "Deployment", "deployments", "", &deployment, &Value::Null),
+            request("", "Pod", "pods", "", &pod, &Value::Null),
+            request("", "ConfigMap", "configmaps", "", &config, &config),
+        ] {
+            let answer = answer(&body).expect("it has a uid");
+            prop_assert_eq!(&answer["response"]["uid"], "u1");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Injection: what a pod looks like afterwards, for every kind of pod there is, and twice over.
+
+use gatera::config::Settings;
+use gatera::inject;
+use gatera::object::{Kind, Object};
+use gatera::view::View;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::router::{ask, guard};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// A member as the StatefulSet controller makes it, changed by a merge patch.
+fn member(change: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{STATEFUL_SET}-0"),
+            "namespace": NAMESPACE,
+            "labels": { "app": "galera", "galera": "galera", "instance": "galera-instance" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 30,
+            "containers": [server(&json!({}))],
+            "volumes": [{ "name": "datadir", "persistentVolumeClaim": { "claimName": "datadir-0" } }],
+        },
+    });
+    json_patch::merge(&mut pod, change);
+    pod
+}
+
+fn server(change: &Value) -> Value {
+    let mut container = json!({
+        "name": "mariadb",
+        "image": "mariadb:10.11",
+        "livenessProbe": { "exec": { "command": ["mysqladmin", "ping"] } },
+        "readinessProbe": { "exec": { "command": ["mysql", "-e", "SELECT 1"] } },
+        "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }],
+    });
+    json_patch::merge(&mut container, change);
+    container
+}
+
+fn with_server(change: &Value) -> Value {
+    member(&json!({ "spec": { "containers": [server(change)] } }))
+}
+
+/// The pod after injection, and what was said.
+fn injected(pod: &Value, scene: &Scene) -> (Value, Vec<String>) {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View { world: &world, now: scene::now(), settings: &settings };
+    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
+        panic!("unreadable: {pod}")
+    };
+    let mut after = pod.clone();
+    let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &view);
+    (after, remarks)
+}
+
+/// The whole pod, as the API server stores it after applying the guard's patch.
+#[tokio::test]
+async fn a_member_of_the_seeds_gets_everything() {
+    let pod = member(&json!({}));
+    let scene =
+        Scene { members: vec!["absent".into(); 3], data: "none".into(), claims: false, ..Scene::default() };
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": { "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "operation": "CREATE", "namespace": NAMESPACE, "object": pod },
+    });
+    let answer = ask(&guard(scene.world(&Settings::default())), "/mutate", &review).await;
+    assert_eq!(answer["response"]["patchType"], "JSONPatch");
+    let patch = {
+        use base64::Engine as _;
+        base64::engine::general_purpose::STANDARD
+            .decode(answer["response"]["patch"].as_str().unwrap())
+            .unwrap()
+    };
+    let patch: json_patch::Patch = serde_json::from_slice(&patch).unwrap();
+    let mut after = pod.clone();
+    json_patch::patch(&mut after, &patch).unwrap();
+    assert_eq!(after, injected(&pod, &scene).0, "the patch makes what injection makes");
+    after["metadata"]["annotations"]["gatera.dev/script"] = json!("(the script)");
+    let mut text = answer["response"]["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| format!("Warning: {}\n", it.as_str().unwrap()))
+        .collect::<String>();
+    text.push_str(&serde_json::to_string_pretty(&after).unwrap());
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("injected-member", text);
+    });
+}
+
+#[test]
+fn what_is_good_enough_stays() {
+    let scene = Scene::default();
+    for (what, pod, pointer, expected) in [
+        (
+            "a longer grace period",
+            member(&json!({ "spec": { "terminationGracePeriodSeconds": 900 } })),
+            "/spec/terminationGracePeriodSeconds",
+            json!(900),
+        ),
+        ("a shorter one does not", member(&json!({})), "/spec/terminationGracePeriodSeconds", json!(600)),
+        (
+            "a hook",
+            with_server(&json!({ "lifecycle": { "preStop": { "exec": { "command": ["/own"] } } } })),
+            "/spec/containers/0/lifecycle/preStop/exec/command",
+            json!(["/own"]),
+        ),
+        (
+            "a readiness probe that sees Galera",
+            with_server(
+                &json!({ "readinessProbe": { "exec": { "command": ["healthcheck.sh", "--galera_online"] } } }),
+            ),
+            "/spec/containers/0/readinessProbe/exec/command",
+            json!(["healthcheck.sh", "--galera_online"]),
+        ),
+        (
+            "a liveness probe by TCP",
+            with_server(&json!({ "livenessProbe": { "exec": null, "tcpSocket": { "port": 1 } } })),
+            "/spec/containers/0/livenessProbe",
+            json!({ "tcpSocket": { "port": 1 } }),
+        ),
+        (
+            "a patient startup probe",
+            with_server(&json!({ "startupProbe": { "tcpSocket": { "port": 1 }, "failureThreshold": 720 } })),
+            "/spec/containers/0/startupProbe",
+            json!({ "tcpSocket": { "port": 1 }, "failureThreshold": 720 }),
+        ),
+        (
+            "other extra flags",
+            with_server(
+                &json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--x=1" }] }),
+            ),
+            "/spec/containers/0/env/0/value",
+            json!("--x=1 --loose-wsrep-status-file=/run/gatera/wsrep_status.json"),
+        ),
+        (
+            "a readiness probe that is kept on purpose",
+            member(&json!({ "metadata": { "annotations": { "gatera.dev/readiness": "keep" } } })),
+            "/spec/containers/0/readinessProbe/exec/command",
+            json!(["mysql", "-e", "SELECT 1"]),
+        ),
+        (
+            "a longer start by annotation",
+            member(&json!({ "metadata": { "annotations": { "gatera.dev/startup-limit": "7200" } } })),
+            "/spec/containers/0/startupProbe/failureThreshold",
+            json!(720),
+        ),
+        (
+            "no anti-affinity by annotation",
+            member(&json!({ "metadata": { "annotations": { "gatera.dev/anti-affinity": "none" } } })),
+            "/spec/affinity",
+            Value::Null,
+        ),
+    ] {
+        let (after, _) = injected(&pod, &scene);
+        assert_eq!(after.pointer(pointer).unwrap_or(&Value::Null), &expected, "{what}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_keeps_its_probes_and_says_so() {
+    let scene = Scene::default();
+    for (what, change) in [
+        ("its command is replaced", json!({ "command": ["sleep", "infinity"] })),
+        ("it is not known how its image takes options", json!({ "image": "example.com/our/db:1" })),
+        ("it is not known how its image takes options", json!({ "args": ["--defaults-file=/own.cnf"] })),
+        (
+            "it is not known how its image takes options",
+            json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
+        ),
+    ] {
+        let pod = with_server(&change);
+        let (after, remarks) = injected(&pod, &scene);
+        for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            assert_eq!(
+                after["spec"]["containers"][0][probe], pod["spec"]["containers"][0][probe],
+                "{change}"
+            );
+        }
+        assert!(remarks.iter().any(|remark| remark.contains(what)), "{change}: {remarks:?}");
+    }
+    let named = member(
+        &json!({ "metadata": { "annotations": { "gatera.dev/profile": "official" } }, "spec": { "containers": [server(&json!({ "image": "example.com/our/db:1" }))] } }),
+    );
+    assert_eq!(
+        injected(&named, &scene).0["spec"]["containers"][0]["readinessProbe"]["exec"]["command"][0],
+        "/etc/gatera/wait-for-sync.sh"
+    );
+}
+
+#[test]
+fn a_mount_in_the_way_stops_injection_with_words() {
+    for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {
+        let pod = with_server(
+            &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": path }] }),
+        );
+        let (after, remarks) = injected(&pod, &Scene::default());
+        assert_eq!(after, pod, "{path}");
+        assert!(
+            remarks[0].contains(&format!("volume own is mounted at {path}, where gatera needs")),
+            "{remarks:?}"
+        );
+    }
+    let pod = with_server(
+        &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
+    );
+    assert_ne!(injected(&pod, &Scene::default()).0, pod, "the seeds' folder is no conflict");
+}
+
+#[test]
+fn strangers_and_proxies_are_left_alone() {
+    for pod in [
+        member(&json!({ "metadata": { "labels": { "app": "web" } } })),
+        member(&json!({ "spec": { "containers": [{ "name": "proxy", "image": "haproxy" }] } })),
+    ] {
+        assert_eq!(injected(&pod, &Scene::default()), (pod.clone(), vec![]));
+    }
+}
+
+fn my_cnf(pod: &Value, scene: &Scene) -> String {
+    injected(pod, scene).0["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_address_lists_the_members_and_never_founds() {
+    let members = "wsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs\n";
+    assert!(my_cnf(&member(&json!({})), &Scene::default()).ends_with(members));
+    for (what, pod, scene) in [
+        ("the bootstrap node", scene::bootstrap_pod("x"), Scene::default()),
+        (
+            "a cluster without a Service",
+            member(&json!({})),
+            Scene { stateful_set: json!({ "spec": { "serviceName": "" } }), ..Scene::default() },
+        ),
+        (
+            "a cluster of nobody",
+            member(&json!({})),
+            Scene { members: vec![], replicas: Some(0), ..Scene::default() },
+        ),
+        ("a cluster the view does not know", member(&json!({})), Scene { exists: false, ..Scene::default() }),
+        (
+            "an address that is kept on purpose",
+            member(&json!({ "metadata": { "annotations": { "gatera.dev/address": "keep" } } })),
+            Scene::default(),
+        ),
+    ] {
+        assert!(!my_cnf(&pod, &scene).contains("wsrep_cluster_address"), "{what}");
+    }
+}
+
+#[test]
+fn a_donor_that_blocks_is_not_ready() {
+    let rsync = Scene {
+        config: json!({ "data": { "galera.cnf": "[galera]\nwsrep_sst_method = rsync\n" } }),
+        ..Scene::default()
+    };
+    let pod = member(
+        &json!({ "spec": { "volumes": [{ "name": "config", "configMap": { "name": "galera-instance-nodeconfig" } }] } }),
+    );
+    let command = |scene: &Scene| {
+        injected(&pod, scene).0["spec"]["containers"][0]["readinessProbe"]["exec"]["command"].clone()
+    };
+    assert_eq!(command(&rsync), json!(["/etc/gatera/wait-for-sync.sh", "ready", "blocking"]));
+    assert_eq!(command(&Scene::default()), json!(["/etc/gatera/wait-for-sync.sh", "ready"]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    /// Whatever a pod says, injecting twice is injecting once, and nothing but our own is touched.
+    #[test]
+    fn injection_is_idempotent(change in crate::anything::json(), container in crate::anything::json()) {
+        let mut pod = member(&json!({ "spec": { "extra": change } }));
+        json_patch::merge(&mut pod["spec"]["containers"][0], &json!({ "extra": container }));
+        let (once, _) = injected(&pod, &Scene::default());
+        prop_assert_eq!(&once["spec"]["extra"], &pod["spec"]["extra"]);
+        let (twice, _) = injected(&once, &Scene::default());
+        prop_assert_eq!(once, twice);
+    }
+}
