@@ -27,6 +27,11 @@ impl Settings {
         self.modes.get(rule).copied().unwrap_or(Mode::Enforce)
     }
 
+    /// This user is the guard itself.
+    pub fn is_own(&self, user: &str) -> bool {
+        !user.is_empty() && self.own_user.as_deref() == Some(user)
+    }
+
     /// Reads the settings file.
     pub fn read(yaml: &str) -> Result<Self, Error> {
         let file: File = serde_saphyr::from_str(yaml).map_err(|error| Error::Form(error.to_string()))?;

@@ -15,7 +15,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, chain};
 
 /// So long a silent holder is respected.
 const LASTS: SignedDuration = SignedDuration::from_secs(15);
@@ -79,7 +79,7 @@ pub async fn hold(
             }
             // The API server is out of reach: we lead only as long as nobody else can have taken over.
             Err(error) => {
-                warn!(%error, "lease");
+                warn!(error = chain(&error), "lease");
                 if renewed.duration_until(Timestamp::now()) >= LASTS {
                     tell(&leading, false, metrics);
                 }
@@ -93,7 +93,7 @@ pub async fn hold(
     if *leading.borrow() {
         tell(&leading, false, metrics);
         if let Err(error) = give_up(&api).await {
-            warn!(%error, "giving up the lease; another replica takes it when it has run out");
+            warn!(error = chain(&error), "giving up the lease; another replica takes it when it has run out");
         }
     }
 }

@@ -21,6 +21,10 @@ pub fn amend(review: &Review, object: &str, decision: &mut Decision, view: &View
         (Kind::StatefulSet, Operation::Create | Operation::Update, "") => keep_data_mark,
         _ => return None,
     };
+    // The leader's own write makes the mark "present"; it is not undone.
+    if view.settings.is_own(&review.user) {
+        return None;
+    }
     let before: Value = serde_json::from_str(object).ok()?;
     let mut after = before.clone();
     change(review, &mut after, decision, view);

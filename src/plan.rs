@@ -6,7 +6,7 @@
 use crate::view::{DATA_MARK, Freshness, Id, World};
 
 /// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// A member is verified Ready for the first time: from now on this cluster holds data.
     MarkData(Id),

@@ -2,8 +2,9 @@
 //!
 //! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Patch, PatchParams};
@@ -14,8 +15,9 @@ use tracing::{info, warn};
 
 use crate::plan::{self, Step};
 use crate::serve::{FIELD_MANAGER, Guard};
+use crate::telemetry::chain;
 
-/// A step that failed is tried again when the world changes, or after this.
+/// A step that failed, or that the world does not show, is tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Works while `leading`, whenever the world has `changed`.
@@ -25,23 +27,28 @@ pub async fn run(
     mut leading: watch::Receiver<bool>,
     mut changed: watch::Receiver<u64>,
 ) {
+    // What was done and is not yet seen in the world: it must not be done again at every event in between.
+    let mut done: HashMap<Step, Instant> = HashMap::new();
     loop {
         if leading.wait_for(|leading| *leading).await.is_err() {
             return;
         }
         changed.mark_unchanged();
         let steps = plan::next(&guard.world.load());
-        let mut failed = false;
-        for step in steps {
-            if let Err(error) = apply(&client, &step).await {
-                warn!(?step, %error, "step");
-                failed = true;
-            } else {
-                info!(?step, "step");
+        done.retain(|step, at| steps.contains(step) && at.elapsed() < AGAIN);
+        for step in &steps {
+            if done.contains_key(step) {
+                continue;
             }
+            match apply(&client, step).await {
+                Ok(()) => info!(?step, "step"),
+                Err(error) => warn!(?step, error = chain(&error), "step"),
+            }
+            done.insert(step.clone(), Instant::now());
         }
-        let again =
-            async { if failed { tokio::time::sleep(AGAIN).await } else { std::future::pending().await } };
+        let again = async {
+            if steps.is_empty() { std::future::pending().await } else { tokio::time::sleep(AGAIN).await }
+        };
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
             () = again => {}

@@ -28,6 +28,7 @@ use tracing::{info, warn};
 
 use crate::certs::{self, Material, Pair};
 use crate::serve::{FIELD_MANAGER, Guard, Leaf};
+use crate::telemetry::chain;
 use crate::view::Freshness;
 use crate::webhooks::{self, Endpoint, Target};
 
@@ -130,8 +131,9 @@ impl Desk {
             }
             let leads = *leading.borrow();
             if let Err(error) = self.act(leads).await {
-                warn!(error = &error as &dyn std::error::Error, "registration");
-                self.tell(Some(format!("{error}; trying again")));
+                let words = chain(&error);
+                warn!(error = words, "registration");
+                self.tell(Some(format!("{words}; trying again")));
             }
         }
     }
@@ -193,7 +195,7 @@ impl Desk {
         };
         let Some(next) = next else { return Ok(()) };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.place.namespace);
-        let written = match self.secret.take() {
+        let written = match self.secret.clone() {
             Some(secret) => {
                 let secret = Secret { data: Some(next.data()), ..secret };
                 api.replace(&self.place.secret, &PostParams::default(), &secret).await
@@ -205,7 +207,10 @@ impl Desk {
             }
         };
         match written {
-            Ok(_) => info!("new certificates"),
+            Ok(secret) => {
+                info!("new certificates");
+                self.secret = Some(secret);
+            }
             // Somebody wrote it meanwhile; the watch brings what.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             Err(error) => return Err(Error::WriteSecret(self.place.secret.clone(), error)),

@@ -107,8 +107,7 @@ fn unreadable(review: &Review) -> Option<Finding> {
 /// on its way out.
 fn let_through(review: &Review, view: &View<'_>) -> bool {
     let going = review.operation == Operation::Update && review.objects().any(|object| object.meta().going());
-    let own = view.settings.own_user.as_deref() == Some(&*review.user) && !review.user.is_empty();
-    going || own || NEVER_GUARDED.contains(&&*review.namespace) || view.namespace_going(&review.namespace)
+    going || view.settings.is_own(&review.user) || NEVER_GUARDED.contains(&&*review.namespace) || view.namespace_going(&review.namespace)
 }
 
 /// The overrides that count: on the object in the request, on the object as it is, on the cluster's StatefulSet.

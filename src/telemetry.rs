@@ -159,6 +159,20 @@ impl Metrics {
     }
 }
 
+/// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let words = source.to_string();
+        if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        next = source.source();
+    }
+    text
+}
+
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.
 pub fn log() {
     use std::io::IsTerminal as _;

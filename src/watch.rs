@@ -22,6 +22,7 @@ use tracing::warn;
 use crate::galera::adopt::Adoption;
 use crate::object::{Kind, Object};
 use crate::serve::Guard;
+use crate::telemetry::chain;
 use crate::view::{Facts, Freshness, Id, World};
 
 use sent::Sent;
@@ -117,7 +118,7 @@ async fn follow(
                     Told::Listed
                 }
                 Err(error) => {
-                    warn!(kind = kind.name(), %error, "watch");
+                    warn!(kind = kind.name(), error = chain(&error), "watch");
                     if tell.send((source, Told::Failing)).await.is_err() {
                         return;
                     }

@@ -1,1 +1,165 @@
-fn main() {}
+//! `make demo`: a throw-away control plane, the guard in front of it, and the commands that destroy a Galera cluster.
+//!
+//! Everything that is printed after a `$` is run, by the real kubectl, and what follows is what it printed. There are no
+//! nodes: the lab stands in for scheduler and kubelet, so members are Ready without a database in them. KEEP=1 leaves
+//! everything running for you to try.
+#![forbid(unsafe_code)]
+#![allow(unreachable_pub, reason = "the modules of a demo are nobody else's")]
+
+#[path = "guarded.rs"]
+mod guarded;
+#[path = "lab/mod.rs"]
+mod lab;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::Instant;
+
+use guarded::{Guard, Start};
+use lab::{ControlPlane, User};
+
+const SEED: &str = include_str!("fixtures/seed.yaml");
+const GALERA: &str = include_str!("fixtures/galera.yaml");
+const NAMESPACE: &str = "db";
+const STATEFUL_SET: &str = "galera-instance-galera";
+const PATIENCE: &str = "kube-apiserver, etcd and kube-controller-manager, on loopback, in a temp folder";
+
+fn main() {
+    let started = Instant::now();
+    say(&format!("Starting a control plane ({PATIENCE}) and the guard."));
+    let plane = ControlPlane::start();
+    guarded::install(&plane);
+    let guard =
+        Guard::start(&plane, &guarded::program(), Start { identity: "demo".into(), ..Start::default() });
+    guard.until_registered();
+    say(&format!(
+        "Both are ready after {:.1} s. The guard has registered its webhooks by itself.",
+        started.elapsed().as_secs_f64()
+    ));
+    let demo = Demo { plane: &plane };
+    demo.install();
+    demo.destroy();
+    demo.end();
+}
+
+struct Demo<'a> {
+    plane: &'a ControlPlane,
+}
+
+impl Demo<'_> {
+    /// A cluster as the seed documents have it: refused as it is, admitted with its passwords in a Secret.
+    fn install(&self) {
+        self.kubectl(&["create", "namespace", NAMESPACE]);
+        self.kubectl(&["label", "namespace", NAMESPACE, "gatera.dev/mode=enforce"]);
+        say(
+            "A Galera example from a well-known blog, applied as it is. It writes its root password into seven places.",
+        );
+        self.apply("seed.yaml", SEED);
+        say("The same with its passwords in a Secret.");
+        self.apply("galera.yaml", GALERA);
+        say(
+            "(The lab plays scheduler and kubelet: volumes are bound, members become Ready one after the other.)",
+        );
+        self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
+        self.kubectl(&["get", "pods", "--selector=app=galera"]);
+        say("The cluster has formed. As the blog says, the bootstrap node is removed.");
+        let objects = [
+            "deployment/galera-instance-bootstrap",
+            "service/galera-instance-bootstrap-svc",
+            "configmap/galera-instance-bootstrap",
+        ];
+        self.kubectl(&[&["delete", "--wait=false"][..], &objects].concat());
+        lab::eventually("the leader to mark the data", || {
+            let set = self.plane.get(NAMESPACE, &format!("statefulset/{STATEFUL_SET}"));
+            (set["metadata"]["annotations"]["gatera.dev/data"] == "present").then_some(())
+        });
+    }
+
+    /// Ordinary commands, each of which has cost somebody a database.
+    fn destroy(&self) {
+        say(
+            "Something seems wrong, and somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster; members that join it are wiped, and every pod is 1/1 Running.",
+        );
+        self.apply("galera.yaml", GALERA);
+        self.kubectl(&["get", "deployment", "galera-instance-bootstrap"]);
+        self.kubectl(&["scale", "deployment", "galera-instance-bootstrap", "--replicas=1"]);
+        say("Somebody saves money over the weekend.");
+        self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
+        self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=1"]);
+        say("Somebody makes every member found a cluster of its own at its next start.");
+        let patch =
+            r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n"}}"#;
+        self.kubectl(&["patch", "configmap", "galera-instance-nodeconfig", "--patch", patch]);
+        say("Somebody sets the password in a hurry.");
+        self.kubectl(&[
+            "set",
+            "env",
+            &format!("statefulset/{STATEFUL_SET}"),
+            "MARIADB_ROOT_PASSWORD=hunter2",
+        ]);
+        say("What is right is left alone: two more members.");
+        self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=5"]);
+    }
+
+    fn end(&self) {
+        say(
+            "For real: the manifests in charts/guard.yaml and `gatera serve` in two replicas; README.md says how, and what is not there yet. In CI: gatera check PATH.",
+        );
+        if std::env::var("KEEP").is_ok_and(|keep| !keep.is_empty()) {
+            println!("\nIt keeps running until you press Ctrl-C. In another terminal:\n");
+            println!("  export KUBECONFIG={}", self.plane.kubeconfig(User::Admin).display());
+            println!("  kubectl --namespace {NAMESPACE} get pods\n");
+            loop {
+                std::thread::park();
+            }
+        }
+        say(
+            "Everything is stopped and removed. `make demo KEEP=1` keeps it running and prints its KUBECONFIG.",
+        );
+    }
+
+    fn kubectl(&self, arguments: &[&str]) {
+        let quoted = arguments
+            .iter()
+            .map(|word| if word.contains(['{', ' ']) { format!("'{word}'") } else { (*word).to_owned() });
+        command(&format!("kubectl -n {NAMESPACE} {}", quoted.collect::<Vec<_>>().join(" ")));
+        let output = self.plane.kubectl(User::Admin, &[&["--namespace", NAMESPACE], arguments].concat());
+        print!("{}{}", output.stdout, output.stderr);
+    }
+
+    fn apply(&self, name: &str, manifest: &str) {
+        command(&format!("kubectl -n {NAMESPACE} apply -f {name}"));
+        let output = self.plane.kubectl_stdin(
+            User::Admin,
+            &["--namespace", NAMESPACE, "apply", "--filename=-"],
+            manifest,
+        );
+        print!("{}{}", output.stdout, output.stderr);
+    }
+}
+
+/// A word to the reader, wrapped at 100 columns.
+fn say(text: &str) {
+    let mut line = String::new();
+    println!();
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + word.chars().count() >= 100 {
+            println!("{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    println!("{line}");
+}
+
+/// A command, so that the eye finds it.
+fn command(text: &str) {
+    if io::stdout().is_terminal() {
+        println!("\n\u{1b}[1m$ {text}\u{1b}[0m")
+    } else {
+        println!("\n$ {text}")
+    }
+    let _ = io::stdout().flush();
+}

@@ -5,8 +5,11 @@
 mod anything;
 mod cases;
 mod cli;
+mod cluster;
+mod guarded;
 mod house;
 mod inject;
+mod lab;
 mod router;
 mod scene;
 mod script;

@@ -2,7 +2,8 @@
 //! also the only one who knows where that cache is. Hands out one path per program; runs none of them.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
@@ -24,15 +25,17 @@ impl Tools {
     pub(super) fn find() -> Result<Self, Error> {
         static FOUND: LazyLock<Result<Tools, String>> =
             LazyLock::new(|| match env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
-                Some(folder) => Tools::given(Path::new(&folder)),
+                Some(folder) => Tools::given(&folder),
                 None => Ok(Tools::in_folder(&build(&[])?)),
             });
         FOUND.clone().map_err(Error::Tools)
     }
 
     /// The usual bundles of test binaries come without a controller manager; ours then fills the gap.
-    fn given(folder: &Path) -> Result<Self, String> {
-        let mut tools = Self::in_folder(folder);
+    fn given(folder: &OsStr) -> Result<Self, String> {
+        // Absolute, as the programs are started from a folder of their own.
+        let folder = path::absolute(folder).map_err(|error| format!("KUBEBUILDER_ASSETS: {error}"))?;
+        let mut tools = Self::in_folder(&folder);
         for program in [&tools.etcd, &tools.api_server, &tools.kubectl] {
             if !program.is_file() {
                 return Err(format!("KUBEBUILDER_ASSETS is set, but there is no {}", program.display()));

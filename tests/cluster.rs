@@ -1,0 +1,207 @@
+//! The guard as people meet it: real kubectl, a real API server, the real program. What kubectl prints is compared
+//! whole.
+
+use serde_json::{Value, json};
+
+use crate::guarded;
+use crate::lab::{ControlPlane, Output, User, eventually};
+
+const SEED: &str = include_str!("fixtures/seed.yaml");
+const GALERA: &str = include_str!("fixtures/galera.yaml");
+const STATEFUL_SET: &str = "galera-instance-galera";
+
+/// The seed documents' cluster in a namespace that is guarded as a whole, its three members Ready and its bootstrap
+/// node removed, as people have it when they begin to make mistakes.
+fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
+    let (plane, guard) = guarded::shared();
+    let ns = plane.namespace_with_labels(prefix, &[("gatera.dev/mode", "enforce")]);
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
+    plane.run_stateful_set(&ns, STATEFUL_SET);
+    plane
+        .kubectl(
+            User::Admin,
+            &[
+                "--namespace",
+                &ns,
+                "delete",
+                "deployment/galera-instance-bootstrap",
+                "service/galera-instance-bootstrap-svc",
+                "configmap/galera-instance-bootstrap",
+                "--wait=false",
+            ],
+        )
+        .succeeded();
+    eventually("the leader to mark the data", || {
+        let mark = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"]["gatera.dev/data"].clone();
+        (mark == "present").then_some(())
+    });
+    let _ = guard;
+    (plane, ns)
+}
+
+fn said(output: &Output, ns: &str) -> String {
+    format!("exit {}\n{}{}", output.status, output.stdout, output.stderr).replace(ns, "db")
+}
+
+fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+        snapshot_path => "fixtures",
+        filters => vec![(r"bootstrap-[0-9a-f]{8,10}(-[a-z0-9]{5})?", "bootstrap-HASH")],
+    }, { insta::assert_snapshot!(name, text) });
+}
+
+#[test]
+fn dangerous_commands_are_refused_in_these_words() {
+    let (plane, ns) = running_cluster("words");
+    let run = |arguments: &[&str]| {
+        let mut all = vec!["--namespace", &*ns];
+        all.extend(arguments);
+        format!("$ kubectl {}\n{}\n", arguments.join(" "), said(&plane.kubectl(User::Editor, &all), &ns))
+    };
+    let apply = |what: &str, manifest: &str| {
+        let output = plane.kubectl_stdin(User::Ci, &["--namespace", &ns, "apply", "--filename=-"], manifest);
+        format!("$ kubectl apply --filename={what}\n{}\n", said(&output, &ns))
+    };
+    let mut text = String::new();
+    text.push_str(&run(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]));
+    text.push_str(&run(&["scale", "statefulset", STATEFUL_SET, "--replicas=1"]));
+    text.push_str(&run(&["patch", "statefulset", STATEFUL_SET, "--patch={\"spec\":{\"replicas\":1}}"]));
+    text.push_str(&run(&["scale", "statefulset", STATEFUL_SET, "--replicas=2", "--dry-run=server"]));
+    text.push_str(&apply("galera.yaml", GALERA));
+    text.push_str(&apply("galera.yaml", GALERA));
+    text.push_str(&run(&[
+        "get",
+        "deployment",
+        "galera-instance-bootstrap",
+        "--output=jsonpath={.spec.replicas}{\"\\n\"}",
+    ]));
+    text.push_str(&run(&["scale", "deployment", "galera-instance-bootstrap", "--replicas=1"]));
+    snapshot("kubectl-words", &text);
+}
+
+/// The seed documents as they are: every object with a written-out password is refused, the rest is created.
+#[test]
+fn the_seed_documents_are_refused_in_the_words_of_check() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
+    let output = plane.kubectl_stdin(User::Ci, &["--namespace", &ns, "apply", "--filename=-"], SEED);
+    assert_eq!(output.status, 1);
+    let words = said(&output, &ns);
+    snapshot("kubectl-seed", &words);
+    // What `gatera check` says of the same objects is in a snapshot of its own; the sentences are the same.
+    let check = include_str!("fixtures/check-seed.snap").replace("default/", "db/");
+    let refused = words.lines().flat_map(|line| line.find("[G11]").map(|at| &line[at..])).collect::<Vec<_>>();
+    assert!(refused.len() >= 6, "{refused:?}");
+    for line in refused {
+        assert!(check.contains(line), "check does not say: {line}");
+    }
+}
+
+/// `kubectl apply --force` deletes and re-creates an object when it is told Invalid or Conflict. It must not be told so.
+#[test]
+fn force_leaves_the_object_in_place() {
+    let (plane, ns) = running_cluster("force");
+    let before = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+    let with_password = GALERA
+        .replace("valueFrom: {secretKeyRef: {name: galera-instance, key: root-password}}", "value: hunter2");
+    assert_ne!(with_password, GALERA);
+    for arguments in [&["--force"][..], &["--server-side", "--force-conflicts"]] {
+        let mut all = vec!["--namespace", &*ns, "apply", "--filename=-"];
+        all.extend(arguments);
+        let output = plane.kubectl_stdin(User::Editor, &all, &with_password);
+        assert_eq!(output.status, 1, "{}", output.stderr);
+        assert!(output.stderr.contains("Error from server (Forbidden)"), "{}", output.stderr);
+        assert!(output.stderr.contains("[G11] StatefulSet"), "{}", output.stderr);
+        let after = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+        assert_eq!(
+            after["metadata"]["uid"], before["metadata"]["uid"],
+            "{arguments:?} replaced the StatefulSet"
+        );
+    }
+}
+
+/// The last line: the pod itself, whoever creates it.
+#[test]
+fn a_second_bootstrap_pod_is_refused() {
+    let (plane, ns) = running_cluster("pod");
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "name": "own", "namespace": ns, "labels": { "app": "galera-bootstrap", "instance": "galera-instance" } },
+        "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }] }] },
+    });
+    let output = plane.kubectl_stdin(User::Ci, &["create", "--filename=-"], &pod.to_string());
+    assert_eq!(output.status, 1);
+    assert!(output.stderr.starts_with("Error from server (Forbidden): error when creating \"STDIN\": admission webhook \"pods-inject-1.gatera.dev\" denied the request: [G04] Pod "), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("already has data (3 of 3 members Synced, seen now)"),
+        "{}",
+        output.stderr
+    );
+}
+
+#[test]
+fn members_are_injected_and_marked() {
+    let (plane, ns) = running_cluster("inject");
+    let pod = plane.get(&ns, &format!("pod/{STATEFUL_SET}-1"));
+    let server =
+        pod["spec"]["containers"].as_array().unwrap().iter().find(|it| it["name"] == "mariadb").unwrap();
+    assert_eq!(pod["metadata"]["annotations"]["gatera.dev/injected"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(server["readinessProbe"]["exec"]["command"], json!(["/etc/gatera/wait-for-sync.sh", "ready"]));
+    assert_eq!(
+        server["lifecycle"]["preStop"]["exec"]["command"],
+        json!(["/etc/gatera/wait-for-sync.sh", "leave", "540"])
+    );
+    assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
+    let template = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["template"].clone();
+    assert_eq!(
+        template["spec"]["terminationGracePeriodSeconds"], 30,
+        "the template stays as its owner wrote it"
+    );
+}
+
+#[test]
+fn strangers_never_notice_us() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace("strangers");
+    let stranger = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": { "name": "web", "namespace": ns },
+        "spec": {
+            "serviceName": "web", "replicas": 3,
+            "selector": { "matchLabels": { "app": "web" } },
+            "template": { "metadata": { "labels": { "app": "web" } }, "spec": { "containers": [{ "name": "web", "image": "nginx", "env": [{ "name": "DB_PASSWORD", "value": "x" }] }] } },
+        },
+    });
+    let output = plane.kubectl_stdin(User::Editor, &["create", "--filename=-"], &stranger.to_string());
+    assert_eq!((output.status, &*output.stderr), (0, ""));
+    let output =
+        plane.kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", "web", "--replicas=0"]);
+    assert_eq!((output.status, &*output.stderr), (0, ""));
+}
+
+/// Registered entries are those of the table, and the API server sends them back as they were sent: else the guard
+/// would write them again and again.
+#[test]
+fn entries_are_registered_once() {
+    let (plane, guard) = guarded::shared();
+    let version =
+        |kind: &str| plane.get("default", &format!("{kind}/gatera"))["metadata"]["resourceVersion"].clone();
+    let kinds = ["validatingwebhookconfiguration", "mutatingwebhookconfiguration"];
+    let before: Vec<Value> = kinds.iter().map(|kind| version(kind)).collect();
+    plane
+        .kubectl(
+            User::Admin,
+            &["label", "validatingwebhookconfiguration/gatera", "touched=yes", "--overwrite"],
+        )
+        .succeeded();
+    eventually("the guard to have looked at the change", || {
+        guard.log().contains("webhook entries").then_some(())
+    });
+    let entries =
+        plane.get("default", "validatingwebhookconfiguration/gatera")["webhooks"].as_array().unwrap().len();
+    assert!(entries >= 5, "{entries}");
+    assert_eq!(version(kinds[1]), before[1], "nothing but the label was written");
+    assert_eq!(guard.log().matches("webhook entries").count(), 2, "{}", guard.log());
+}

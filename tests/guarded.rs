@@ -1,0 +1,192 @@
+//! A control plane with the guard in front of it: the real program, with the rights of `charts/guard.yaml` and no more.
+//!
+//! Used by the tests of this folder and by the demo. The guard runs as a child process of ours, outside the cluster, so
+//! its webhooks are registered by URL; everything else is as in a cluster.
+#![allow(dead_code, reason = "the demo uses less of it than the tests")]
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::lab::{self, ControlPlane, User};
+
+/// Manifests that a cluster needs for the guard.
+pub const INSTALL: &str = include_str!("../charts/guard.yaml");
+
+/// A running guard. Ends with this value.
+pub struct Guard {
+    child: Child,
+    /// Where its webhooks are.
+    pub webhooks: SocketAddr,
+    /// Where its probes and metrics are.
+    pub operations: SocketAddr,
+    log: PathBuf,
+}
+
+/// How to start one.
+#[derive(Clone, Debug, Default)]
+pub struct Start {
+    /// The name among replicas; also names its log.
+    pub identity: String,
+    /// More arguments of `gatera serve`.
+    pub arguments: Vec<String>,
+    /// Where it listens; a free port if absent.
+    pub webhooks: Option<SocketAddr>,
+    /// Under which URL it registers, if that is not its own address.
+    pub url: Option<String>,
+}
+
+/// The control plane that all tests share, guarded.
+pub fn shared() -> (&'static ControlPlane, &'static Guard) {
+    static GUARD: LazyLock<Guard> = LazyLock::new(|| {
+        let plane = lab::shared();
+        install(plane);
+        let guard = Guard::start(plane, &program(), Start { identity: "shared".into(), ..Start::default() });
+        guard.until_registered();
+        guard
+    });
+    (lab::shared(), &GUARD)
+}
+
+/// The program under test: cargo names it to tests; an example lies one folder below it.
+pub fn program() -> PathBuf {
+    let built = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("gatera"));
+    option_env!("CARGO_BIN_EXE_gatera")
+        .map(PathBuf::from)
+        .or_else(built)
+        .expect("this program lies in a folder")
+}
+
+/// Identity, rights and empty configurations.
+pub fn install(plane: &ControlPlane) {
+    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], INSTALL).succeeded();
+}
+
+/// A kubeconfig with the guard's own service account.
+fn kubeconfig(plane: &ControlPlane) -> PathBuf {
+    let token = plane
+        .kubectl(User::Admin, &["create", "token", "gatera", "--namespace=gatera", "--duration=24h"])
+        .succeeded();
+    let text = plane.kubectl(User::Admin, &["config", "view", "--raw", "--output=json"]).succeeded();
+    let mut config: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
+    for user in config["users"].as_array_mut().expect("a kubeconfig has users") {
+        user["user"] = json!({ "token": token.trim() });
+    }
+    let path = plane.folder().join("guard.kubeconfig");
+    fs::write(&path, config.to_string()).expect("writing the guard's kubeconfig");
+    path
+}
+
+/// A port that is free now. Whoever binds it next may be somebody else, so starting is tried more than once.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port on loopback")
+}
+
+impl Guard {
+    /// Starts the program and waits until it listens.
+    pub fn start(plane: &ControlPlane, program: &Path, start: Start) -> Guard {
+        let kubeconfig = kubeconfig(plane);
+        for attempt in 0.. {
+            let webhooks = start.webhooks.unwrap_or_else(free_address);
+            let operations = free_address();
+            let log = plane.folder().join(format!("guard-{}-{attempt}.log", start.identity));
+            let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
+            let file = File::create(&log).expect("the guard's log");
+            let mut child = Command::new(program)
+                .args(["serve", "--kubeconfig"])
+                .arg(&kubeconfig)
+                .args(["--namespace=gatera", &format!("--identity={}", start.identity)])
+                .args([
+                    &format!("--listen={webhooks}"),
+                    &format!("--operations={operations}"),
+                    &format!("--webhook-url={url}"),
+                ])
+                .args(&start.arguments)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(file)
+                .spawn()
+                .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
+            let listens = lab::eventually("the guard to listen or to end", || {
+                if child.try_wait().expect("looking after the guard").is_some() {
+                    return Some(false);
+                }
+                TcpStream::connect(operations).ok().map(|_| true)
+            });
+            let guard = Guard { child, webhooks, operations, log };
+            if listens {
+                return guard;
+            }
+            assert!(
+                attempt < 3 && guard.log().contains("listening at"),
+                "the guard did not start:\n{}",
+                guard.log()
+            );
+        }
+        unreachable!("either it listens or the last attempt panics")
+    }
+
+    /// What it logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A GET on the operations port: status line and body.
+    pub fn get(&self, path: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(self.operations).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned()))
+    }
+
+    /// Ready, and API servers send requests to it.
+    pub fn until_registered(&self) {
+        lab::eventually("the guard to be ready and registered", || {
+            let (status, text) = self.get("/readyz")?;
+            (status == 200 && text.contains("webhooks: registered")).then_some(())
+        });
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
+            .expect("a pid is not 0");
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)
+            .expect("our own child can be signalled");
+    }
+
+    /// Waits until it has ended.
+    pub fn until_ended(mut self, patience: Duration) -> (ExitStatus, String) {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("looking after the guard") {
+                return (status, self.log());
+            }
+            assert!(Instant::now() < deadline, "the guard did not end:\n{}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
