@@ -34,7 +34,7 @@ enum Command {
     /// List the rules
     Rules,
     /// Serve the admission webhooks
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
 }
 
 #[derive(Debug, Args)]
@@ -92,7 +92,7 @@ impl Cli {
             Command::Serve(options) => {
                 drop(out);
                 let settings = settings(options.config.clone())?;
-                serve::run(options, settings)?;
+                serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

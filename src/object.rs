@@ -157,7 +157,7 @@ pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, U
 }
 
 /// `invalid type: string "hunter2", expected i64 at …` becomes `invalid type: string, expected i64 at …`; numbers and
-/// booleans are quoted by serde as `integer `7``.
+/// booleans are quoted by serde in backticks.
 fn without_values(problem: &str) -> String {
     let mut kept = String::with_capacity(problem.len());
     let mut quote = None;

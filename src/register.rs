@@ -118,11 +118,11 @@ impl Desk {
                     Err(error) => warn!(%error, "watching our Secret"),
                 },
                 Some(found) = mutating.next() => match found {
-                    Ok(found) => self.entries[0] = found.map(|it| as_values(&it.webhooks)),
+                    Ok(found) => self.entries[0] = found.map(|it| as_values(it.webhooks.as_ref())),
                     Err(error) => warn!(%error, "watching the mutating configuration"),
                 },
                 Some(found) = validating.next() => match found {
-                    Ok(found) => self.entries[1] = found.map(|it| as_values(&it.webhooks)),
+                    Ok(found) => self.entries[1] = found.map(|it| as_values(it.webhooks.as_ref())),
                     Err(error) => warn!(%error, "watching the validating configuration"),
                 },
                 Ok(()) = leading.changed() => {}
@@ -247,7 +247,8 @@ impl Desk {
                 Some(found) if covers(found, &wanted) => {}
                 Some(found) => {
                     if found.is_empty() && !self.has_endpoint().await? {
-                        return self.tell_ok("waiting for a ready endpoint of our Service");
+                        self.tell(Some("waiting for a ready endpoint of our Service".to_owned()));
+                        return Ok(());
                     }
                     self.write(kind, &wanted).await?;
                     self.entries[index] = Some(wanted);
@@ -317,17 +318,12 @@ impl Desk {
         }
     }
 
-    fn tell_ok(&self, words: &str) -> Result<(), Error> {
-        self.tell(Some(words.to_owned()));
-        Ok(())
-    }
-
     fn tell(&self, words: Option<String>) {
         self.guard.ready.registration.store(words.map(Arc::new));
     }
 }
 
-fn as_values<T: serde::Serialize>(webhooks: &Option<Vec<T>>) -> Vec<Value> {
+fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
     match serde_json::to_value(webhooks) {
         Ok(Value::Array(entries)) => entries,
         _ => Vec::new(),

@@ -102,7 +102,7 @@ pub fn admission(
         response["patchType"] = json!("JSONPatch");
         response["patch"] = json!(BASE64.encode(json!(patch).to_string()));
     }
-    envelope(response)
+    envelope(&response)
 }
 
 /// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
@@ -159,14 +159,14 @@ pub fn malformed(problem: &Malformed) -> Option<Value> {
 
 /// A failure of the guard itself: it never looks like a rule.
 pub fn not_ready(uid: &str, code: u16, reason: &str, message: &str) -> Value {
-    envelope(json!({
+    envelope(&json!({
         "uid": uid,
         "allowed": false,
         "status": { "code": code, "reason": reason, "message": message },
     }))
 }
 
-fn envelope(response: Value) -> Value {
+fn envelope(response: &Value) -> Value {
     json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
 }
 

@@ -13,7 +13,7 @@ mod second_bootstrap;
 
 pub use second_bootstrap::held_at_zero;
 
-use crate::object::Kind;
+use crate::object::{Kind, Object};
 use crate::overrides::{self, Override};
 use crate::review::{Operation, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
@@ -115,7 +115,7 @@ fn released(review: &Review, view: &View<'_>, decision: &mut Decision) -> Vec<Ov
     let parent =
         (!review.subresource.is_empty()).then(|| view.cluster(&review.namespace, &review.name)).flatten();
     let metas =
-        review.objects().map(|object| object.meta()).chain(parent.map(|cluster| &cluster.workload.metadata));
+        review.objects().map(Object::meta).chain(parent.map(|cluster| &cluster.workload.metadata));
     let mut released = Vec::new();
     for text in metas.filter_map(|meta| meta.mark(overrides::MARK)) {
         match Override::read(text, view.now) {

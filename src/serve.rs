@@ -19,6 +19,7 @@ use arc_swap::ArcSwap;
 use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio::net::TcpListener;
@@ -107,7 +108,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(World::default())), settings, Timestamp::now));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
-    let (lead, leading) = channel::channel(false);
+    let (elected, leading) = channel::channel(false);
     let (close, closing) = channel::channel(false);
 
     tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed));
@@ -122,7 +123,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(&options);
     let lease =
-        tokio::spawn(lease::hold(client, place.namespace, me, lead, Arc::clone(&guard), closing.clone()));
+        tokio::spawn(lease::hold(client, place.namespace, me, elected, Arc::clone(&guard), closing.clone()));
     let operations = operations(Arc::clone(&guard));
     tokio::spawn(async move { axum::serve(probes, operations).await });
     let drain = Duration::from_secs(options.drain);
@@ -180,7 +181,7 @@ async fn client(kubeconfig: Option<&PathBuf>) -> anyhow::Result<Client> {
 /// Who we are to the API server: our own writes are not judged.
 async fn own_user(client: &Client) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    match api.create(&Default::default(), &SelfSubjectReview::default()).await {
+    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
         Ok(review) => review.status?.user_info?.username,
         Err(error) => {
             warn!(%error, "the API server does not say who we are; our own writes will be judged like others");

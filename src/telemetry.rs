@@ -69,8 +69,7 @@ pub struct Reason {
 }
 
 /// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
-const DECISION_BUCKETS: [f64; 10] =
-    [0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1];
+const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2, 1e-1];
 
 impl Default for Metrics {
     fn default() -> Self {

@@ -210,7 +210,7 @@ impl<'a> View<'a> {
 
     /// The namespace is being deleted: nothing in it can be saved by holding it up.
     pub fn namespace_going(&self, namespace: &str) -> bool {
-        self.world.facts.namespaces.get(namespace).is_some_and(crate::object::Meta::going)
+        self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())
     }
 
     /// "seen now" or "seen 42s ago": how far a live fact can be trusted.

@@ -1,4 +1,4 @@
-//! Arbitrary JSON, and bodies that are almost AdmissionReviews: nothing of it may ever panic.
+//! Arbitrary JSON, and bodies that are almost `AdmissionReviews`: nothing of it may ever panic.
 
 use gatera::config::Settings;
 use gatera::review::{self, Origin};

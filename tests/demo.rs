@@ -4,7 +4,14 @@
 //! nodes: the lab stands in for scheduler and kubelet, so members are Ready without a database in them. KEEP=1 leaves
 //! everything running for you to try.
 #![forbid(unsafe_code)]
-#![allow(unreachable_pub, reason = "the modules of a demo are nobody else's")]
+#![allow(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "the modules of a demo are nobody else's, and a panic is how it fails"
+)]
 
 #[path = "guarded.rs"]
 mod guarded;
@@ -29,7 +36,7 @@ fn main() {
     let plane = ControlPlane::start();
     guarded::install(&plane);
     let guard =
-        Guard::start(&plane, &guarded::program(), Start { identity: "demo".into(), ..Start::default() });
+        Guard::start(&plane, &guarded::program(), &Start { identity: "demo".into(), ..Start::default() });
     guard.until_registered();
     say(&format!(
         "Both are ready after {:.1} s. The guard has registered its webhooks by itself.",
@@ -157,9 +164,9 @@ fn say(text: &str) {
 /// A command, so that the eye finds it.
 fn command(text: &str) {
     if io::stdout().is_terminal() {
-        println!("\n\u{1b}[1m$ {text}\u{1b}[0m")
+        println!("\n\u{1b}[1m$ {text}\u{1b}[0m");
     } else {
-        println!("\n$ {text}")
+        println!("\n$ {text}");
     }
     let _ = io::stdout().flush();
 }

@@ -47,7 +47,7 @@ pub fn shared() -> (&'static ControlPlane, &'static Guard) {
     static GUARD: LazyLock<Guard> = LazyLock::new(|| {
         let plane = lab::shared();
         install(plane);
-        let guard = Guard::start(plane, &program(), Start { identity: "shared".into(), ..Start::default() });
+        let guard = Guard::start(plane, &program(), &Start { identity: "shared".into(), ..Start::default() });
         guard.until_registered();
         guard
     });
@@ -92,7 +92,7 @@ pub fn free_address() -> SocketAddr {
 
 impl Guard {
     /// Starts the program and waits until it listens.
-    pub fn start(plane: &ControlPlane, program: &Path, start: Start) -> Guard {
+    pub fn start(plane: &ControlPlane, program: &Path, start: &Start) -> Guard {
         let kubeconfig = kubeconfig(plane);
         for attempt in 0.. {
             let webhooks = start.webhooks.unwrap_or_else(free_address);

@@ -1,6 +1,14 @@
 //! Every test that needs more than one module of the crate. One binary, so one link step; this is its table of contents.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, unreachable_pub, reason = "the modules of a test are nobody else's")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "the modules of a test are nobody else's, and a panic is how a test fails"
+)]
 
 mod anything;
 mod cases;

@@ -20,6 +20,7 @@ pub fn now() -> Timestamp {
 }
 
 /// What there is before somebody asks for something.
+#[allow(clippy::struct_excessive_bools, reason = "a case file names the ones it means")]
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
@@ -232,7 +233,7 @@ pub fn bootstrap_deployment(replicas: i64) -> Value {
     })
 }
 
-/// A pod of it, as its ReplicaSet makes it.
+/// A pod of it, as its `ReplicaSet` makes it.
 pub fn bootstrap_pod(suffix: &str) -> Value {
     json!({
         "apiVersion": "v1",

@@ -65,10 +65,9 @@ pub fn one_spelling(key: &str) -> String {
 /// A value ends at an unquoted ` #`; one pair of quotes around it is not part of it.
 fn unquoted(value: &str) -> Literal {
     let value = value.trim();
-    if let Some(quote) = value.chars().next().filter(|c| matches!(c, '"' | '\'')) {
-        if let Some(end) = value[1..].find(quote) {
-            return Literal::from(&value[1..=end]);
-        }
+    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
+    if let Some(end) = quote.and_then(|quote| value[1..].find(quote)) {
+        return Literal::from(&value[1..=end]);
     }
     Literal::from(value.split(" #").next().unwrap_or_default().trim_end())
 }

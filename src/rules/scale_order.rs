@@ -35,7 +35,7 @@ use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Object};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, State, View, is_cluster};
+use crate::view::{Cluster, Member, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",
@@ -183,8 +183,8 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
             "start the cluster first; its data is still on the members' claims".into(),
         ),
         // What leaves is exactly what is broken: this is the way out, not the way in.
-        _ if cluster.leaving.is_empty() && stay_ready.clone().all(|member| member.ready()) => None,
-        _ if stay_ready.clone().all(|member| member.ready()) => refuse(Verdict::Wait, "a member is still leaving", watch),
+        _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
+        _ if stay_ready.clone().all(Member::ready) => refuse(Verdict::Wait, "a member is still leaving", watch),
         State::Forming => refuse(Verdict::Wait, "the first installation is not finished", watch),
         State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
         State::Degraded => {

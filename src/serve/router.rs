@@ -147,7 +147,8 @@ async fn whole(body: Body) -> Result<Bytes, (StatusCode, &'static str)> {
 }
 
 fn is_too_long(error: &axum::Error) -> bool {
-    std::error::Error::source(error).is_some_and(|source| source.is::<http_body_util::LengthLimitError>())
+    std::error::Error::source(error)
+        .is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>)
 }
 
 /// `/livez`, `/readyz`, `/metrics`.

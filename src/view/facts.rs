@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::galera::{adopt, server};
 use crate::inject;
-use crate::object::{Claim, ConfigMap, Kind, Labels, Meta, Node, Object, Pod, Service, Workload};
+use crate::object::{Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Workload};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,13 +47,14 @@ pub struct Facts {
     pub services: BTreeMap<Id, Arc<Service>>,
     pub config_maps: BTreeMap<Id, Arc<ConfigMap>>,
     pub nodes: BTreeMap<String, Arc<Node>>,
-    pub namespaces: BTreeMap<String, Meta>,
+    pub namespaces: BTreeMap<String, Arc<Meta>>,
     /// Disruption budgets, of which only the existence is known so far.
     pub budgets: BTreeMap<Id, Arc<Meta>>,
 }
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
 #[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct PodFact {
     /// Its name.
     pub name: String,
@@ -97,30 +98,20 @@ impl PodFact {
 }
 
 impl Facts {
-    /// Takes one object in, or lets it go unless it can matter. Returns false for kinds the view does not hold.
+    /// Takes one object in. What was adopted once and no longer is goes: labels can be taken off. Returns false for
+    /// kinds the view does not hold.
     pub fn put(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
         let id = Id::of(object.meta());
-        let adopted = |labels: &Labels| adoption.adopts(labels);
         match object {
-            Object::StatefulSet(it) if adopted(it.spec.template.as_ref()) => {
-                drop(self.stateful_sets.insert(id, it.into()))
-            }
-            Object::Deployment(it) if adopted(it.spec.template.as_ref()) => {
-                drop(self.deployments.insert(id, it.into()))
-            }
-            Object::Pod(it) if adopted(&it.metadata.labels) => {
-                drop(self.pods.insert(id, PodFact::of(&it).into()))
-            }
-            Object::Claim(it) => drop(self.claims.insert(id, it.into())),
-            Object::Service(it) => drop(self.services.insert(id, it.into())),
-            Object::ConfigMap(it) => drop(self.config_maps.insert(id, it.into())),
-            Object::Budget(it) => drop(self.budgets.insert(id, it.metadata.into())),
-            Object::Node(it) => drop(self.nodes.insert(id.name, it.into())),
-            Object::Namespace(it) => drop(self.namespaces.insert(id.name, it.metadata)),
-            // Labels can be taken off: what was adopted and no longer is must go.
-            Object::StatefulSet(_) => self.remove(Kind::StatefulSet, &id),
-            Object::Deployment(_) => self.remove(Kind::Deployment, &id),
-            Object::Pod(_) => self.remove(Kind::Pod, &id),
+            Object::StatefulSet(it) => keep(&mut self.stateful_sets, id, *it, |it| adoption.adopts(it.spec.template.as_ref())),
+            Object::Deployment(it) => keep(&mut self.deployments, id, *it, |it| adoption.adopts(it.spec.template.as_ref())),
+            Object::Pod(it) => keep(&mut self.pods, id, PodFact::of(&it), |_| adoption.adopts(&it.metadata.labels)),
+            Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
+            Object::Service(it) => keep(&mut self.services, id, it, |_| true),
+            Object::ConfigMap(it) => keep(&mut self.config_maps, id, it, |_| true),
+            Object::Budget(it) => keep(&mut self.budgets, id, it.metadata, |_| true),
+            Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
+            Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
             Object::Secret(_) | Object::Scale(_) | Object::Eviction(_) | Object::Other(_) => return false,
         }
         true
@@ -146,12 +137,18 @@ impl Facts {
     pub(super) fn pods_by_owner(&self) -> HashMap<(&str, &str), Vec<&Arc<PodFact>>> {
         let mut by_owner: HashMap<_, Vec<_>> = HashMap::new();
         for (id, pod) in &self.pods {
-            if let Some((kind, owner)) = &pod.owner {
-                if kind == "StatefulSet" {
-                    by_owner.entry((&*id.namespace, &**owner)).or_default().push(pod);
-                }
+            if let Some((_, owner)) = pod.owner.as_ref().filter(|(kind, _)| kind == "StatefulSet") {
+                by_owner.entry((&*id.namespace, &**owner)).or_default().push(pod);
             }
         }
         by_owner
+    }
+}
+
+fn keep<K: Ord, V>(map: &mut BTreeMap<K, Arc<V>>, key: K, value: V, matters: impl FnOnce(&V) -> bool) {
+    if matters(&value) {
+        map.insert(key, Arc::new(value));
+    } else {
+        map.remove(&key);
     }
 }

@@ -36,11 +36,11 @@ impl<'de> Deserialize<'de> for Sent {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Named {
-            metadata: Name,
+            metadata: Who,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Name {
+        struct Who {
             name: Option<String>,
             namespace: Option<String>,
             uid: Option<String>,
@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Sent {
         }
         let text = Box::<RawValue>::deserialize(input)?;
         let Named { metadata } = serde_json::from_str(text.get()).map_err(de::Error::custom)?;
-        let Name { name, namespace, uid, resource_version } = metadata;
+        let Who { name, namespace, uid, resource_version } = metadata;
         Ok(Self {
             meta: ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() },
             text,
