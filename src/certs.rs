@@ -26,10 +26,22 @@ use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// A year for the CA; it is replaced when a third of it is left.
-const CA_LIFE: SignedDuration = SignedDuration::from_hours(24 * 365);
-/// Ninety days for a leaf; it is replaced when a third of it is left.
-const LEAF_LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
+/// How long certificates live. Each is replaced when a third of its life is left.
+#[derive(Clone, Copy, Debug)]
+pub struct Lives {
+    /// Of a CA.
+    pub ca: SignedDuration,
+    /// Of a leaf.
+    pub leaf: SignedDuration,
+}
+
+impl Default for Lives {
+    /// A year, and ninety days.
+    fn default() -> Self {
+        Self { ca: SignedDuration::from_hours(24 * 365), leaf: SignedDuration::from_hours(24 * 90) }
+    }
+}
+
 /// Clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
@@ -70,9 +82,9 @@ pub enum Error {
 
 impl Material {
     /// A new CA and a leaf for these names.
-    pub fn new(names: &[String], now: Timestamp) -> Result<Self, Error> {
-        let ca = new_ca(now)?;
-        let leaf = new_leaf(&ca, names, now)?;
+    pub fn new(names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
+        let ca = new_ca(lives, now)?;
+        let leaf = new_leaf(&ca, names, lives, now)?;
         Ok(Self { ca, previous_ca: None, leaf })
     }
 
@@ -82,15 +94,16 @@ impl Material {
     }
 
     /// The material as it should be from now on, if it should change. `registered` is the bundle that API servers
-    /// trust at this moment; `None` while nothing is registered, so that nobody can be cut off.
+    /// are sure to trust by now; `None` while nothing is registered, so that nobody can be cut off.
     pub fn next(
         &self,
         names: &[String],
+        lives: Lives,
         registered: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<Self>, Error> {
-        if due(&self.ca.certificate, CA_LIFE, now)? {
-            let ca = new_ca(now)?;
+        if due(&self.ca.certificate, lives.ca, now)? {
+            let ca = new_ca(lives, now)?;
             return Ok(Some(Self {
                 ca,
                 previous_ca: Some(self.ca.certificate.clone()),
@@ -98,11 +111,11 @@ impl Material {
             }));
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
-        let stale = due(&self.leaf.certificate, LEAF_LIFE, now)?
+        let stale = due(&self.leaf.certificate, lives.leaf, now)?
             || !issued_by(&self.leaf.certificate, &self.ca.certificate)?
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
         Ok(if stale && trusted {
-            Some(Self { leaf: new_leaf(&self.ca, names, now)?, ..self.clone() })
+            Some(Self { leaf: new_leaf(&self.ca, names, lives, now)?, ..self.clone() })
         } else {
             None
         })
@@ -176,8 +189,8 @@ impl Pair {
     }
 }
 
-fn new_ca(now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(&[], now, CA_LIFE)?;
+fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
+    let mut params = params(&[], now, lives.ca)?;
     // The name differs from CA to CA: chains are built by name, and two CAs in a bundle must not share one.
     params.distinguished_name.push(DnType::CommonName, format!("gatera CA {now}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -186,8 +199,8 @@ fn new_ca(now: Timestamp) -> Result<Pair, Error> {
     Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
 }
 
-fn new_leaf(ca: &Pair, names: &[String], now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(names, now, LEAF_LIFE)?;
+fn new_leaf(ca: &Pair, names: &[String], lives: Lives, now: Timestamp) -> Result<Pair, Error> {
+    let mut params = params(names, now, lives.leaf)?;
     params.distinguished_name.push(DnType::CommonName, "gatera");
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -271,8 +284,11 @@ mod tests {
 
     #[test]
     fn fresh_material_is_left_alone_and_survives_its_secret() {
-        let material = Material::new(&names(), at(0)).unwrap();
-        assert_eq!(material.next(&names(), Some(&material.bundle()), at(59)).unwrap(), None);
+        let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+        assert_eq!(
+            material.next(&names(), Lives::default(), Some(&material.bundle()), at(59)).unwrap(),
+            None
+        );
         let secret = Secret { data: Some(material.data()), ..Secret::default() };
         assert_eq!(Material::read(&secret), Some(material.clone()));
         assert_eq!(Material::read(&Secret::default()), None);
@@ -282,22 +298,25 @@ mod tests {
 
     #[test]
     fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
-        let material = Material::new(&names(), at(0)).unwrap();
-        let next = material.next(&names(), Some(&material.bundle()), at(60)).unwrap().unwrap();
+        let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+        let next =
+            material.next(&names(), Lives::default(), Some(&material.bundle()), at(60)).unwrap().unwrap();
         assert_eq!(next.bundle(), material.bundle());
         assert_eq!(next.leaf.ends().unwrap(), at(150));
         let other = vec!["other".to_owned()];
-        assert!(material.next(&other, None, at(1)).unwrap().is_some());
+        assert!(material.next(&other, Lives::default(), None, at(1)).unwrap().is_some());
     }
 
     /// Two rotations of the CA: at every step the leaf that is shown is trusted by the bundle that is registered.
     #[test]
     fn a_new_ca_is_registered_before_it_signs() {
-        let mut material = Material::new(&names(), at(0)).unwrap();
+        let mut material = Material::new(&names(), Lives::default(), at(0)).unwrap();
         let mut registered = material.bundle();
         let (mut cas, mut leaves) = (0, 0);
         for day in 0..600 {
-            while let Some(next) = material.next(&names(), Some(&registered), at(day)).unwrap() {
+            while let Some(next) =
+                material.next(&names(), Lives::default(), Some(&registered), at(day)).unwrap()
+            {
                 cas += i32::from(next.ca != material.ca);
                 leaves += i32::from(next.leaf != material.leaf);
                 material = next;
@@ -313,12 +332,12 @@ mod tests {
         assert_eq!(cas, 2);
         assert!(leaves >= 9, "{leaves}");
         let behind = Material {
-            ca: new_ca(at(0)).unwrap(),
+            ca: new_ca(Lives::default(), at(0)).unwrap(),
             previous_ca: Some(material.ca.certificate.clone()),
             ..material.clone()
         };
         assert_eq!(
-            behind.next(&names(), Some(&registered), at(1)).unwrap(),
+            behind.next(&names(), Lives::default(), Some(&registered), at(1)).unwrap(),
             None,
             "waits until the new CA is registered"
         );

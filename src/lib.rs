@@ -42,6 +42,7 @@ deciding! {
 pub mod certs;
 pub mod check;
 pub mod cli;
+pub mod events;
 pub mod lease;
 pub mod reconcile;
 pub mod register;

@@ -77,6 +77,11 @@ impl Kind {
         Self::NAMES.iter().find(|(_, g, k)| *g == group && *k == kind).map_or(Kind::Other, |(kind, ..)| *kind)
     }
 
+    /// The API group; empty for the core.
+    pub fn group(self) -> &'static str {
+        Self::NAMES.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, group, _)| group)
+    }
+
     /// The `kind:` of a manifest; empty for [`Kind::Other`].
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, _, name)| name)

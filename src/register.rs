@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::certs::{self, Material, Pair};
+use crate::certs::{self, Lives, Material, Pair};
 use crate::serve::{FIELD_MANAGER, Guard, Leaf};
 use crate::telemetry::chain;
 use crate::view::Freshness;
@@ -45,6 +45,8 @@ pub struct Place {
     pub target: Target,
     /// The names that the leaf is for.
     pub names: Vec<String>,
+    /// How long our certificates live.
+    pub lives: Lives,
     /// Certificates that somebody else keeps: a folder with `tls.crt`, `tls.key` and `ca.crt`.
     pub folder: Option<PathBuf>,
 }
@@ -66,6 +68,8 @@ enum Error {
 
 /// How often files are looked at, and a failed step is tried again. Certificates last for months.
 const LOOK: Duration = Duration::from_secs(5);
+/// So long after the entries have changed, every API server has noticed.
+const SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Runs until the process ends.
 pub async fn run(
@@ -76,8 +80,18 @@ pub async fn run(
     leading: watch::Receiver<bool>,
     changed: watch::Receiver<u64>,
 ) {
-    let mut desk =
-        Desk { client, guard, leaf, place, shown: None, secret: None, bundle: None, entries: [None, None] };
+    let mut desk = Desk {
+        client,
+        guard,
+        leaf,
+        place,
+        shown: None,
+        secret: None,
+        bundle: None,
+        entries: [None, None],
+        settled: None,
+        settling: None,
+    };
     desk.work(leading, changed).await;
 }
 
@@ -89,11 +103,20 @@ struct Desk {
     place: Place,
     /// The pair that new handshakes get.
     shown: Option<Pair>,
-    secret: Option<Secret>,
+    /// Outer `None`: the watch has not said yet whether there is one.
+    #[allow(
+        clippy::option_option,
+        reason = "not known yet, known to be missing, and there are three things"
+    )]
+    secret: Option<Option<Secret>>,
     /// What API servers should trust.
     bundle: Option<String>,
     /// The registered entries: mutating, validating. `None`: the configuration does not exist.
     entries: [Option<Vec<Value>>; 2],
+    /// The bundle that is registered now, and since when we know.
+    settling: Option<(String, Timestamp)>,
+    /// The bundle that every API server is sure to know.
+    settled: Option<String>,
 }
 
 const CONFIGURATIONS: [(Endpoint, &str); 2] = [
@@ -110,11 +133,13 @@ impl Desk {
         let mut mutating = pin!(watch_object(mutating, &self.place.configuration).default_backoff());
         let mut validating = pin!(watch_object(validating, &self.place.configuration).default_backoff());
         let own = self.place.folder.is_none();
+        // Certificates that live for seconds (in tests) want looking after more often.
+        let look = LOOK.min((self.place.lives.leaf / 20).unsigned_abs());
         loop {
             let waiting = self.guard.world.load().freshness == Freshness::Loading;
             tokio::select! {
                 Some(secret) = secrets.next(), if own => match secret {
-                    Ok(secret) => self.secret = secret,
+                    Ok(secret) => self.secret = Some(secret),
                     Err(error) => warn!(%error, "watching our Secret"),
                 },
                 Some(found) = mutating.next() => match found {
@@ -127,7 +152,7 @@ impl Desk {
                 },
                 Ok(()) = leading.changed() => {}
                 Ok(()) = changed.changed(), if waiting => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(look) => {}
             }
             let leads = *leading.borrow();
             if let Err(error) = self.act(leads).await {
@@ -142,8 +167,8 @@ impl Desk {
         if let Some(folder) = self.place.folder.clone() {
             self.show_files(&folder)?;
         } else {
-            let material = self.secret.as_ref().and_then(Material::read);
-            if leads {
+            let material = self.secret.iter().flatten().find_map(Material::read);
+            if leads && self.secret.is_some() {
                 self.make(material.as_ref()).await?;
             }
             if let Some(material) = material {
@@ -188,14 +213,15 @@ impl Desk {
     /// Leader: the Secret holds what it should.
     async fn make(&mut self, material: Option<&Material>) -> Result<(), Error> {
         let now = Timestamp::now();
-        let names = &self.place.names;
+        let settled = self.settled(now);
+        let Place { names, lives, .. } = &self.place;
         let next = match material {
-            None => Some(Material::new(names, now)?),
-            Some(material) => material.next(names, self.registered().as_deref(), now)?,
+            None => Some(Material::new(names, *lives, now)?),
+            Some(material) => material.next(names, *lives, settled.as_deref(), now)?,
         };
         let Some(next) = next else { return Ok(()) };
         let api: Api<Secret> = Api::namespaced(self.client.clone(), &self.place.namespace);
-        let written = match self.secret.clone() {
+        let written = match self.secret.clone().flatten() {
             Some(secret) => {
                 let secret = Secret { data: Some(next.data()), ..secret };
                 api.replace(&self.place.secret, &PostParams::default(), &secret).await
@@ -209,7 +235,7 @@ impl Desk {
         match written {
             Ok(secret) => {
                 info!("new certificates");
-                self.secret = Some(secret);
+                self.secret = Some(Some(secret));
             }
             // Somebody wrote it meanwhile; the watch brings what.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
@@ -229,6 +255,20 @@ impl Desk {
         let oldest = bundles
             .min_by_key(|bundle| self.bundle.as_deref().is_some_and(|wanted| decoded(bundle) == wanted))?;
         Some(decoded(oldest))
+    }
+
+    /// The registered bundle that every API server has had the time to notice: they read the entries by a watch of
+    /// their own, and a leaf they cannot trust yet would fail every new connection.
+    fn settled(&mut self, now: Timestamp) -> Option<String> {
+        let registered = self.registered()?;
+        let since = match &self.settling {
+            Some((bundle, since)) if *bundle == registered => *since,
+            _ => self.settling.insert((registered.clone(), now)).1,
+        };
+        if since.duration_until(now) >= SETTLE.min(self.place.lives.leaf / 20) {
+            self.settled = Some(registered);
+        }
+        Some(self.settled.clone().unwrap_or_default())
     }
 
     /// Leader: both configurations hold exactly the entries of the table.

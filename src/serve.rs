@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use clap::Args;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -27,11 +27,12 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
+use crate::certs::Lives;
 use crate::config::Settings;
 use crate::register::{self, Place};
 use crate::view::World;
 use crate::webhooks::Target;
-use crate::{lease, reconcile, telemetry, watch};
+use crate::{events, lease, reconcile, telemetry, watch};
 
 pub use ready::{Readiness, Report};
 pub use router::{Guard, LARGEST_BODY, admission, operations};
@@ -76,6 +77,12 @@ pub struct Options {
     /// Use tls.crt, tls.key and ca.crt of this folder instead (cert-manager, a CA of your own)
     #[arg(long, value_name = "FOLDER")]
     tls_folder: Option<PathBuf>,
+    /// Days that a CA of our own lives; a fraction will do
+    #[arg(long, default_value_t = 365.0)]
+    ca_days: f64,
+    /// Days that a certificate of our own lives
+    #[arg(long, default_value_t = 90.0)]
+    certificate_days: f64,
     /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica
     #[arg(long, default_value_t = 10)]
     lame_duck: u64,
@@ -104,8 +111,9 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         .with_context(|| format!("listening at {}", options.operations))?;
     info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
 
-    let guard =
-        Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(World::default())), settings, Timestamp::now));
+    let (tell, notices) = events::channel();
+    let world = Arc::new(ArcSwap::from_pointee(World::default()));
+    let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
     let (elected, leading) = channel::channel(false);
@@ -122,6 +130,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     ));
     tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(&options);
+    tokio::spawn(events::publish(client.clone(), me.clone(), notices));
     let lease =
         tokio::spawn(lease::hold(client, place.namespace, me, elected, Arc::clone(&guard), closing.clone()));
     let operations = operations(Arc::clone(&guard));
@@ -214,5 +223,13 @@ fn place(options: &Options) -> anyhow::Result<Place> {
             (Target::Service { namespace: namespace.clone(), name: service }, names)
         }
     };
-    Ok(Place { namespace, secret, configuration, target, names, folder: tls_folder })
+    let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
+    Ok(Place { namespace, secret, configuration, target, names, lives, folder: tls_folder })
+}
+
+fn days(days: f64) -> anyhow::Result<SignedDuration> {
+    let life =
+        SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
+    anyhow::ensure!(life.is_positive(), "a certificate must live for some time");
+    Ok(life)
 }

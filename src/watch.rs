@@ -4,17 +4,21 @@
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::build -> one atomic swap.
 //! The guard is ready when every list is complete; a watch that fails makes the view stale until it has listed again.
 
+mod contents;
 mod sent;
 
 use std::collections::HashSet;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use jiff::Timestamp;
-use kube::core::ApiResource;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta};
 use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::warn;
@@ -25,6 +29,7 @@ use crate::serve::Guard;
 use crate::telemetry::chain;
 use crate::view::{Facts, Freshness, Id, World};
 
+use contents::Contents;
 use sent::Sent;
 
 /// Under a storm of events a World is built this often, no more.
@@ -45,11 +50,16 @@ const WATCHED: &[(Kind, &str, &str, bool)] = &[
     (Kind::Node, "", "nodes", false),
     (Kind::Namespace, "", "namespaces", false),
 ];
+// ConfigMaps are watched too, by their metadata: see contents.rs.
 
 /// What a watch tells the keeper.
 enum Told {
     Begun,
     Put(Box<Object>),
+    /// A ConfigMap exists in this version.
+    Version(Id, String),
+    /// The content of a ConfigMap, unless it is gone meanwhile.
+    Fetched(Box<Option<Object>>),
     Gone(Id),
     Listed,
     Unreadable,
@@ -75,58 +85,77 @@ pub async fn keep(client: Client, guard: Arc<Guard>, changed: watch::Sender<u64>
                 kind: kind.name().into(),
                 plural: (*plural).into(),
             };
-            let api = Api::all_with(client.clone(), &resource);
-            tokio::spawn(follow(*kind, api, selector, sources.len(), tell.clone()));
-            sources.push(Source {
-                kind: *kind,
-                listed: false,
-                failing_since: None,
-                holds: HashSet::new(),
-                before: HashSet::new(),
-            });
+            let api: Api<Sent> = Api::all_with(client.clone(), &resource);
+            tokio::spawn(follow(api, selector, sources.len(), tell.clone(), |sent| read(*kind, &sent)));
+            sources.push(Source::new(*kind));
         }
     }
-    drop(tell);
-    Keeper { sources, facts: Facts::default(), adoption }.run(told, &guard, &changed).await;
+    let maps: Api<PartialObjectMeta<ConfigMap>> = Api::all(client.clone());
+    tokio::spawn(follow(maps, None, sources.len(), tell.clone(), |map| {
+        Told::Version(id(map.meta()), map.resource_version().unwrap_or_default())
+    }));
+    sources.push(Source::new(Kind::ConfigMap));
+    let (want, wanted) = mpsc::unbounded_channel();
+    tokio::spawn(contents::fetch(client, wanted, tell, sources.len() - 1));
+    let keeper = Keeper {
+        sources,
+        facts: Facts::default(),
+        contents: Contents::default(),
+        want,
+        adoption,
+        loaded: false,
+    };
+    keeper.run(told, &guard, &changed).await;
+}
+
+/// An object of a watch, for the facts.
+fn read(kind: Kind, sent: &Sent) -> Told {
+    match Object::read(kind, sent.text()) {
+        Ok(object) => Told::Put(Box::new(object)),
+        Err(problem) => {
+            warn!(object = %id(sent.meta()), %problem, "the view cannot hold this object");
+            Told::Unreadable
+        }
+    }
+}
+
+fn id(meta: &ObjectMeta) -> Id {
+    Id::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
 }
 
 /// One list and watch, begun again whenever it fails.
-async fn follow(
-    kind: Kind,
-    api: Api<Sent>,
+async fn follow<K>(
+    api: Api<K>,
     selector: Option<String>,
     source: usize,
     tell: mpsc::Sender<(usize, Told)>,
-) {
+    put: impl Fn(K) -> Told,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let mut pause = FIRST_PAUSE;
     loop {
         let config = Config { label_selector: selector.clone(), ..Config::default() };
         let mut events = std::pin::pin!(watcher(api.clone(), config));
         while let Some(event) = events.next().await {
-            let told = match event {
-                Ok(Event::Init) => Told::Begun,
-                Ok(Event::InitApply(sent) | Event::Apply(sent)) => match Object::read(kind, sent.text()) {
-                    Ok(object) => Told::Put(Box::new(object)),
-                    Err(problem) => {
-                        warn!(object = %sent.id(), %problem, "the view cannot hold this object");
-                        Told::Unreadable
-                    }
-                },
-                Ok(Event::Delete(sent)) => Told::Gone(sent.id()),
+            let (told, failed) = match event {
+                Ok(Event::Init) => (Told::Begun, false),
+                Ok(Event::InitApply(object) | Event::Apply(object)) => (put(object), false),
+                Ok(Event::Delete(object)) => (Told::Gone(id(object.meta())), false),
                 Ok(Event::InitDone) => {
                     pause = FIRST_PAUSE;
-                    Told::Listed
+                    (Told::Listed, false)
                 }
                 Err(error) => {
-                    warn!(kind = kind.name(), error = chain(&error), "watch");
-                    if tell.send((source, Told::Failing)).await.is_err() {
-                        return;
-                    }
-                    break;
+                    warn!(source, error = chain(&error), "watch");
+                    (Told::Failing, true)
                 }
             };
             if tell.send((source, told)).await.is_err() {
                 return;
+            }
+            if failed {
+                break;
             }
         }
         tokio::time::sleep(pause).await;
@@ -144,10 +173,21 @@ struct Source {
     before: HashSet<Id>,
 }
 
+impl Source {
+    fn new(kind: Kind) -> Self {
+        Self { kind, listed: false, failing_since: None, holds: HashSet::new(), before: HashSet::new() }
+    }
+}
+
 struct Keeper {
     sources: Vec<Source>,
     facts: Facts,
+    contents: Contents,
+    /// Asks for the content of a ConfigMap.
+    want: mpsc::UnboundedSender<Id>,
     adoption: Adoption,
+    /// Everything was there once.
+    loaded: bool,
 }
 
 impl Keeper {
@@ -166,9 +206,13 @@ impl Keeper {
                 }
                 self.hear(source, told);
             }
+            for id in self.contents.missing(&self.facts) {
+                // The fetcher ends with the process.
+                let _ = self.want.send(id);
+            }
             let freshness = self.freshness();
             // Before the first lists are complete nobody may ask, so nothing is built.
-            if freshness != Freshness::Loading || guard.world.load().freshness != Freshness::Loading {
+            if freshness != Freshness::Loading {
                 let world = World::build(self.facts.clone(), &self.adoption, freshness);
                 guard.metrics.view_current.set(i64::from(freshness == Freshness::Current));
                 guard.metrics.holds(world.sizes());
@@ -188,6 +232,17 @@ impl Keeper {
                 source.before.remove(&id);
                 source.holds.insert(id);
                 self.facts.put(*object, &self.adoption);
+            }
+            Told::Version(id, version) => {
+                source.before.remove(&id);
+                source.holds.insert(id.clone());
+                self.contents.saw(id, version);
+            }
+            Told::Fetched(found) => {
+                self.contents.pending = self.contents.pending.saturating_sub(1);
+                if let Some(map) = *found {
+                    self.facts.put(map, &self.adoption);
+                }
             }
             Told::Gone(id) => {
                 source.holds.remove(&id);
@@ -210,11 +265,15 @@ impl Keeper {
         let kind = self.sources[index].kind;
         if !self.sources.iter().any(|source| source.kind == kind && source.holds.contains(id)) {
             self.facts.remove(kind, id);
+            if kind == Kind::ConfigMap {
+                self.contents.gone(id);
+            }
         }
     }
 
-    fn freshness(&self) -> Freshness {
-        if !self.sources.iter().all(|source| source.listed) {
+    fn freshness(&mut self) -> Freshness {
+        self.loaded |= self.sources.iter().all(|source| source.listed) && self.contents.pending == 0;
+        if !self.loaded {
             return Freshness::Loading;
         }
         self.sources
@@ -222,5 +281,70 @@ impl Keeper {
             .filter_map(|source| source.failing_since)
             .min()
             .map_or(Freshness::Current, Freshness::Stale)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keeper(kinds: &[Kind]) -> Keeper {
+        let (want, _) = mpsc::unbounded_channel();
+        let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
+        let adoption = Adoption::default();
+        Keeper {
+            sources,
+            facts: Facts::default(),
+            contents: Contents::default(),
+            want,
+            adoption,
+            loaded: false,
+        }
+    }
+
+    fn pod(name: &str) -> Told {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"gatera.dev/cluster":"a"}}}}}}"#);
+        Told::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
+    }
+
+    #[test]
+    fn nothing_is_said_before_every_list_is_complete() {
+        let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
+        keeper.hear(0, Told::Listed);
+        assert_eq!(keeper.freshness(), Freshness::Loading);
+        keeper.hear(1, Told::Listed);
+        assert_eq!(keeper.freshness(), Freshness::Current);
+    }
+
+    #[test]
+    fn a_watch_that_fails_makes_the_view_stale_until_it_has_listed_again() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        keeper.hear(0, Told::Listed);
+        keeper.hear(0, Told::Failing);
+        assert!(matches!(keeper.freshness(), Freshness::Stale(_)));
+        keeper.hear(0, Told::Begun);
+        assert!(matches!(keeper.freshness(), Freshness::Stale(_)), "a list that has begun is no list");
+        keeper.hear(0, Told::Listed);
+        assert_eq!(keeper.freshness(), Freshness::Current);
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        for told in [Told::Begun, pod("a"), pod("b"), Told::Listed, Told::Begun, pod("b"), Told::Listed] {
+            keeper.hear(0, told);
+        }
+        assert_eq!(keeper.facts.pods.keys().map(|id| &*id.name).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn what_two_selectors_know_is_gone_when_both_say_so() {
+        let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
+        keeper.hear(0, pod("a"));
+        keeper.hear(1, pod("a"));
+        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        assert_eq!(keeper.facts.pods.len(), 1);
+        keeper.hear(1, Told::Gone(Id::new("", "a")));
+        assert_eq!(keeper.facts.pods.len(), 0);
     }
 }

@@ -206,3 +206,45 @@ fn entries_are_registered_once() {
     assert_eq!(version(kinds[1]), before[1], "nothing but the label was written");
     assert_eq!(guard.log().matches("webhook entries").count(), 2, "{}", guard.log());
 }
+
+/// Warning to the person, Event for everybody, metric for the alert; a dry run leaves no trace.
+#[test]
+fn an_override_is_loud() {
+    let (plane, ns) = running_cluster("override");
+    let (_, guard) = guarded::shared();
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let mark = format!("gatera.dev/override=G01 until={until} reason=moving house");
+    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
+    run(&["annotate", "statefulset", STATEFUL_SET, &mark]).succeeded();
+    let used = || {
+        guard
+            .get("/metrics")
+            .unwrap()
+            .1
+            .lines()
+            .find(|line| line.starts_with("gatera_overrides_total{rule=\"G01\"}"))
+            .map(str::to_owned)
+    };
+    let before = used();
+    let dry = run(&["scale", "statefulset", STATEFUL_SET, "--replicas=0", "--dry-run=server"]);
+    assert_eq!(dry.status, 0, "{}", dry.stderr);
+    let output = run(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
+    assert_eq!(output.status, 0, "{}", output.stderr);
+    assert!(
+        output.stderr.contains("3 -> 0 replicas stops every member (overridden until "),
+        "{}",
+        output.stderr
+    );
+    let event = eventually("an Event about the override", || {
+        let events = run(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
+        let events: Value = serde_json::from_str(&events).unwrap();
+        events["items"].as_array()?.iter().find(|it| it["reason"] == "OverrideUsedG01").cloned()
+    });
+    assert_eq!(
+        event["note"],
+        "G01 was allowed to editor: 3 -> 0 replicas stops every member (reason: moving house)"
+    );
+    assert_eq!(event["regarding"]["name"], STATEFUL_SET);
+    assert!(event["series"].is_null(), "the dry run wrote an Event too");
+    assert_ne!(used(), before);
+}

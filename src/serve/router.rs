@@ -15,10 +15,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use jiff::Timestamp;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tracing::info;
 
 use crate::config::Settings;
+use crate::events::{self, Notice};
 use crate::review::{self, Origin};
 use crate::telemetry::Metrics;
 use crate::verdict::Decision;
@@ -48,6 +49,8 @@ pub struct Guard {
     pub clock: fn() -> Timestamp,
     /// Whether the API server should be sent here.
     pub ready: Readiness,
+    /// Takes what everybody should see.
+    events: Option<mpsc::Sender<Notice>>,
     places: Semaphore,
 }
 
@@ -55,7 +58,13 @@ impl Guard {
     /// A guard that knows this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
-        Self { world, settings, metrics, clock, ready, places: Semaphore::new(MOST_AT_ONCE) }
+        Self { world, settings, metrics, clock, ready, events: None, places: Semaphore::new(MOST_AT_ONCE) }
+    }
+
+    /// What everybody should see goes there.
+    #[must_use]
+    pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
+        Self { events: Some(events), ..self }
     }
 
     /// One request, from body to answer. Nothing is awaited, nothing is written.
@@ -85,6 +94,12 @@ impl Guard {
         let seconds = (self.clock)().duration_since(started).as_secs_f64();
         self.metrics.answered(endpoint.path(), &decision, seconds);
         tell(review, &decision);
+        if let Some(events) = &self.events {
+            for notice in events::notices(review, &decision) {
+                // A full queue drops it; audit annotation and metric remain.
+                let _ = events.try_send(notice);
+            }
+        }
         Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref()))
             .into_response()
     }

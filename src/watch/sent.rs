@@ -10,8 +10,6 @@ use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use crate::view::Id;
-
 /// An object that nobody has read yet.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
@@ -22,13 +20,6 @@ pub(super) struct Sent {
 impl Sent {
     pub(super) fn text(&self) -> &str {
         self.text.get()
-    }
-
-    pub(super) fn id(&self) -> Id {
-        Id::new(
-            self.meta.namespace.as_deref().unwrap_or_default(),
-            self.meta.name.as_deref().unwrap_or_default(),
-        )
     }
 }
 
