@@ -34,10 +34,12 @@ pub struct Guard {
 pub struct Start {
     /// The name among replicas; also names its log.
     pub identity: String,
+    /// The guard's own namespace, if it is not `gatera`. In another one it has no rights, so it never leads.
+    pub namespace: Option<String>,
     /// More arguments of `gatera serve`.
     pub arguments: Vec<String>,
-    /// Where it listens; a free port if absent.
-    pub webhooks: Option<SocketAddr>,
+    /// Where it finds the API server, if not directly.
+    pub api_server: Option<String>,
     /// Under which URL it registers, if that is not its own address.
     pub url: Option<String>,
 }
@@ -69,7 +71,7 @@ pub fn install(plane: &ControlPlane) {
 }
 
 /// A kubeconfig with the guard's own service account.
-fn kubeconfig(plane: &ControlPlane) -> PathBuf {
+fn kubeconfig(plane: &ControlPlane, start: &Start) -> PathBuf {
     let token = plane
         .kubectl(User::Admin, &["create", "token", "gatera", "--namespace=gatera", "--duration=24h"])
         .succeeded();
@@ -78,13 +80,16 @@ fn kubeconfig(plane: &ControlPlane) -> PathBuf {
     for user in config["users"].as_array_mut().expect("a kubeconfig has users") {
         user["user"] = json!({ "token": token.trim() });
     }
-    let path = plane.folder().join("guard.kubeconfig");
+    if let Some(server) = &start.api_server {
+        config["clusters"][0]["cluster"]["server"] = json!(server);
+    }
+    let path = plane.folder().join(format!("guard-{}.kubeconfig", start.identity));
     fs::write(&path, config.to_string()).expect("writing the guard's kubeconfig");
     path
 }
 
 /// A port that is free now. Whoever binds it next may be somebody else, so starting is tried more than once.
-pub fn free_address() -> SocketAddr {
+fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a free port on loopback")
@@ -93,9 +98,9 @@ pub fn free_address() -> SocketAddr {
 impl Guard {
     /// Starts the program and waits until it listens.
     pub fn start(plane: &ControlPlane, program: &Path, start: &Start) -> Guard {
-        let kubeconfig = kubeconfig(plane);
+        let kubeconfig = kubeconfig(plane, start);
         for attempt in 0.. {
-            let webhooks = start.webhooks.unwrap_or_else(free_address);
+            let webhooks = free_address();
             let operations = free_address();
             let log = plane.folder().join(format!("guard-{}-{attempt}.log", start.identity));
             let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
@@ -103,7 +108,10 @@ impl Guard {
             let mut child = Command::new(program)
                 .args(["serve", "--kubeconfig"])
                 .arg(&kubeconfig)
-                .args(["--namespace=gatera", &format!("--identity={}", start.identity)])
+                .args([
+                    &format!("--namespace={}", start.namespace.as_deref().unwrap_or("gatera")),
+                    &format!("--identity={}", start.identity),
+                ])
                 .args([
                     &format!("--listen={webhooks}"),
                     &format!("--operations={operations}"),

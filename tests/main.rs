@@ -18,6 +18,7 @@ mod guarded;
 mod house;
 mod inject;
 mod lab;
+mod outages;
 mod router;
 mod scene;
 mod script;

@@ -1,0 +1,120 @@
+//! The clusters of the benchmark: N namespaces, each with one Galera cluster of three members.
+//!
+//! The objects in `captured/` were read from a real API server (1.36) after `kubectl apply` of
+//! `tests/fixtures/galera.yaml`, managed fields and last-applied annotation included; here they only get another
+//! namespace, and what scheduler, provisioner and kubelet would add. They go through the reader that reads everything.
+
+use gatera::config::Settings;
+use gatera::object::{Kind, Object};
+use gatera::view::{Facts, Freshness, World};
+use serde_json::{Value, json};
+
+/// The StatefulSet in every namespace.
+pub const STATEFUL_SET: &str = "galera-instance-galera";
+/// Members of a cluster.
+pub const MEMBERS: usize = 3;
+const NODES: usize = 30;
+
+/// The namespace of a cluster.
+pub fn namespace(cluster: usize) -> String {
+    format!("db-{cluster:04}")
+}
+
+/// What was captured, moved into another namespace; uids differ with it.
+fn moved(captured: &str, cluster: usize) -> Value {
+    let text = captured.replace("db-0000", &namespace(cluster)).replace("db0000", &format!("db{cluster:04}"));
+    serde_json::from_str(&text).expect("a captured object is JSON")
+}
+
+/// The StatefulSet of a cluster whose members have data.
+pub fn stateful_set(cluster: usize) -> Value {
+    let mut it = moved(include_str!("captured/stateful-set.json"), cluster);
+    it["metadata"]["annotations"]["gatera.dev/data"] = json!("present");
+    it["status"]["readyReplicas"] = json!(MEMBERS);
+    it
+}
+
+/// A member as the StatefulSet controller creates it.
+pub fn new_pod(cluster: usize, ordinal: usize) -> Value {
+    let name = format!("{STATEFUL_SET}-{ordinal}");
+    let captured = include_str!("captured/pod.json").replace("galera-instance-galera-0", &name);
+    let mut it = moved(&captured, cluster);
+    it["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = json!(ordinal.to_string());
+    it["metadata"]["uid"] = json!(format!("eeaf12bd-c153-4f57-95dc-{ordinal:04}0000{cluster:04}"));
+    it
+}
+
+/// The same, running.
+fn pod(cluster: usize, ordinal: usize) -> Value {
+    let mut it = new_pod(cluster, ordinal);
+    it["metadata"]["annotations"] = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
+    it["spec"]["nodeName"] = json!(format!("node-{}", (cluster + ordinal) % NODES));
+    it["status"] = json!({
+        "phase": "Running",
+        "conditions": [{ "type": "Ready", "status": "True" }, { "type": "ContainersReady", "status": "True" }],
+        "containerStatuses": [{ "name": "mariadb", "ready": true, "restartCount": 0, "state": { "running": {} } }],
+    });
+    it
+}
+
+fn claim(cluster: usize, ordinal: usize) -> Value {
+    let name = format!("galera-instance-galera-{ordinal}");
+    let mut it = moved(&include_str!("captured/claim.json").replace("galera-instance-galera-0", &name), cluster);
+    it["status"]["phase"] = json!("Bound");
+    it
+}
+
+/// Everything the guard watches in the namespace of a cluster.
+fn objects(cluster: usize) -> Vec<(Kind, Value)> {
+    let namespace = namespace(cluster);
+    let within = |name: &str| json!({ "name": name, "namespace": namespace, "labels": { "app": "galera" } });
+    let labels = json!({ "kubernetes.io/metadata.name": namespace, "gatera.dev/mode": "enforce" });
+    let selector = json!({ "app": "galera", "instance": "galera-instance" });
+    let text = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
+    let mut objects = vec![
+        (Kind::Namespace, json!({ "metadata": { "name": namespace, "labels": labels } })),
+        (Kind::StatefulSet, stateful_set(cluster)),
+        (Kind::Budget, json!({ "metadata": within("galera"), "spec": { "maxUnavailable": 1 } })),
+        (
+            Kind::ConfigMap,
+            json!({ "metadata": within("galera-instance-nodeconfig"), "data": { "galera.cnf": text } }),
+        ),
+    ];
+    for name in ["galera-instance-hs", "galera-instance-cs"] {
+        objects.push((Kind::Service, json!({ "metadata": within(name), "spec": { "selector": selector } })));
+    }
+    for ordinal in 0..MEMBERS {
+        objects.push((Kind::Pod, pod(cluster, ordinal)));
+        objects.push((Kind::Claim, claim(cluster, ordinal)));
+    }
+    objects
+}
+
+fn node(number: usize) -> Value {
+    let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
+    json!({ "metadata": { "name": format!("node-{number}") }, "status": ready })
+}
+
+/// What the watches would know of so many clusters.
+pub fn facts(clusters: usize, settings: &Settings) -> Facts {
+    let mut facts = Facts::default();
+    let mut put = |kind, object: &Value| {
+        let object = Object::read(kind, &object.to_string()).expect("the fleet is made of readable objects");
+        assert!(facts.put(object, &settings.adoption), "the view holds this kind");
+    };
+    for number in 0..NODES {
+        put(Kind::Node, &node(number));
+    }
+    // One cluster after the other, so that no more is in memory at once than with a real list.
+    for cluster in 0..clusters {
+        for (kind, object) in objects(cluster) {
+            put(kind, &object);
+        }
+    }
+    facts
+}
+
+/// The world that follows from it.
+pub fn world(clusters: usize, settings: &Settings) -> World {
+    World::build(facts(clusters, settings), &settings.adoption, Freshness::Current)
+}

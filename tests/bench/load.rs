@@ -1,0 +1,170 @@
+//! The load: one thread per connection, in a closed loop (the next request when the answer is there) or an open one
+//! (the next request when its time has come). Every answer is checked.
+//!
+//! In an open loop the latency counts from the moment at which the request should have been sent, so that a server that
+//! stalls cannot hide the requests that wait behind it.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::client::Connection;
+use crate::reviews::Request;
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// When the answer to the one before is there.
+    Closed,
+    /// So many per second over all connections, come what may.
+    Open(f64),
+}
+
+/// One connection, and what is sent over it in turns.
+pub struct Line {
+    connection: Connection,
+    requests: Vec<Request>,
+    expects: &'static [&'static str],
+    sent: u64,
+}
+
+/// What a stretch of load came to. Latencies are in nanoseconds.
+pub struct Block {
+    pub latencies: Histogram<u64>,
+    /// How late the generator itself was, where nothing but its own sleep held it up.
+    pub lateness: Histogram<u64>,
+    pub elapsed: Duration,
+}
+
+impl Line {
+    pub fn new(connection: Connection, requests: Vec<Request>, expects: &'static [&'static str]) -> Self {
+        Self { connection, requests, expects, sent: 0 }
+    }
+
+    /// One request and its answer. A wrong answer ends the benchmark: its figures would mean nothing.
+    pub fn ask(&mut self) {
+        let turn = usize::try_from(self.sent).expect("a count") % self.requests.len();
+        let request = &mut self.requests[turn];
+        self.sent += 1;
+        request.stamp(self.sent);
+        let (status, body) = self.connection.ask(&request.bytes).expect("the server answers");
+        let right = status == "HTTP/1.1 200 OK"
+            && body.contains(request.uid())
+            && self.expects.iter().all(|expected| body.contains(expected));
+        assert!(right, "not the answer that was expected to {}: {status}\n{body}", request.uid());
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        Self { latencies: histogram(), lateness: histogram(), elapsed: Duration::ZERO }
+    }
+
+    /// Both in one.
+    pub fn add(&mut self, other: &Self) {
+        self.latencies.add(&other.latencies).expect("histograms of one kind");
+        self.lateness.add(&other.lateness).expect("histograms of one kind");
+        self.elapsed += other.elapsed;
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.latencies.len()
+    }
+
+    pub fn per_second(&self) -> f64 {
+        count(self.requests()) / self.elapsed.as_secs_f64()
+    }
+}
+
+/// Three digits, up to a minute.
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 60_000_000_000, 3).expect("these bounds are possible")
+}
+
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// For arithmetic. No benchmark sends so many requests that a float could not count them.
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+pub fn count(number: u64) -> f64 {
+    number as f64
+}
+
+/// Wakes within microseconds of the time, where a thread usually gets 50 of them for free.
+pub fn be_punctual() {
+    // A kernel that cannot do it makes the generator later, and its lateness is printed.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+}
+
+/// Waits for a moment; returns how much later it is.
+pub fn wait_until(moment: Instant) -> Duration {
+    let now = Instant::now();
+    if let Some(left) = moment.checked_duration_since(now) {
+        thread::sleep(left);
+    }
+    moment.elapsed()
+}
+
+/// Puts load on a server for so long.
+pub fn run(lines: &mut [Line], pace: Pace, length: Duration) -> Block {
+    let started = Instant::now();
+    let all = lines.len();
+    let mut total = Block::new();
+    thread::scope(|scope| {
+        let threads: Vec<_> = lines
+            .iter_mut()
+            .enumerate()
+            .map(|(index, line)| {
+                scope.spawn(move || match pace {
+                    Pace::Closed => closed(line, started + length),
+                    Pace::Open(rate) => {
+                        let first = started + Duration::from_secs_f64(index_of(index + 1) / rate);
+                        let step = Duration::from_secs_f64(index_of(all) / rate);
+                        open(line, first, step, started + length)
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            total.add(&thread.join().expect("every answer was right"));
+        }
+    });
+    total.elapsed = started.elapsed();
+    total
+}
+
+fn index_of(number: usize) -> f64 {
+    count(u64::try_from(number).expect("a small number"))
+}
+
+fn closed(line: &mut Line, end: Instant) -> Block {
+    let mut block = Block::new();
+    let mut now = Instant::now();
+    while now < end {
+        line.ask();
+        let then = Instant::now();
+        block.latencies.saturating_record(nanoseconds(then - now));
+        now = then;
+    }
+    block
+}
+
+fn open(line: &mut Line, first: Instant, step: Duration, end: Instant) -> Block {
+    be_punctual();
+    let mut block = Block::new();
+    let mut due = first;
+    while due < end {
+        let was_free = Instant::now() < due;
+        let late = wait_until(due);
+        if was_free {
+            block.lateness.saturating_record(nanoseconds(late));
+        }
+        line.ask();
+        block.latencies.saturating_record(nanoseconds(due.elapsed()));
+        due += step;
+    }
+    block
+}

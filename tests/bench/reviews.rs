@@ -1,0 +1,196 @@
+//! The AdmissionReviews that are sent: what an API server would write, byte for byte ready to go.
+//!
+//! Owns: their shapes and sizes, the HTTP head, and the uid, which differs from request to request so that an answer
+//! can be told from any other. Must not know: sockets, servers.
+
+use serde_json::{Value, json};
+
+use crate::fleet::{self, STATEFUL_SET};
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Somebody annotates the StatefulSet: it travels twice. Grown to so many bytes.
+    Update(usize),
+    /// The StatefulSet is created, so it travels once. Grown to so many bytes.
+    Create(usize),
+    /// `kubectl scale` from 3 to 5.
+    Scale,
+    /// The StatefulSet controller creates a member, which is injected.
+    Pod,
+}
+
+/// A request, from the first byte of its head on.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What is written to the socket.
+    pub bytes: Vec<u8>,
+    /// Where the body begins.
+    pub body: usize,
+    uid: usize,
+}
+
+/// As many characters as any uid; the last twelve are counted up.
+const UID: &str = "705ab4f5-6393-11e8-b7cc-000000000000";
+const COUNTED: usize = 12;
+
+impl Request {
+    /// Gives the request the uid of this number.
+    pub fn stamp(&mut self, number: u64) {
+        let mut rest = number;
+        for digit in self.bytes[self.uid + UID.len() - COUNTED..][..COUNTED].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).expect("a digit");
+            rest /= 10;
+        }
+    }
+
+    /// The uid it has now.
+    pub fn uid(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.uid..][..UID.len()]).expect("uids are ASCII")
+    }
+
+    /// The AdmissionReview.
+    pub fn body(&self) -> &[u8] {
+        &self.bytes[self.body..]
+    }
+}
+
+impl Shape {
+    /// What must stand in an answer of the guard besides its uid; the server that does nothing only allows.
+    pub fn expects(self) -> &'static [&'static str] {
+        match self {
+            Self::Pod => &[ALLOWED, "\"patchType\":\"JSONPatch\""],
+            _ => &[ALLOWED],
+        }
+    }
+
+    /// The request about one cluster.
+    pub fn request(self, cluster: usize) -> Request {
+        let body = match self {
+            Self::Update(size) => grown(size, |entries| update(cluster, entries)),
+            Self::Create(size) => grown(size, |entries| create(cluster, entries)),
+            Self::Scale => scale(cluster),
+            Self::Pod => pod(cluster),
+        };
+        let path = if self == Self::Pod { "mutate" } else { "validate" };
+        let head = format!(
+            "POST /{path}?timeout=10s HTTP/1.1\r\nHost: gatera.gatera.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n\
+             Content-Length: {}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\
+             Accept-Encoding: gzip\r\n\r\n",
+            body.len()
+        );
+        let uid = head.len() + body.find(UID).expect("the envelope has a uid");
+        Request { body: head.len(), bytes: [head, body].concat().into_bytes(), uid }
+    }
+}
+
+/// Stands in every answer.
+pub const ALLOWED: &str = "\"allowed\":true";
+
+/// Adds environment variables, one by one, until the body is as long as it should be: real ones grow by structure, and
+/// one long string would be cheaper to read than anything real.
+fn grown(size: usize, body: impl Fn(usize) -> String) -> String {
+    let (none, some) = (body(0).len(), body(16).len());
+    let each = (some - none).div_ceil(16);
+    body(size.saturating_sub(none).div_ceil(each))
+}
+
+fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
+    let container = "k:{\"name\":\"mariadb\"}";
+    for entry in 0..entries {
+        let name = format!("TUNING_{entry:02}");
+        let template = &mut stateful_set["spec"]["template"]["spec"];
+        let environment = template["containers"][0]["env"].as_array_mut().expect("it has an environment");
+        environment.push(json!({ "name": name, "value": entry.to_string() }));
+        let managed = stateful_set["metadata"]["managedFields"].as_array_mut().expect("it has managers");
+        let applied = managed.iter_mut().find(|by| by["fieldsV1"]["f:spec"].is_object()).expect("one applied it");
+        applied["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"][container]["f:env"]
+            [format!("k:{{\"name\":\"{name}\"}}")] = json!({ ".": {}, "f:name": {}, "f:value": {} });
+    }
+    stateful_set
+}
+
+fn update(cluster: usize, entries: usize) -> String {
+    let old = with_environment(fleet::stateful_set(cluster), entries);
+    let mut new = old.clone();
+    new["metadata"]["annotations"]["kubernetes.io/change-cause"] = json!("buffer pool doubled");
+    Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", operation: "UPDATE", ..Envelope::default() }
+        .body(cluster, &new, Some(&old))
+}
+
+fn create(cluster: usize, entries: usize) -> String {
+    let mut new = with_environment(fleet::stateful_set(cluster), entries);
+    // A name of its own: this cluster does not exist yet.
+    new["metadata"]["name"] = json!("another-galera");
+    Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", name: "another-galera", ..Envelope::default() }
+        .body(cluster, &new, None)
+}
+
+fn scale(cluster: usize) -> String {
+    let at = |replicas: usize| {
+        json!({
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": { "name": STATEFUL_SET, "namespace": fleet::namespace(cluster), "resourceVersion": "232" },
+            "spec": { "replicas": replicas },
+            "status": { "replicas": fleet::MEMBERS, "selector": "app=galera,galera=galera,instance=galera-instance" },
+        })
+    };
+    let (old, new) = (at(fleet::MEMBERS), at(5));
+    Envelope {
+        kind: ["autoscaling", "v1", "Scale"],
+        resource: "statefulsets",
+        subresource: "scale",
+        operation: "UPDATE",
+        ..Envelope::default()
+    }
+    .body(cluster, &new, Some(&old))
+}
+
+fn pod(cluster: usize) -> String {
+    let mut new = fleet::new_pod(cluster, 2);
+    let name = format!("{STATEFUL_SET}-2");
+    for assigned_later in ["uid", "resourceVersion"] {
+        new["metadata"].as_object_mut().expect("metadata").remove(assigned_later);
+    }
+    Envelope { kind: ["", "v1", "Pod"], resource: "pods", name: &name, ..Envelope::default() }.body(cluster, &new, None)
+}
+
+/// What the API server writes around the objects.
+struct Envelope<'a> {
+    kind: [&'a str; 3],
+    resource: &'a str,
+    subresource: &'a str,
+    name: &'a str,
+    operation: &'a str,
+}
+
+impl Default for Envelope<'_> {
+    fn default() -> Self {
+        Self { kind: [""; 3], resource: "", subresource: "", name: STATEFUL_SET, operation: "CREATE" }
+    }
+}
+
+impl Envelope<'_> {
+    /// In the API server's own order of fields, which `json!` would sort.
+    fn body(&self, cluster: usize, new: &Value, old: Option<&Value>) -> String {
+        let Self { kind: [group, version, kind], resource, subresource, name, operation } = self;
+        let parent = if self.subresource.is_empty() { group } else { &"apps" };
+        let kind = json!({ "group": group, "version": version, "kind": kind });
+        let resource = json!({ "group": parent, "version": "v1", "resource": resource });
+        let subresource =
+            if subresource.is_empty() { String::new() } else { format!(r#","subResource":"{subresource}""#) };
+        let user = json!({
+            "username": "system:serviceaccount:deploy:pipeline",
+            "uid": "1f6c2a5e-0f5c-4f3e-9d4b-6a1f3f5b8c11",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:deploy", "system:authenticated"],
+            "extra": { "authentication.kubernetes.io/credential-id": ["JTI=5b3f1f7e-1f0c-4a43-8a1c-0f3a4f8ad0b2"] },
+        });
+        let old = old.map_or_else(|| "null".to_owned(), Value::to_string);
+        let options = format!("{}Options", operation[..1].to_owned() + &operation[1..].to_lowercase());
+        format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{UID}","kind":{kind},"resource":{resource}{subresource},"requestKind":{kind},"requestResource":{resource},"name":"{name}","namespace":"{}","operation":"{operation}","userInfo":{user},"object":{new},"oldObject":{old},"dryRun":false,"options":{{"kind":"{options}","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}}}}}}"#,
+            fleet::namespace(cluster)
+        )
+    }
+}

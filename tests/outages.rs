@@ -1,0 +1,386 @@
+//! What breaks admission webhooks in real life, tried on a real API server: certificates that rotate, replicas that are
+//! rolled, connections that never speak, an API server out of reach, and a guard that is gone.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+use crate::guarded::{self, Guard, Start, install, program};
+use crate::lab::{ControlPlane, User, eventually};
+
+const GALERA: &str = include_str!("fixtures/galera.yaml");
+const STATEFUL_SET: &str = "galera-instance-galera";
+
+/// Takes connections like a Service and leads each to a backend that is ready, or to the one it was told.
+struct Balancer {
+    address: SocketAddr,
+    backends: Arc<Mutex<Vec<SocketAddr>>>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Balancer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (backends, open) =
+            (Arc::<Mutex<Vec<SocketAddr>>>::default(), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (to, opened) = (Arc::clone(&backends), Arc::clone(&open));
+        thread::spawn(move || {
+            for (turn, front) in listener.incoming().flatten().enumerate() {
+                let backends = to.lock().unwrap().clone();
+                if backends.is_empty() {
+                    continue;
+                }
+                let Ok(back) = TcpStream::connect(backends[turn % backends.len()]) else { continue };
+                opened.lock().unwrap().extend([front.try_clone().unwrap(), back.try_clone().unwrap()]);
+                for (mut from, mut into) in
+                    [(front.try_clone().unwrap(), back.try_clone().unwrap()), (back, front)]
+                {
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut into);
+                        let _ = into.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+        Self { address, backends, open }
+    }
+
+    fn lead_to(&self, backends: &[SocketAddr]) {
+        *self.backends.lock().unwrap() = backends.to_vec();
+    }
+
+    /// Nobody gets through any more, and whoever is through is cut off.
+    fn cut(&self) {
+        self.lead_to(&[]);
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Admission under load: dry-run writes of a guarded StatefulSet, as fast as the API server takes them.
+struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    failed: Arc<Mutex<Vec<String>>>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Load {
+    fn start(plane: &ControlPlane, ns: &str) -> Self {
+        let (stop, done, failed) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicUsize>::default(),
+            Arc::<Mutex<Vec<String>>>::default(),
+        );
+        let (kubeconfig, ns) = (plane.kubeconfig(User::Editor), ns.to_owned());
+        let (stopped, counted, told) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&failed));
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let file = Kubeconfig::read_from(kubeconfig).unwrap();
+                let config =
+                    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+                let api: Api<StatefulSet> = Api::namespaced(Client::try_from(config).unwrap(), &ns);
+                let params = PatchParams { dry_run: true, ..PatchParams::default() };
+                for turn in 0.. {
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let patch = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
+                    match api.patch(STATEFUL_SET, &params, &Patch::Merge(&patch)).await {
+                        Ok(_) => drop(counted.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => told.lock().unwrap().push(error.to_string()),
+                    }
+                }
+            });
+        });
+        Self { stop, done, failed, thread }
+    }
+
+    fn end(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        (self.done.load(Ordering::Relaxed), self.failed.lock().unwrap().clone())
+    }
+}
+
+fn guarded_namespace(plane: &ControlPlane) -> String {
+    let ns = plane.namespace_with_labels("out", &[("gatera.dev/mode", "enforce")]);
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
+    ns
+}
+
+fn crypto() {
+    // Whoever is first installs it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+/// A leaf that lives 12 s is replaced after 8, a CA that lives 24 s after 16.
+#[test]
+fn no_request_fails_while_leaf_and_ca_rotate() {
+    crypto();
+    let plane = ControlPlane::start();
+    install(&plane);
+    let day = 86_400.0;
+    let arguments = vec![format!("--certificate-days={}", 12.0 / day), format!("--ca-days={}", 24.0 / day)];
+    let guard = Guard::start(
+        &plane,
+        &program(),
+        &Start { identity: "rotating".into(), arguments, ..Start::default() },
+    );
+    guard.until_registered();
+    let ns = guarded_namespace(&plane);
+    let load = Load::start(&plane, &ns);
+    let bundle = || {
+        plane.get("default", "validatingwebhookconfiguration/gatera")["webhooks"][0]["clientConfig"]["caBundle"].clone()
+    };
+    let first = bundle();
+    eventually("two rotations of the leaf, one of them under a new CA", || {
+        let leaves = guard.log().matches("\"serving certificate\"").count();
+        (leaves >= 4 && bundle() != first).then_some(())
+    });
+    let (done, failed) = load.end();
+    assert!(
+        failed.is_empty(),
+        "{} of {done} failed: {:#?}\n{}",
+        failed.len(),
+        &failed[..failed.len().min(3)],
+        guard.log()
+    );
+    assert!(done > 200, "only {done} requests were made: that is no load");
+    let (status, text) = guard.get("/readyz").unwrap();
+    assert_eq!(status, 200, "{text}");
+}
+
+/// Two replicas behind a Service; one is replaced while requests come in. The leader's successor leads at once.
+#[test]
+fn no_request_fails_while_replicas_are_rolled() {
+    crypto();
+    let plane = ControlPlane::start();
+    install(&plane);
+    let service = Balancer::start();
+    let url = Some(format!("https://{}", service.address));
+    let start = |identity: &str| {
+        let arguments = vec!["--lame-duck=2".into(), "--drain=5".into()];
+        Guard::start(
+            &plane,
+            &program(),
+            &Start { identity: identity.into(), arguments, url: url.clone(), ..Start::default() },
+        )
+    };
+    let (one, two) = (start("one"), start("two"));
+    service.lead_to(&[one.webhooks, two.webhooks]);
+    one.until_registered();
+    two.until_registered();
+    let ns = guarded_namespace(&plane);
+    let leads =
+        |guard: &Guard| guard.get("/metrics").is_some_and(|(_, text)| text.contains("gatera_leader 1\n"));
+    assert!(leads(&one) != leads(&two), "exactly one leads");
+    let (leader, other) = if leads(&one) { (one, two) } else { (two, one) };
+
+    let load = Load::start(&plane, &ns);
+    let three = start("three");
+    three.until_registered();
+    leader.terminate();
+    eventually("the old leader to be unready", || {
+        (leader.get("/readyz").is_none_or(|(status, _)| status == 503)).then_some(())
+    });
+    // As endpoints do: an unready pod gets no new connections.
+    service.lead_to(&[other.webhooks, three.webhooks]);
+    let (status, log) = leader.until_ended(Duration::from_secs(20));
+    assert!(status.success(), "{log}");
+    eventually("a successor to lead", || (leads(&other) || leads(&three)).then_some(()));
+    let before = load.done.load(Ordering::Relaxed);
+    eventually("more load on the new pair", || {
+        (load.done.load(Ordering::Relaxed) > before + 100).then_some(())
+    });
+    let (done, failed) = load.end();
+    assert!(
+        failed.is_empty(),
+        "{} of {done} failed: {:#?}\n{log}",
+        failed.len(),
+        &failed[..failed.len().min(3)]
+    );
+    assert!(done > 100, "only {done} requests were made: that is no load");
+}
+
+/// Fail-closed for Galera, invisible for everybody else, one command out, one command back.
+#[test]
+fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
+    let plane = ControlPlane::start();
+    install(&plane);
+    let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
+    guard.until_registered();
+    let ns = guarded_namespace(&plane);
+    drop(guard);
+    let label = |what: &str, value: &str| {
+        plane.kubectl(User::Editor, &["--namespace", &ns, "label", "--overwrite", what, value])
+    };
+    let refused = label("statefulset/galera-instance-galera", "a=1");
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused.stderr.contains("failed calling webhook \"workloads-amend.gatera.dev\""),
+        "{}",
+        refused.stderr
+    );
+    assert_eq!(label("service/galera-instance-cs", "a=1").status, 0, "no entry asks about Services yet");
+    let stranger = plane.namespace("stranger");
+    let created = plane
+        .kubectl(User::Editor, &["--namespace", &stranger, "create", "deployment", "web", "--image=nginx"]);
+    assert_eq!((created.status, &*created.stderr), (0, ""));
+    let pods = plane
+        .kubectl(User::Editor, &["--namespace", &stranger, "scale", "deployment", "web", "--replicas=2"]);
+    assert_eq!(pods.status, 0, "scaling elsewhere is fail-open: {}", pods.stderr);
+
+    // The README's one command.
+    let readme = include_str!("../README.md");
+    let command = readme
+        .lines()
+        .find_map(|line| line.strip_prefix("kubectl delete validating"))
+        .expect("the README names the way out");
+    let objects = format!("validating{}", command.split(' ').next().unwrap());
+    plane.kubectl(User::Admin, &["delete", &objects, "gatera"]).succeeded();
+    assert_eq!(label("statefulset/galera-instance-galera", "a=1").status, 0);
+
+    install(&plane);
+    let guard = Guard::start(&plane, &program(), &Start { identity: "back".into(), ..Start::default() });
+    guard.until_registered();
+    let scaled = plane
+        .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
+    assert!(scaled.stderr.contains("[G01]"), "{}", scaled.stderr);
+}
+
+/// Connections that never finish the handshake cost a timeout, not the service.
+#[test]
+fn silent_connections_cost_nothing() {
+    let (plane, guard) = guarded::shared();
+    let ns = guarded_namespace(plane);
+    let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(guard.webhooks).unwrap()).collect();
+    let mut half = TcpStream::connect(guard.webhooks).unwrap();
+    half.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00, 0x01]).unwrap();
+    let asked = Instant::now();
+    let scaled = plane
+        .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
+    assert!(scaled.stderr.contains("[G01]"), "{}", scaled.stderr);
+    assert!(asked.elapsed() < Duration::from_secs(5), "it waited for the silent ones");
+    eventually("the silent connections to be turned away", || {
+        let text = guard.get("/metrics")?.1;
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("gatera_connections_turned_away_total{reason=\"handshake\"}"))?;
+        (line.rsplit(' ').next()?.parse::<usize>().ok()? > silent.len()).then_some(())
+    });
+    half.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    assert_eq!(half.read(&mut [0; 16]).unwrap_or(0), 0, "the half-open one was closed");
+}
+
+/// While the API server is out of reach the guard says so, refuses what destroys, and recovers by itself.
+#[test]
+fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
+    let (plane, _) = guarded::shared();
+    let wire = Balancer::start();
+    let real: SocketAddr = plane.url().strip_prefix("https://").unwrap().parse().unwrap();
+    wire.lead_to(&[real]);
+    let guard = Guard::start(
+        plane,
+        &program(),
+        &Start {
+            identity: "cut".into(),
+            namespace: Some("default".into()),
+            // Not the shared guard's entries, certificates and lease.
+            arguments: vec!["--configuration=cut".into()],
+            api_server: Some(format!("https://{}", wire.address)),
+            ..Start::default()
+        },
+    );
+    let view = |wanted: &str| {
+        let text = guard.get("/readyz")?.1;
+        text.lines().any(|line| line.contains("view:") && line.contains(wanted)).then_some(())
+    };
+    eventually("the first lists", || view("current"));
+    wire.cut();
+    eventually("the view to be stale", || view("stale for"));
+    assert!(guard.get("/metrics").unwrap().1.contains("gatera_view_current 0\n"));
+    wire.lead_to(&[real]);
+    eventually("the view to be current again", || view("current"));
+}
+
+/// Certificates that somebody else keeps: shown as they are, swapped twice without a restart, a broken pair ignored.
+#[test]
+fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
+    use gatera::certs::{Lives, Material};
+    crypto();
+    let (plane, _) = guarded::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let mut generation = 0;
+    // As a kubelet does it: a new folder, and the link `..data` renamed over the old one.
+    let mut swap = |files: &[(String, Vec<u8>)]| {
+        generation += 1;
+        let new = folder.path().join(format!("..{generation}"));
+        std::fs::create_dir(&new).unwrap();
+        for (name, bytes) in files {
+            std::fs::write(new.join(name), bytes).unwrap();
+            let link = folder.path().join(name);
+            if !link.is_symlink() {
+                std::os::unix::fs::symlink(format!("..data/{name}"), link).unwrap();
+            }
+        }
+        std::os::unix::fs::symlink(format!("..{generation}"), folder.path().join("..next")).unwrap();
+        std::fs::rename(folder.path().join("..next"), folder.path().join("..data")).unwrap();
+    };
+    let material = |days: i64| {
+        let lives = Lives { leaf: jiff::SignedDuration::from_hours(24 * days), ..Lives::default() };
+        let material = Material::new(&["127.0.0.1".to_owned()], lives, jiff::Timestamp::now()).unwrap();
+        let files = material
+            .data()
+            .into_iter()
+            .filter(|(name, _)| name != "ca.key")
+            .map(|(name, bytes)| (name, bytes.0));
+        (material.leaf.ends().unwrap().to_string(), files.collect::<Vec<_>>())
+    };
+    let (first, files) = material(10);
+    swap(&files);
+    let guard = Guard::start(
+        plane,
+        &program(),
+        &Start {
+            identity: "own".into(),
+            namespace: Some("default".into()),
+            arguments: vec![
+                format!("--tls-folder={}", folder.path().display()),
+                "--configuration=own".into(),
+            ],
+            ..Start::default()
+        },
+    );
+    let shows = |ends: &str| {
+        guard.get("/readyz").filter(|(_, text)| text.contains(&format!("valid until {ends}"))).map(drop)
+    };
+    eventually("the first certificate", || shows(&first));
+    for days in [20, 30] {
+        let (ends, files) = material(days);
+        swap(&files);
+        eventually("the next certificate", || shows(&ends));
+    }
+    let (_, mut broken) = material(40);
+    for (_, key) in broken.iter_mut().filter(|(name, _)| name == "tls.key") {
+        *key = b"nonsense".to_vec();
+    }
+    swap(&broken);
+    eventually("the broken pair to be named", || {
+        guard.log().contains("reading a certificate: key").then_some(())
+    });
+    let (_, text) = guard.get("/readyz").unwrap();
+    assert!(text.contains("[+] certificate: valid until"), "what was shown before stays: {text}");
+}
