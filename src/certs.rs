@@ -8,6 +8,8 @@
 //! only when the *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the
 //! next rotation.
 
+mod leaf;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
+
+pub use leaf::Leaf;
 
 /// How long certificates live. Each is replaced when a third of its life is left.
 #[derive(Clone, Copy, Debug)]

@@ -77,7 +77,7 @@ impl Cli {
                 Ok(ExitCode::from(outcome as u8))
             }
             Command::Explain { rule } => {
-                let known = || rules::RULES.iter().map(|rule| rule.id).collect::<Vec<_>>().join(", ");
+                let known = || ids().join(", ");
                 let found = rules::find(&rule)
                     .with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
                 writeln!(out, "{}", found.manual())?;
@@ -99,10 +99,15 @@ impl Cli {
     }
 }
 
+/// Every rule there is.
+fn ids() -> Vec<&'static str> {
+    rules::RULES.iter().map(|rule| rule.id).collect()
+}
+
 /// The settings file, or the defaults.
 fn settings(path: Option<PathBuf>) -> anyhow::Result<Settings> {
     let Some(path) = path else { return Ok(Settings::default()) };
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("reading the settings file {}", path.display()))?;
-    Settings::read(&text).with_context(|| format!("settings file {}", path.display()))
+    Settings::read(&text, &ids()).with_context(|| format!("settings file {}", path.display()))
 }

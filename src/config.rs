@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
-use crate::rules;
 use crate::verdict::Mode;
 
 /// What an administrator can choose. Everything has a default that is safe.
@@ -32,15 +31,15 @@ impl Settings {
         !user.is_empty() && self.own_user.as_deref() == Some(user)
     }
 
-    /// Reads the settings file.
-    pub fn read(yaml: &str) -> Result<Self, Error> {
+    /// Reads the settings file. `rules` are the ids that exist.
+    pub fn read(yaml: &str, rules: &[&str]) -> Result<Self, Error> {
         let file: File = serde_saphyr::from_str(yaml).map_err(|error| Error::Form(error.to_string()))?;
         let mut settings = Self::default();
         if !file.adopt.is_empty() {
             settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
         }
         for (rule, mode) in file.modes {
-            if rules::find(&rule).is_none() {
+            if !rules.contains(&&*rule) {
                 return Err(Error::UnknownRule(rule));
             }
             settings.modes.insert(rule.clone(), Mode::read(&mode).ok_or(Error::UnknownMode { rule, mode })?);
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn settings_are_read_or_refused_with_words() {
-        let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n").unwrap();
+        let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
         for (yaml, words) in [
             ("modes: {G99: warn}", "there is no rule G99"),
@@ -92,7 +91,7 @@ mod tests {
             ("mode: {}", "mode"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {
-            let error = Settings::read(yaml).unwrap_err().to_string();
+            let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
             assert!(error.contains(words), "{yaml}: {error}");
         }
     }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::marks;
+
 /// The value at a path of keys. What is absent or null on the way becomes an object; anything else ends the walk.
 pub(crate) fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, key| {
@@ -34,7 +36,7 @@ pub(crate) fn put_named(value: &mut Value, path: &[&str], item: Value) {
 
 /// Sets one of the guard's annotations.
 pub(crate) fn annotate(object: &mut Value, name: &str, value: &str) {
-    set(object, &["metadata", "annotations", &format!("gatera.dev/{name}")], value.into());
+    set(object, &["metadata", "annotations", &format!("{}{name}", marks::PREFIX)], value.into());
 }
 
 #[cfg(test)]

@@ -14,15 +14,12 @@ use serde_json::{Value, json};
 
 use crate::edit;
 use crate::galera::server;
+use crate::marks;
 use crate::object::Pod;
 use crate::view::{Cluster, View};
 
 use profile::Profile;
 
-/// The mark of injection, without its prefix: its value is the version that injected.
-pub const INJECTED: &str = "injected";
-/// `keep` leaves the readiness probe alone. Such a pod proves nothing by being Ready.
-pub const READINESS: &str = "readiness";
 /// Room to shut down: waiting for a joiner, then flushing to disk.
 const GRACE: i64 = 600;
 /// What is left of it for flushing when waiting is over.
@@ -48,14 +45,14 @@ impl Patient<'_> {
 /// Puts everything into the pod. Returns what a person should know.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
     let labels = &read.metadata.labels;
-    let server = server::container(&read.spec, read.metadata.mark("container"));
+    let server = server::container(&read.spec, read.metadata.mark(marks::CONTAINER));
     let (true, Some(server)) = (view.settings.adoption.adopts(labels), server) else { return Vec::new() };
     let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
     let cluster = match owner {
         Some(owner) => view.cluster(namespace, &owner.name),
         None => view.cluster_of(namespace, labels),
     };
-    let profile = Profile::of(server, read.metadata.mark("profile"));
+    let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
     let patient = Patient { read, cluster, member: owner.is_some(), profile, view, namespace };
     let mut remarks = Vec::new();
     if let Some(conflict) = files::conflict(server) {
@@ -71,7 +68,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         probes::add_pre_stop(container, grace - FLUSH);
         probes::add(container, server, &patient, &mut remarks);
     }
-    edit::annotate(pod, INJECTED, env!("CARGO_PKG_VERSION"));
+    edit::annotate(pod, marks::INJECTED, env!("CARGO_PKG_VERSION"));
     remarks
 }
 

@@ -61,7 +61,7 @@ pub async fn hold(
     namespace: String,
     me: String,
     leading: watch::Sender<bool>,
-    metrics: Arc<super::serve::Guard>,
+    metrics: Arc<crate::guard::Guard>,
     mut closing: watch::Receiver<bool>,
 ) {
     let metrics: &Metrics = &metrics.metrics;

@@ -26,6 +26,7 @@ deciding! {
     galera
     inject
     manifest
+    marks
     mutate
     object
     overrides
@@ -43,6 +44,7 @@ pub mod certs;
 pub mod check;
 pub mod cli;
 pub mod events;
+pub mod guard;
 pub mod lease;
 pub mod reconcile;
 pub mod register;

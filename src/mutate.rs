@@ -11,7 +11,8 @@ use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::rules;
 use crate::verdict::Decision;
-use crate::view::{DATA_MARK, View, is_cluster};
+use crate::marks;
+use crate::view::{View, is_cluster};
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
 pub fn amend(review: &Review, object: &str, decision: &mut Decision, view: &View<'_>) -> Option<json_patch::Patch> {
@@ -53,10 +54,10 @@ fn keep_data_mark(review: &Review, stateful_set: &mut Value, _: &mut Decision, v
         return;
     }
     let mark = match &review.old {
-        Some(old) => old.meta().mark(DATA_MARK).map(str::to_owned),
+        Some(old) => old.meta().mark(marks::DATA).map(str::to_owned),
         None => view.claims_of(&review.namespace, new).is_empty().then(|| "none".to_owned()),
     };
     if let Some(mark) = mark {
-        edit::annotate(stateful_set, DATA_MARK, &mark);
+        edit::annotate(stateful_set, marks::DATA, &mark);
     }
 }

@@ -5,8 +5,6 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// The annotation, without its prefix.
-pub const MARK: &str = "override";
 /// Nobody remembers tomorrow what was released today.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
 

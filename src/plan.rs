@@ -3,7 +3,8 @@
 //! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
 //! planned again, so in steady state there is nothing to do and no API call is made.
 
-use crate::view::{DATA_MARK, Freshness, Id, World};
+use crate::marks;
+use crate::view::{Freshness, Id, World};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,7 +19,7 @@ pub fn next(world: &World) -> Vec<Step> {
         return Vec::new();
     }
     let new = world.clusters().filter(|cluster| {
-        cluster.workload.metadata.mark(DATA_MARK) == Some("none") && cluster.verified_ready()
+        cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.verified_ready()
     });
     let mut steps: Vec<_> = new.map(|cluster| Step::MarkData(cluster.id.clone())).collect();
     steps.sort_by(|Step::MarkData(a), Step::MarkData(b)| a.cmp(b));

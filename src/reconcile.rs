@@ -13,8 +13,9 @@ use serde_json::json;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::guard::{FIELD_MANAGER, Guard};
+use crate::marks;
 use crate::plan::{self, Step};
-use crate::serve::{FIELD_MANAGER, Guard};
 use crate::telemetry::chain;
 
 /// A step that failed, or that the world does not show, is tried again after this.
@@ -63,7 +64,7 @@ async fn apply(client: &Client, step: &Step) -> kube::Result<()> {
     let mark = json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": { "name": id.name, "annotations": { "gatera.dev/data": "present" } },
+        "metadata": { "name": id.name, "annotations": { format!("{}{}", marks::PREFIX, marks::DATA): "present" } },
     });
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
 }

@@ -5,6 +5,8 @@
 //! configurations exist before us and are empty; entries are filled in when this guard can answer, and are never
 //! removed because it feels unwell.
 
+mod entries;
+
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -26,11 +28,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::certs::{self, Lives, Material, Pair};
-use crate::serve::{FIELD_MANAGER, Guard, Leaf};
+use crate::certs::{self, Leaf, Lives, Material, Pair};
+use crate::guard::{FIELD_MANAGER, Guard};
 use crate::telemetry::chain;
 use crate::view::Freshness;
 use crate::webhooks::{self, Endpoint, Target};
+
+use entries::{as_values, covers, decoded, encoded};
 
 /// Where everything is.
 #[derive(Clone, Debug)]
@@ -361,45 +365,4 @@ impl Desk {
     fn tell(&self, words: Option<String>) {
         self.guard.ready.registration.store(words.map(Arc::new));
     }
-}
-
-fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
-    match serde_json::to_value(webhooks) {
-        Ok(Value::Array(entries)) => entries,
-        _ => Vec::new(),
-    }
-}
-
-/// Everything that is wanted is there, and no entry too many. What the API server adds by default does not count.
-fn covers(found: &[Value], wanted: &[Value]) -> bool {
-    found.len() == wanted.len() && found.iter().zip(wanted).all(|(found, wanted)| contains(found, wanted))
-}
-
-fn contains(found: &Value, wanted: &Value) -> bool {
-    match (found, wanted) {
-        (Value::Object(found), Value::Object(wanted)) => {
-            wanted.iter().all(|(key, wanted)| match found.get(key) {
-                Some(found) => contains(found, wanted),
-                // `{}` is written and not sent back.
-                None => wanted.as_object().is_some_and(serde_json::Map::is_empty),
-            })
-        }
-        (Value::Array(found), Value::Array(wanted)) => {
-            found.len() == wanted.len()
-                && found.iter().zip(wanted).all(|(found, wanted)| contains(found, wanted))
-        }
-        // An empty API group may be sent back as null.
-        _ => found == wanted,
-    }
-}
-
-fn encoded(bundle: &str) -> String {
-    use base64::Engine as _;
-    base64::engine::general_purpose::STANDARD.encode(bundle)
-}
-
-fn decoded(bundle: &str) -> String {
-    use base64::Engine as _;
-    let bytes = base64::engine::general_purpose::STANDARD.decode(bundle).unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default()
 }

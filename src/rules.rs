@@ -14,7 +14,8 @@ mod second_bootstrap;
 pub use second_bootstrap::held_at_zero;
 
 use crate::object::{Kind, Object};
-use crate::overrides::{self, Override};
+use crate::marks;
+use crate::overrides::Override;
 use crate::review::{Operation, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
 use crate::view::{NEVER_GUARDED, View};
@@ -117,7 +118,7 @@ fn released(review: &Review, view: &View<'_>, decision: &mut Decision) -> Vec<Ov
     let metas =
         review.objects().map(Object::meta).chain(parent.map(|cluster| &cluster.workload.metadata));
     let mut released = Vec::new();
-    for text in metas.filter_map(|meta| meta.mark(overrides::MARK)) {
+    for text in metas.filter_map(|meta| meta.mark(marks::OVERRIDE)) {
         match Override::read(text, view.now) {
             Ok(release) if released.contains(&release) => {}
             Ok(release) => released.push(release),

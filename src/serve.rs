@@ -4,7 +4,6 @@
 //! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
 //! `serve/` answers requests.
 
-mod ready;
 mod router;
 mod tls;
 
@@ -34,12 +33,11 @@ use crate::view::World;
 use crate::webhooks::Target;
 use crate::{events, lease, reconcile, telemetry, watch};
 
-pub use ready::{Readiness, Report};
-pub use router::{Guard, LARGEST_BODY, admission, operations};
-pub use tls::{Leaf, config, serve as accept};
-
-/// By this name the API server remembers which fields are ours.
-pub const FIELD_MANAGER: &str = "gatera";
+pub use router::{LARGEST_BODY, admission, operations};
+pub use tls::{config, serve as accept};
+// For those who put a server together themselves.
+pub use crate::certs::Leaf;
+pub use crate::guard::Guard;
 
 /// Options of `gatera serve`.
 #[derive(Clone, Debug, Args)]

@@ -14,10 +14,11 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::galera::{adopt, server};
+use crate::marks;
 use crate::object::{Labels, PodSpec, Workload};
 use crate::verdict::Mode;
 
-pub use cluster::{Bootstrap, ClaimOf, Cluster, DATA_MARK, Member, State};
+pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use facts::{Facts, Id, PodFact};
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
@@ -110,7 +111,7 @@ pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
     adoption.adopts(&template.metadata.labels)
         && (on_purpose || workload.metadata.controller().is_none())
-        && server::container(&template.spec, template.metadata.mark("container")).is_some()
+        && server::container(&template.spec, template.metadata.mark(marks::CONTAINER)).is_some()
 }
 
 /// What a rule is handed.

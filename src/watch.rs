@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep_until};
 use tracing::warn;
 
 use crate::galera::adopt::Adoption;
+use crate::guard::Guard;
 use crate::object::{Kind, Object};
-use crate::serve::Guard;
 use crate::telemetry::chain;
 use crate::view::{Facts, Freshness, Id, World};
 

@@ -217,11 +217,11 @@ fn one_calm_look_is_not_enough() {
 fn the_wait_has_an_end() {
     for_each(&[()], |pod, ()| {
         let began = Instant::now();
-        pod.state("DONOR").run("leave 1").exits(0).prints(
-            "waiting up to 1 s: this member gives a state transfer\n\
-             leaving: 1 s are over, although this member gives a state transfer\n",
+        pod.state("DONOR").run("leave 2").exits(0).prints(
+            "waiting up to 2 s: this member gives a state transfer\n\
+             leaving: 2 s are over, although this member gives a state transfer\n",
         );
-        assert!(began.elapsed() < Duration::from_secs(10));
+        assert!((1..10).contains(&began.elapsed().as_secs()));
     });
 }
 
@@ -271,8 +271,10 @@ fn the_client_is_mariadb_or_else_mysql() {
 }
 
 #[test]
-fn a_client_that_hangs_is_given_up() {
+fn a_client_that_hangs_or_tells_half_counts_for_nothing() {
     for_each(&[()], |pod, ()| {
+        let half = r"printf 'wsrep_local_state_comment\tSynced\n'";
+        pod.tool("mariadb", half).run("ready").exits(1).says("does not tell its state");
         let began = Instant::now();
         pod.tool("mariadb", "exec sleep 60").run("ready").exits(1).says("does not tell its state");
         assert!(began.elapsed() < Duration::from_secs(30));

@@ -4,12 +4,10 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use super::profile::Profile;
-use crate::edit;
+use super::profile::{FOLDER, Profile};
+use crate::{edit, marks};
 use crate::object::Container;
 
-/// Where script and option file appear.
-pub(super) const FOLDER: &str = "/etc/gatera";
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
 const RUN: &str = "/run/gatera";
 /// The script, as a command.
@@ -33,12 +31,12 @@ fn within(inner: &str, outer: &str) -> bool {
 
 /// The texts, as annotations, and the volumes that show them.
 pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
-    edit::annotate(pod, "script", SCRIPT_TEXT);
-    edit::annotate(pod, "my-cnf", &option_file(patient));
+    edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
+    edit::annotate(pod, marks::MY_CNF, &option_file(patient));
     let item = |annotation: &str, path: &str, mode: u32| {
-        json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.annotations['gatera.dev/{annotation}']") } })
+        json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}{annotation}']", marks::PREFIX) } })
     };
-    let items = [item("script", "wait-for-sync.sh", 0o755), item("my-cnf", "my.cnf", 0o644)];
+    let items = [item(marks::SCRIPT, "wait-for-sync.sh", 0o755), item(marks::MY_CNF, "my.cnf", 0o644)];
     edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera", "downwardAPI": { "items": items } }));
     edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera-run", "emptyDir": {} }));
 }
@@ -84,7 +82,7 @@ fn option_file(patient: &Patient<'_>) -> String {
 /// The members by their stable names, and the bootstrap node's Service while it is needed. Never for the bootstrap node
 /// itself, which founds the cluster; and not where `gatera.dev/address: keep` asks to leave it alone.
 fn address(patient: &Patient<'_>) -> Option<String> {
-    let cluster = patient.cluster.filter(|_| patient.member && patient.mark("address") != Some("keep"))?;
+    let cluster = patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
     let service = &cluster.workload.spec.service_name;
     if service.is_empty() {
         return None;

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::files::SCRIPT;
 use super::profile::Profile;
-use super::{Patient, READINESS};
-use crate::edit;
+use super::Patient;
+use crate::{edit, marks};
 use crate::galera::options;
 use crate::object::{Container, Handler};
 
@@ -37,7 +37,7 @@ pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'
 }
 
 fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
-    if patient.mark(READINESS) == Some("keep") {
+    if patient.mark(marks::READINESS) == Some("keep") {
         return remarks.push(format!("container {} keeps its readiness probe: Ready does not prove Synced", server.name));
     }
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
@@ -67,7 +67,7 @@ fn donor_blocks(patient: &Patient<'_>) -> bool {
 
 /// The other two wait until joining is over. A user's own probe stays if it waits as long.
 fn startup(container: &mut Value, patient: &Patient<'_>) {
-    let limit = patient.mark("startup-limit").and_then(|text| text.parse().ok()).unwrap_or(0).max(STARTUP_LIMIT);
+    let limit = patient.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok()).unwrap_or(0).max(STARTUP_LIMIT);
     let own = &container["startupProbe"];
     let patience = own["failureThreshold"].as_i64().unwrap_or(3).saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
     if own.is_object() && patience >= limit && !is_ours(own) {

@@ -6,6 +6,9 @@
 use crate::galera::options::one_spelling;
 use crate::object::Container;
 
+/// Where script and option file appear, and what `MYSQL_HOME` is set to.
+pub(super) const FOLDER: &str = "/etc/gatera";
+
 /// How the server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
@@ -35,7 +38,7 @@ impl Profile {
             let same = |word: &str| one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name;
             server.args.iter().any(|word| same(word.look()))
         };
-        let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != super::files::FOLDER);
+        let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
         let repository = server.image.split('@').next().unwrap_or_default();
         let name = repository.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
         match name {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use crate::edit;
+use crate::{edit, marks};
 
 const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -15,13 +15,13 @@ pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<Stri
         return;
     }
     let (nodes, replicas) = (patient.view.world.schedulable_nodes(), cluster.members.len());
-    let required = match patient.mark("anti-affinity") {
+    let required = match patient.mark(marks::ANTI_AFFINITY) {
         Some("none") => return,
         Some("required") => true,
         Some("preferred") => false,
         _ => nodes >= replicas,
     };
-    if !required && patient.mark("anti-affinity").is_none() {
+    if !required && patient.mark(marks::ANTI_AFFINITY).is_none() {
         remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
     }
     let labels = cluster.workload.spec.selector.match_labels.iter();

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, de};
 
+use crate::marks::PREFIX;
+
 /// Labels of an object or of a pod template.
 pub type Labels = BTreeMap<String, String>;
 
@@ -61,13 +63,10 @@ impl Meta {
     pub fn mark(&self, name: &str) -> Option<&str> {
         self.marks
             .iter()
-            .find(|(key, _)| key.strip_prefix(super::meta::PREFIX) == Some(name))
+            .find(|(key, _)| key.strip_prefix(PREFIX) == Some(name))
             .map(|(_, value)| &**value)
     }
 }
-
-/// Everything the guard reads or writes on other people's objects begins so.
-pub(crate) const PREFIX: &str = "gatera.dev/";
 
 /// Who made an object.
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -7,102 +7,57 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc};
 use tracing::info;
 
-use crate::config::Settings;
-use crate::events::{self, Notice};
+use crate::guard::Guard;
 use crate::review::{self, Origin};
-use crate::telemetry::Metrics;
 use crate::verdict::Decision;
-use crate::view::{View, World};
+use crate::view::View;
 use crate::webhooks::Endpoint;
-use crate::{mutate, report, rules};
-
-use super::ready::Readiness;
+use crate::{events, mutate, report, rules};
 
 /// An update carries the object twice, and the API server takes 3 MiB each.
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// The API server gives up after 2 to 5 seconds; whoever is slower than this to send is nobody we serve.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
-/// More than this at once is refused at once: a queue would only answer those who have given up.
-const MOST_AT_ONCE: usize = 256;
 
-/// What a request is answered from.
-#[derive(Debug)]
-pub struct Guard {
-    /// Everything known, swapped whole.
-    pub world: Arc<ArcSwap<World>>,
-    /// What the administrator chose.
-    pub settings: Settings,
-    /// What is counted.
-    pub metrics: Metrics,
-    /// What time it is.
-    pub clock: fn() -> Timestamp,
-    /// Whether the API server should be sent here.
-    pub ready: Readiness,
-    /// Takes what everybody should see.
-    events: Option<mpsc::Sender<Notice>>,
-    places: Semaphore,
-}
-
-impl Guard {
-    /// A guard that knows this world.
-    pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
-        let (metrics, ready) = (Metrics::default(), Readiness::default());
-        Self { world, settings, metrics, clock, ready, events: None, places: Semaphore::new(MOST_AT_ONCE) }
-    }
-
-    /// What everybody should see goes there.
-    #[must_use]
-    pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
-        Self { events: Some(events), ..self }
-    }
-
-    /// One request, from body to answer. Nothing is awaited, nothing is written.
-    fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Response {
-        let started = (self.clock)();
-        let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
-        let incoming = match review::read(body, origin) {
-            Ok(incoming) => incoming,
-            Err(problem) => {
-                self.metrics.not_answered(endpoint.path(), "malformed");
-                return match report::malformed(&problem) {
-                    Some(answer) => Json(answer).into_response(),
-                    None => (StatusCode::BAD_REQUEST, problem.to_string()).into_response(),
-                };
-            }
-        };
-        let world = self.world.load();
-        let view = View { world: &world, now: started, settings: &self.settings };
-        let review = &incoming.review;
-        let mut decision = rules::evaluate(review, &view);
-        let patch = match (endpoint, incoming.object) {
-            (Endpoint::Mutate, Some(object)) if decision.allowed() => {
-                mutate::amend(review, object.get(), &mut decision, &view)
-            }
-            _ => None,
-        };
-        let seconds = (self.clock)().duration_since(started).as_secs_f64();
-        self.metrics.answered(endpoint.path(), &decision, seconds);
-        tell(review, &decision);
-        if let Some(events) = &self.events {
-            for notice in events::notices(review, &decision) {
-                // A full queue drops it; audit annotation and metric remain.
-                let _ = events.try_send(notice);
-            }
+/// One request, from body to answer. Nothing is awaited, nothing is written.
+fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
+    let started = (guard.clock)();
+    let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
+    let incoming = match review::read(body, origin) {
+        Ok(incoming) => incoming,
+        Err(problem) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            return match report::malformed(&problem) {
+                Some(answer) => Json(answer).into_response(),
+                None => (StatusCode::BAD_REQUEST, problem.to_string()).into_response(),
+            };
         }
-        Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref()))
-            .into_response()
+    };
+    let world = guard.world.load();
+    let view = View { world: &world, now: started, settings: &guard.settings };
+    let review = &incoming.review;
+    let mut decision = rules::evaluate(review, &view);
+    let patch = match (endpoint, incoming.object) {
+        (Endpoint::Mutate, Some(object)) if decision.allowed() => {
+            mutate::amend(review, object.get(), &mut decision, &view)
+        }
+        _ => None,
+    };
+    let seconds = (guard.clock)().duration_since(started).as_secs_f64();
+    guard.metrics.answered(endpoint.path(), &decision, seconds);
+    tell(review, &decision);
+    for notice in events::notices(review, &decision) {
+        guard.tell(notice);
     }
+    Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref())).into_response()
 }
 
 /// Refusals and used overrides are worth a line; everything else is in the metrics.
@@ -127,7 +82,7 @@ pub fn admission(guard: Arc<Guard>) -> Router {
 }
 
 async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Request) -> Response {
-    let Ok(_place) = guard.places.try_acquire() else {
+    let Some(_place) = guard.place() else {
         guard.metrics.not_answered(endpoint.path(), "busy");
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: too many requests at once")
             .into_response();
@@ -137,7 +92,7 @@ async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Req
         .get(header::CONTENT_TYPE)
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
     match whole(request.into_body()).await {
-        Ok(body) if json => guard.answer(endpoint, &body),
+        Ok(body) if json => answer(&guard, endpoint, &body),
         Ok(_) => {
             guard.metrics.not_answered(endpoint.path(), "malformed");
             (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()

@@ -7,22 +7,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use axum::Router;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
-use rustls::server::{ClientHello, ResolvesServerCert};
-use rustls::sign::CertifiedKey;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use super::router::Guard;
+use crate::certs::Leaf;
+use crate::guard::Guard;
 
 /// A handshake on the other side of the world takes one second.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -32,23 +30,6 @@ const HEADERS: Duration = Duration::from_secs(10);
 const MOST_CONNECTIONS: usize = 1024;
 /// After an accept error (out of file descriptors) the loop must not spin.
 const BREATH: Duration = Duration::from_millis(100);
-
-/// The leaf of the moment. Swapping it touches no connection.
-#[derive(Clone, Debug, Default)]
-pub struct Leaf(Arc<ArcSwapOption<CertifiedKey>>);
-
-impl Leaf {
-    /// New handshakes get this one.
-    pub fn swap(&self, leaf: Arc<CertifiedKey>) {
-        self.0.store(Some(leaf));
-    }
-}
-
-impl ResolvesServerCert for Leaf {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.load_full()
-    }
-}
 
 /// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current.
 pub fn config(leaf: Leaf) -> Arc<ServerConfig> {

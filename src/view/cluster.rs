@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Facts, Id, PodFact};
 use crate::galera::adopt;
+use crate::marks;
 use crate::object::Workload;
 
 /// How a cluster is, as far as Kubernetes can tell.
@@ -38,9 +39,6 @@ impl State {
         }
     }
 }
-
-/// The mark on the StatefulSet that says whether a member ever held data, without its prefix.
-pub const DATA_MARK: &str = "data";
 
 /// A member that should exist.
 #[derive(Clone, Debug)]
@@ -144,7 +142,7 @@ impl Cluster {
 
     /// A member holds data, or held some: the mark says so, a member is Ready, or, without a mark, a claim is Bound.
     pub fn has_data(&self) -> bool {
-        match self.workload.metadata.mark(DATA_MARK) {
+        match self.workload.metadata.mark(marks::DATA) {
             Some("none") => self.ready() > 0,
             Some(_) => true,
             None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),

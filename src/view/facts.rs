@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::galera::{adopt, server};
-use crate::inject;
+use crate::marks;
 use crate::object::{Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Workload};
 
 /// Namespace and name.
@@ -91,8 +91,8 @@ impl PodFact {
             ready: pod.ready(),
             stuck: pod.stuck(),
             going: meta.going(),
-            verified: meta.mark(inject::INJECTED).is_some() && meta.mark(inject::READINESS) != Some("keep"),
-            server: server::container(&pod.spec, meta.mark("container")).is_some(),
+            verified: meta.mark(marks::INJECTED).is_some() && meta.mark(marks::READINESS) != Some("keep"),
+            server: server::container(&pod.spec, meta.mark(marks::CONTAINER)).is_some(),
         }
     }
 }

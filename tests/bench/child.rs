@@ -1,0 +1,88 @@
+//! A server's process, seen from outside: started, asked where it is, measured, ended.
+//!
+//! Owns: processes and what `/proc` says about them.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::ClientConfig;
+
+use crate::client::{self, Connection};
+use crate::servers::Hello;
+
+/// Linux counts the time of processes in hundredths of a second, on every architecture.
+const TICKS: f64 = 100.0;
+/// A child whose stdin has ended has nothing left to do.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A server that runs. Ends with this value.
+pub struct Server {
+    child: Child,
+    pub hello: Hello,
+    trust: Arc<ClientConfig>,
+    /// When its process was started.
+    pub started: Instant,
+}
+
+impl Server {
+    /// Starts this program again, in this role, and waits until it listens.
+    pub fn start(role: &[&str]) -> Self {
+        let program = std::env::current_exe().expect("this program has a path");
+        let started = Instant::now();
+        let mut child = Command::new(program)
+            .args(role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starting a server");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("its stdout is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a server speaks");
+        let hello: Hello = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{role:?} said {line:?}"));
+        let trust = client::trusting(&hello.bundle);
+        Self { child, hello, trust, started }
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.hello.address, &self.trust).expect("the server accepts")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Processor seconds a process has used, in user and kernel.
+pub fn cpu_seconds(pid: u32) -> f64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
+    // The second field is the program's name in parentheses, and may hold anything.
+    let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
+    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<f64>().expect("ticks"));
+    ticks.sum::<f64>() / TICKS
+}
+
+/// Resident memory in MiB.
+pub fn resident(pid: u32) -> f64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number of kB") / 1024.0
+}

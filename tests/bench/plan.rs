@@ -1,0 +1,59 @@
+//! How long a run is: from the environment and the arguments that cargo passes.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `BENCH_SECONDS` | seconds of load per server and series, 5 if unset |
+//! | `BENCH_LAB=1` | also measure the real program at a real API server, which takes some minutes |
+
+use std::env;
+use std::time::Duration;
+
+/// Long enough for hundreds of requests, short beside the waves of noise on a shared machine; and an idle connection
+/// must not be closed while the other servers have their turns.
+const LONGEST_BLOCK: f64 = 0.5;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seconds: f64,
+    /// One tiny pass, to see that it runs; its figures are not kept.
+    pub tiny: bool,
+    pub lab: bool,
+    /// In the view of the largest guard.
+    pub clusters: usize,
+}
+
+impl Plan {
+    pub fn of_this_run() -> Self {
+        let tiny = env::args().any(|argument| argument == "--test");
+        let seconds = match env::var("BENCH_SECONDS") {
+            _ if tiny => 0.1,
+            Ok(text) => text.parse().unwrap_or_else(|_| panic!("BENCH_SECONDS={text} is no number")),
+            Err(_) => 5.0,
+        };
+        assert!((0.1..=600.0).contains(&seconds), "BENCH_SECONDS must be between 0.1 and 600");
+        let lab = !tiny && env::var("BENCH_LAB").is_ok_and(|text| text == "1");
+        Self { seconds, tiny, lab, clusters: if tiny { 50 } else { 1000 } }
+    }
+
+    /// Blocks per server: an even number, so that every server is as often early as late.
+    pub fn rounds(&self) -> u32 {
+        let mut rounds = if self.tiny { 2 } else { 4 };
+        while f64::from(rounds) * LONGEST_BLOCK < self.seconds {
+            rounds += 2;
+        }
+        rounds
+    }
+
+    pub fn block(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds / f64::from(self.rounds()))
+    }
+
+    pub fn warm_up(&self) -> Duration {
+        Duration::from_secs_f64((self.seconds / 10.0).min(0.3))
+    }
+
+    pub fn length(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+}

@@ -1,0 +1,149 @@
+//! One series: the same load on several servers, taking turns.
+//!
+//! Noise on a shared machine comes in waves that are longer than a block, so blocks are short, the order of the servers
+//! is reversed every round, and a ratio is formed within a round; the median of those is quoted.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::child::{self, Server};
+use crate::load::{self, Block, Line, Pace, count};
+use crate::plan::Plan;
+use crate::reviews::{ALLOWED, Shape};
+
+/// A server, as a column of the table.
+pub struct Arm<'a> {
+    pub name: &'static str,
+    pub server: &'a Server,
+    /// Clusters the requests are about; the world of the server may know them or not.
+    pub clusters: usize,
+    /// Does nothing: the one that others are compared with.
+    pub floor: bool,
+}
+
+/// What is sent, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Series {
+    pub name: &'static str,
+    pub shape: Shape,
+    pub connections: usize,
+    pub pace: Pace,
+}
+
+/// What one server made of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    pub series: &'static str,
+    pub server: &'static str,
+    pub requests: u64,
+    pub per_second: f64,
+    /// Throughput beside the server that does nothing: lower quartile, median, upper quartile over the rounds.
+    pub ratio: Option<[f64; 3]>,
+    /// Milliseconds.
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub cpu_ms_per_request: f64,
+    pub rss_mib: f64,
+    /// What sending cost, on the same processors.
+    pub generator_cpu_ms_per_request: f64,
+    /// How late the open loop was by its own fault, 99 of 100 times, in milliseconds.
+    pub generator_late_p99: f64,
+    pub body_bytes: usize,
+}
+
+/// Different clusters that one connection asks about.
+const VARIETY: usize = 8;
+
+struct Bench<'a> {
+    arm: &'a Arm<'a>,
+    lines: Vec<Line>,
+    body: usize,
+    cpu_before: f64,
+    blocks: Vec<Block>,
+    generator: f64,
+}
+
+impl Series {
+    /// Runs it. Connections are opened and everything is warm before anything counts.
+    pub fn run(&self, arms: &[Arm<'_>], plan: &Plan) -> Vec<Outcome> {
+        let mut benches: Vec<_> = arms.iter().map(|arm| self.prepare(arm)).collect();
+        for bench in &mut benches {
+            load::run(&mut bench.lines, Pace::Closed, plan.warm_up());
+            bench.cpu_before = child::cpu_seconds(bench.arm.server.pid());
+        }
+        for round in 0..plan.rounds() {
+            let turn = |bench: &mut Bench<'_>| bench.block(self.pace, plan.block());
+            if round % 2 == 0 {
+                benches.iter_mut().for_each(turn);
+            } else {
+                benches.iter_mut().rev().for_each(turn);
+            }
+        }
+        let floor = benches.iter().find(|bench| bench.arm.floor).map(Bench::throughputs);
+        benches.iter().map(|bench| self.outcome(bench, floor.as_deref())).collect()
+    }
+
+    fn prepare<'a>(&self, arm: &'a Arm<'a>) -> Bench<'a> {
+        let expects = if arm.floor { &[ALLOWED] } else { self.shape.expects() };
+        let all = self.connections * VARIETY;
+        let request = |number: usize| self.shape.request(number * arm.clusters / all);
+        let lines = (0..self.connections).map(|line| {
+            let requests = (0..VARIETY).map(|turn| request(turn * self.connections + line)).collect();
+            Line::new(arm.server.connect(), requests, expects)
+        });
+        let (lines, body) = (lines.collect(), request(0).body().len());
+        Bench { arm, lines, body, cpu_before: 0.0, blocks: Vec::new(), generator: 0.0 }
+    }
+
+    fn outcome(&self, bench: &Bench<'_>, floor: Option<&[f64]>) -> Outcome {
+        let cpu = child::cpu_seconds(bench.arm.server.pid()) - bench.cpu_before;
+        let (first, rest) = bench.blocks.split_first().expect("there is at least one round");
+        let mut total = Block::clone(first);
+        rest.iter().for_each(|block| total.add(block));
+        let at = |share| milliseconds(total.latencies.value_at_quantile(share));
+        let per_request = |seconds: f64| seconds * 1e3 / count(total.requests().max(1));
+        let paired = floor.filter(|_| !bench.arm.floor && self.pace == Pace::Closed).map(|floor| {
+            quartiles(bench.throughputs().iter().zip(floor).map(|(own, floor)| own / floor).collect())
+        });
+        Outcome {
+            series: self.name,
+            server: bench.arm.name,
+            requests: total.requests(),
+            per_second: total.per_second(),
+            ratio: paired,
+            p50: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            cpu_ms_per_request: per_request(cpu),
+            rss_mib: child::resident(bench.arm.server.pid()),
+            generator_cpu_ms_per_request: per_request(bench.generator),
+            generator_late_p99: milliseconds(total.lateness.value_at_quantile(0.99)),
+            body_bytes: bench.body,
+        }
+    }
+}
+
+impl Bench<'_> {
+    fn block(&mut self, pace: Pace, length: Duration) {
+        let before = child::cpu_seconds(std::process::id());
+        self.blocks.push(load::run(&mut self.lines, pace, length));
+        self.generator += child::cpu_seconds(std::process::id()) - before;
+    }
+
+    fn throughputs(&self) -> Vec<f64> {
+        self.blocks.iter().map(Block::per_second).collect()
+    }
+}
+
+pub fn milliseconds(nanoseconds: u64) -> f64 {
+    count(nanoseconds) / 1e6
+}
+
+/// Lower quartile, median, upper quartile.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    let last = values.len() - 1;
+    [last / 4, last / 2, last * 3 / 4].map(|index| values[index])
+}

@@ -1,0 +1,91 @@
+//! The two servers that are compared. Each runs in a process of its own: this program, started again.
+//!
+//! Both have the same runtime, accept loop, TLS and certificate; only what is behind `/validate` and `/mutate` differs.
+//! A server says on its stdout where it is, and ends when its stdin does, so none can outlive the benchmark.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::post;
+use axum::{Json, Router};
+use gatera::certs::{Lives, Material};
+use gatera::config::Settings;
+use gatera::serve::{self, Guard, LARGEST_BODY, Leaf};
+use gatera::view::{Freshness, World};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::fleet;
+
+/// What a server says of itself when it is there.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    pub address: SocketAddr,
+    /// Whom to trust.
+    pub bundle: String,
+    /// What building the world took.
+    pub build: Duration,
+    /// From a world that is built to a socket that listens: certificates, mostly.
+    pub ready: Duration,
+}
+
+/// The guard as `gatera serve` puts it together, with a world made of the fleet.
+pub fn guard(clusters: usize) {
+    gatera::telemetry::log();
+    let settings = Settings::default();
+    let facts = fleet::facts(clusters, &settings);
+    let started = Instant::now();
+    let world = World::build(facts, &settings.adoption, Freshness::Current);
+    let build = started.elapsed();
+    let guard = Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), settings, Timestamp::now));
+    run(serve::admission(Arc::clone(&guard)), guard, build);
+}
+
+/// Decodes the same review and allows it: the least that a webhook can do.
+pub fn nothing() {
+    let allow = async |Json(review): Json<Value>| {
+        let response = json!({ "uid": review["request"]["uid"], "allowed": true });
+        Json(json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response }))
+    };
+    let router = Router::new()
+        .route("/validate", post(allow))
+        .route("/mutate", post(allow))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY));
+    let world = Arc::new(ArcSwap::from_pointee(World::default()));
+    // The accept loop counts connections in it; nothing else is asked of it.
+    let guard = Arc::new(Guard::new(world, Settings::default(), Timestamp::now));
+    run(router, guard, Duration::ZERO);
+}
+
+fn run(router: Router, guard: Arc<Guard>, build: Duration) {
+    let started = Instant::now();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starting the runtime");
+    runtime.block_on(async {
+        let names = [Ipv4Addr::LOCALHOST.to_string()];
+        let material = Material::new(&names, Lives::default(), Timestamp::now()).expect("making certificates");
+        let leaf = Leaf::default();
+        leaf.swap(material.leaf.loaded().expect("the leaf is ours"));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port on loopback");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let hello = Hello { address, bundle: material.bundle(), build, ready: started.elapsed() };
+        let line = serde_json::to_string(&hello).expect("a greeting is JSON");
+        writeln!(io::stdout(), "{line}").expect("the benchmark listens");
+        std::thread::spawn(end_with_stdin);
+        // Never set: the process ends as a whole.
+        let (_close, closing) = watch::channel(false);
+        serve::accept(listener, serve::config(leaf), router, guard, closing, Duration::ZERO).await;
+    });
+}
+
+fn end_with_stdin() {
+    let _ = io::stdin().read(&mut [0]);
+    std::process::exit(0);
+}
