@@ -55,10 +55,10 @@ pub struct Options {
     #[arg(long, default_value = "0.0.0.0:8080")]
     operations: SocketAddr,
     /// The guard's own namespace, which is never guarded
-    #[arg(long, env = "POD_NAMESPACE", default_value = "gatera")]
+    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "gatera")]
     namespace: String,
     /// The guard's own name among its replicas [default: the host name]
-    #[arg(long, env = "POD_NAME", default_value = "")]
+    #[arg(long, env = "POD_NAME", hide_env_values = true, hide_default_value = true, default_value = "")]
     identity: String,
     /// Service that leads API servers here
     #[arg(long, default_value = "gatera")]

@@ -248,3 +248,36 @@ fn an_override_is_loud() {
     assert!(event["series"].is_null(), "the dry run wrote an Event too");
     assert_ne!(used(), before);
 }
+
+/// The data mark is set with the StatefulSet, made "present" by the leader, and survives whoever writes over it.
+#[test]
+fn the_data_mark_survives_replace_and_edit() {
+    let (plane, ns) = running_cluster("mark");
+    let mark = || {
+        plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"]["gatera.dev/data"]
+            .clone()
+    };
+    let mut set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+    set["metadata"]["annotations"] = json!({});
+    set["metadata"]["resourceVersion"] = Value::Null;
+    plane
+        .kubectl_stdin(User::Editor, &["--namespace", &ns, "replace", "--filename=-"], &set.to_string())
+        .succeeded();
+    assert_eq!(mark(), "present", "kubectl replace took it away");
+    let annotate =
+        ["--namespace", &ns, "annotate", "--overwrite", "statefulset", STATEFUL_SET, "gatera.dev/data=none"];
+    plane.kubectl(User::Editor, &annotate).succeeded();
+    assert_eq!(mark(), "present", "kubectl annotate changed it");
+}
+
+/// A cluster from before the guard has no mark; a new one is marked "none" before its first member runs.
+#[test]
+fn a_new_cluster_begins_without_data() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("new", &[("gatera.dev/mode", "enforce")]);
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
+    let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+    assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "none");
+    let bootstrap = plane.get(&ns, "deployment/galera-instance-bootstrap");
+    assert_eq!(bootstrap["spec"]["replicas"], 1, "a first install needs its bootstrap node");
+}

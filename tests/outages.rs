@@ -215,6 +215,23 @@ fn no_request_fails_while_replicas_are_rolled() {
     assert!(done > 100, "only {done} requests were made: that is no load");
 }
 
+/// In steady state the guard asks nothing besides its watches, and keeps its lease.
+fn asks_nothing_but_its_lease(plane: &ControlPlane) {
+    let renewals = || {
+        plane
+            .asked_by_the_guard()
+            .iter()
+            .filter(|asked| asked.resource == "leases" && asked.verb == "update")
+            .count()
+    };
+    let (seen, before) = (plane.asked_by_the_guard().len(), renewals());
+    eventually("two renewals of the lease", || (renewals() >= before + 2).then_some(()));
+    let asked = plane.asked_by_the_guard().split_off(seen);
+    let others: Vec<_> =
+        asked.iter().filter(|asked| asked.resource != "leases" && asked.verb != "watch").collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
 /// Fail-closed for Galera, invisible for everybody else, one command out, one command back.
 #[test]
 fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
@@ -259,6 +276,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let scaled = plane
         .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
     assert!(scaled.stderr.contains("[G01]"), "{}", scaled.stderr);
+    asks_nothing_but_its_lease(&plane);
 }
 
 /// Connections that never finish the handshake cost a timeout, not the service.

@@ -59,7 +59,8 @@ fn pod(cluster: usize, ordinal: usize) -> Value {
 
 fn claim(cluster: usize, ordinal: usize) -> Value {
     let name = format!("galera-instance-galera-{ordinal}");
-    let mut it = moved(&include_str!("captured/claim.json").replace("galera-instance-galera-0", &name), cluster);
+    let mut it =
+        moved(&include_str!("captured/claim.json").replace("galera-instance-galera-0", &name), cluster);
     it["status"]["phase"] = json!("Bound");
     it
 }

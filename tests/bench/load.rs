@@ -31,6 +31,7 @@ pub struct Line {
 }
 
 /// What a stretch of load came to. Latencies are in nanoseconds.
+#[derive(Clone)]
 pub struct Block {
     pub latencies: Histogram<u64>,
     /// How late the generator itself was, where nothing but its own sleep held it up.

@@ -103,7 +103,8 @@ fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
         let environment = template["containers"][0]["env"].as_array_mut().expect("it has an environment");
         environment.push(json!({ "name": name, "value": entry.to_string() }));
         let managed = stateful_set["metadata"]["managedFields"].as_array_mut().expect("it has managers");
-        let applied = managed.iter_mut().find(|by| by["fieldsV1"]["f:spec"].is_object()).expect("one applied it");
+        let applied =
+            managed.iter_mut().find(|by| by["fieldsV1"]["f:spec"].is_object()).expect("one applied it");
         applied["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"][container]["f:env"]
             [format!("k:{{\"name\":\"{name}\"}}")] = json!({ ".": {}, "f:name": {}, "f:value": {} });
     }
@@ -114,16 +115,26 @@ fn update(cluster: usize, entries: usize) -> String {
     let old = with_environment(fleet::stateful_set(cluster), entries);
     let mut new = old.clone();
     new["metadata"]["annotations"]["kubernetes.io/change-cause"] = json!("buffer pool doubled");
-    Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", operation: "UPDATE", ..Envelope::default() }
-        .body(cluster, &new, Some(&old))
+    Envelope {
+        kind: ["apps", "v1", "StatefulSet"],
+        resource: "statefulsets",
+        operation: "UPDATE",
+        ..Envelope::default()
+    }
+    .body(cluster, &new, Some(&old))
 }
 
 fn create(cluster: usize, entries: usize) -> String {
     let mut new = with_environment(fleet::stateful_set(cluster), entries);
     // A name of its own: this cluster does not exist yet.
     new["metadata"]["name"] = json!("another-galera");
-    Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", name: "another-galera", ..Envelope::default() }
-        .body(cluster, &new, None)
+    Envelope {
+        kind: ["apps", "v1", "StatefulSet"],
+        resource: "statefulsets",
+        name: "another-galera",
+        ..Envelope::default()
+    }
+    .body(cluster, &new, None)
 }
 
 fn scale(cluster: usize) -> String {
@@ -153,7 +164,8 @@ fn pod(cluster: usize) -> String {
     for assigned_later in ["uid", "resourceVersion"] {
         new["metadata"].as_object_mut().expect("metadata").remove(assigned_later);
     }
-    Envelope { kind: ["", "v1", "Pod"], resource: "pods", name: &name, ..Envelope::default() }.body(cluster, &new, None)
+    Envelope { kind: ["", "v1", "Pod"], resource: "pods", name: &name, ..Envelope::default() }
+        .body(cluster, &new, None)
 }
 
 /// What the API server writes around the objects.

@@ -141,9 +141,13 @@ pub fn milliseconds(nanoseconds: u64) -> f64 {
     count(nanoseconds) / 1e6
 }
 
-/// Lower quartile, median, upper quartile.
+/// Lower quartile, median, upper quartile, between neighbours where there is no middle one.
 fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
-    let last = values.len() - 1;
-    [last / 4, last / 2, last * 3 / 4].map(|index| values[index])
+    [1, 2, 3].map(|quarter| {
+        let place = (values.len() - 1) * quarter;
+        let (low, part) = (values[place / 4], [0.0, 0.25, 0.5, 0.75][place % 4]);
+        let high = values[(place / 4 + 1).min(values.len() - 1)];
+        low + (high - low) * part
+    })
 }

@@ -70,7 +70,8 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("starting the runtime");
     runtime.block_on(async {
         let names = [Ipv4Addr::LOCALHOST.to_string()];
-        let material = Material::new(&names, Lives::default(), Timestamp::now()).expect("making certificates");
+        let material =
+            Material::new(&names, Lives::default(), Timestamp::now()).expect("making certificates");
         let leaf = Leaf::default();
         leaf.swap(material.leaf.loaded().expect("the leaf is ours"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port on loopback");

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
+use super::audit;
 use super::error::{Doing, Error};
 use super::supervise::{Component, keeps_folders};
 use super::tools::Tools;
@@ -164,6 +165,10 @@ impl ControlPlane {
             format!("--token-auth-file={}", files.tokens().display()),
             "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged".to_owned(),
+            format!("--audit-policy-file={}", self.folder().join(audit::POLICY).display()),
+            format!("--audit-log-path={}", self.folder().join(audit::LOG).display()),
+            // One line per request, written at once.
+            "--audit-log-mode=blocking".to_owned(),
             "--profiling=false".to_owned(),
         ]
     }

@@ -11,6 +11,7 @@
 //! | `supervise.rs`, `supervise.sh` | processes that cannot outlive the test process |
 //! | `control_plane.rs` | the start itself: ports, flags, readiness |
 //! | `kubectl.rs` | running kubectl, fresh namespaces |
+//! | `audit.rs` | what the guard asked the API server |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
 //! Data passes one way: a test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or a kubeconfig's path.
@@ -24,6 +25,7 @@
     reason = "a lab that does not work fails the test that uses it, with words"
 )]
 
+mod audit;
 mod control_plane;
 mod error;
 mod kubectl;
@@ -41,6 +43,7 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub(crate) use audit::Asked;
 pub(crate) use control_plane::ControlPlane;
 pub(crate) use kubectl::Output;
 pub(crate) use users::User;

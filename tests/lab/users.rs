@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
 use serde_json::json;
 
+use super::audit;
 use super::error::{Doing, Error};
 
 /// The people of the tests. What each may do in a namespace is said in `kubectl.rs`.
@@ -90,6 +91,7 @@ impl Files<'_> {
             write(&kubeconfig, &self.kubeconfig_text(url, &token))?;
         }
         write(&self.tokens(), &rows.join("\n"))?;
+        write(&self.folder.join(audit::POLICY), &audit::policy().to_string())?;
 
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         write(&self.signing_key(), &key.serialize_pem())?;

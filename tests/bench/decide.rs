@@ -1,0 +1,175 @@
+//! The decision alone, in this process: a body goes in, the bytes of the answer come out. No HTTP, no TLS, no socket.
+//!
+//! Paced at 1,000 requests a second, which is how it runs in life (cold caches included), and unpaced for the mean.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use gatera::config::Settings;
+use gatera::review::{self, Origin};
+use gatera::view::{Facts, Freshness, View, World};
+use gatera::{mutate, report, rules};
+use hdrhistogram::Histogram;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::fleet;
+use crate::load::{self, count};
+use crate::plan::Plan;
+use crate::reviews::{ALLOWED, Request, Shape};
+use crate::series::milliseconds;
+
+/// Requests per second.
+const RATE: f64 = 1000.0;
+/// While members come and go, a world is built so often.
+const REBUILT_EVERY: Duration = Duration::from_millis(100);
+
+/// Times in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Decisions {
+    pub paced: Percentiles,
+    /// The same while the world is rebuilt ten times a second.
+    pub paced_while_rebuilding: Percentiles,
+    /// Building the world anew from the facts, as after every event.
+    pub rebuild: Percentiles,
+    /// Means, one after the other without a pause.
+    pub unpaced: Vec<(&'static str, f64)>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Percentiles {
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+}
+
+impl Percentiles {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        let at = |share| milliseconds(histogram.value_at_quantile(share));
+        Self { p50: at(0.5), p99: at(0.99), p999: at(0.999) }
+    }
+}
+
+struct Engine {
+    settings: Settings,
+    world: ArcSwap<World>,
+}
+
+impl Engine {
+    /// What happens between the last byte of a request and the first of its answer.
+    fn decide(&self, shape: Shape, body: &[u8]) -> Vec<u8> {
+        let mutating = shape == Shape::Pod;
+        let origin = if mutating { Origin::Mutating } else { Origin::Validating };
+        let incoming = review::read(body, origin).expect("a review");
+        let world = self.world.load();
+        let view = View { world: &world, now: Timestamp::now(), settings: &self.settings };
+        let review = &incoming.review;
+        let mut decision = rules::evaluate(review, &view);
+        let object = incoming.object.filter(|_| mutating && decision.allowed());
+        let patch = object.and_then(|object| mutate::amend(review, object.get(), &mut decision, &view));
+        let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
+        serde_json::to_vec(&answer).expect("an answer is JSON")
+    }
+}
+
+/// Measures all of it.
+pub fn measure(plan: &Plan) -> Decisions {
+    let settings = Settings::default();
+    let facts = fleet::facts(plan.clusters, &settings);
+    let world = World::build(facts.clone(), &settings.adoption, Freshness::Current);
+    let engine = Engine { world: ArcSwap::from_pointee(world), settings };
+    let bodies: Vec<_> =
+        (0..plan.clusters).map(|cluster| Shape::Update(17 * 1024).request(cluster)).collect();
+    let (paced, _) = at_rate(&engine, &bodies, plan.length(), None);
+    let (shaken, rebuilds) = at_rate(&engine, &bodies, plan.length(), Some(&facts));
+    Decisions {
+        paced: Percentiles::of(&paced),
+        paced_while_rebuilding: Percentiles::of(&shaken),
+        rebuild: Percentiles::of(&rebuilds),
+        unpaced: unpaced(&engine, plan),
+    }
+}
+
+/// Paced decisions, and how long rebuilding the world took beside them, if it was.
+fn at_rate(
+    engine: &Engine,
+    bodies: &[Request],
+    length: Duration,
+    facts: Option<&Facts>,
+) -> (Histogram<u64>, Histogram<u64>) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let rebuilding = facts.map(|facts| scope.spawn(|| rebuild(engine, facts, &over)));
+        let deciding = scope.spawn(|| {
+            load::be_punctual();
+            let mut latencies = load::histogram();
+            let (mut due, end) = (Instant::now(), Instant::now() + length);
+            for body in bodies.iter().cycle() {
+                load::wait_until(due);
+                let started = Instant::now();
+                black_box(engine.decide(Shape::Update(0), body.body()));
+                latencies.saturating_record(load::nanoseconds(started.elapsed()));
+                due += Duration::from_secs_f64(1.0 / RATE);
+                if due > end {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+            latencies
+        });
+        let rebuilds = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("worlds can be built");
+        (deciding.join().expect("every body is a review"), rebuilding.map_or_else(load::histogram, rebuilds))
+    })
+}
+
+/// What `watch` does after every event.
+fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> {
+    let mut times = load::histogram();
+    while !over.load(Ordering::Relaxed) {
+        let started = Instant::now();
+        let world = World::build(facts.clone(), &engine.settings.adoption, Freshness::Current);
+        engine.world.store(world.into());
+        times.saturating_record(load::nanoseconds(started.elapsed()));
+        thread::sleep(REBUILT_EVERY);
+    }
+    times
+}
+
+fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
+    let each = plan.length() / 10;
+    let of = |shape: Shape| {
+        let bodies: Vec<_> = (0..plan.clusters.min(64)).map(|cluster| shape.request(cluster)).collect();
+        let answer = engine.decide(shape, bodies[0].body());
+        let answer = String::from_utf8(answer).expect("answers are text");
+        assert!(answer.contains(ALLOWED), "{shape:?}: {answer}");
+        mean(each, &bodies, |body| drop(black_box(engine.decide(shape, body))))
+    };
+    let update = Shape::Update(17 * 1024);
+    let bodies = [update.request(0)];
+    let decode = |body: &[u8]| drop(black_box(serde_json::from_slice::<Value>(body).expect("JSON")));
+    vec![
+        ("only decoding 17 KB into a Value", mean(each, &bodies, decode)),
+        ("17 KB update", of(update)),
+        ("8 KB create", of(Shape::Create(8 * 1024))),
+        ("scale", of(Shape::Scale)),
+        ("pod, with its patch", of(Shape::Pod)),
+    ]
+}
+
+/// Milliseconds per body.
+fn mean(length: Duration, bodies: &[Request], mut act: impl FnMut(&[u8])) -> f64 {
+    let started = Instant::now();
+    let mut done = 0;
+    for body in bodies.iter().cycle() {
+        act(body.body());
+        done += 1;
+        if started.elapsed() >= length {
+            break;
+        }
+    }
+    started.elapsed().as_secs_f64() * 1e3 / count(done)
+}

@@ -1,0 +1,140 @@
+//! What is printed, and the file it is kept in: `bench.json` beside Cargo.toml, so that runs can be compared.
+//!
+//! Figures have targets, and the table says beside each whether it was reached. Nothing fails by that: this machine is
+//! not the one that the target was set on.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::plan::Plan;
+use crate::series::Outcome;
+
+/// A figure that somebody has promised.
+#[derive(Clone, Debug, Serialize)]
+pub struct Goal {
+    pub name: String,
+    pub figure: f64,
+    pub unit: &'static str,
+    pub target: Target,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+impl Goal {
+    pub fn new(name: impl Into<String>, figure: f64, unit: &'static str, target: Target) -> Self {
+        Self { name: name.into(), figure, unit, target }
+    }
+
+    fn reached(&self) -> bool {
+        match self.target {
+            Target::AtLeast(limit) => self.figure >= limit,
+            Target::AtMost(limit) => self.figure <= limit,
+        }
+    }
+}
+
+/// Cores and model of the processor.
+pub fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model =
+        info.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split(':').nth(1));
+    format!("{cores} cores, {}", model.unwrap_or("unknown processor").trim())
+}
+
+/// The title of the run.
+pub fn title(plan: &Plan) {
+    println!("gatera {} on {}", env!("CARGO_PKG_VERSION"), machine());
+    println!(
+        "{} s per server and series, servers taking turns every {} ms; the generator shares the processors.\n",
+        plan.seconds,
+        plan.block().as_millis()
+    );
+}
+
+/// The head of the table of loads.
+pub fn load_head() {
+    let columns = ["requests/s", "beside nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
+    let [rate, ratio, p50, p99, p999, cpu, rss] = columns;
+    println!("{:<20}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
+}
+
+/// One series: a line per server.
+pub fn load(outcomes: &[Outcome]) {
+    let Some(first) = outcomes.first() else { return };
+    println!("{} ({} bytes)", first.series, first.body_bytes);
+    for it in outcomes {
+        let ratio = it
+            .ratio
+            .map_or_else(String::new, |[low, median, high]| format!("{median:.3} ({low:.2} to {high:.2})"));
+        println!(
+            "  {:<18}{:>11.0}  {ratio:>20}{:>9.3}{:>9.3}{:>10.3}{:>13.4}{:>9.1}",
+            it.server, it.per_second, it.p50, it.p99, it.p999, it.cpu_ms_per_request, it.rss_mib
+        );
+    }
+}
+
+/// A heading and lines of name and value.
+pub fn section(heading: &str, lines: &[(String, String)]) {
+    println!("\n{heading}");
+    let widest = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    for (name, value) in lines {
+        println!("  {name:<widest$}  {value}");
+    }
+}
+
+/// Figures, targets, and the figures of the run before.
+pub fn goals(goals: &[Goal], before: &Value) {
+    let widest = goals.iter().map(|goal| goal.name.chars().count()).max().unwrap_or(0);
+    println!(
+        "\n{:<widest$}  {:>8} {:<3}  {:<9} {:<8}  {:>10}",
+        "What was promised", "now", "", "target", "", "last run"
+    );
+    for goal in goals {
+        let (sign, limit) = match goal.target {
+            Target::AtLeast(limit) => (">=", limit),
+            Target::AtMost(limit) => ("<=", limit),
+        };
+        let reached = if goal.reached() { "reached" } else { "missed" };
+        let old = before["goals"].as_array().into_iter().flatten().find(|old| old["name"] == *goal.name);
+        let old = old
+            .and_then(|old| old["figure"].as_f64())
+            .map_or_else(|| "-".to_owned(), |it| format!("{it:.3}"));
+        println!(
+            "{:<widest$}  {:>8.3} {:<3}  {sign} {limit:<6} {reached:<8}  {old:>10}",
+            goal.name, goal.figure, goal.unit
+        );
+    }
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("bench.json")
+}
+
+/// What the run before left, or null.
+pub fn last_run() -> Value {
+    fs::read_to_string(path()).ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// Keeps all figures.
+pub fn keep(plan: &Plan, goals: &[Goal], figures: &Value) {
+    let it = json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "at": jiff::Timestamp::now().to_string(),
+        "machine": machine(),
+        "seconds": plan.seconds,
+        "goals": goals,
+        "figures": figures,
+    });
+    let text = serde_json::to_string_pretty(&it).expect("figures are JSON");
+    fs::write(path(), text + "\n").expect("writing bench.json");
+    println!("\nAll figures are in bench.json.");
+}

@@ -1,0 +1,50 @@
+//! What a service account asked the API server, from the API server's own audit log. Only service accounts of namespace
+//! `gatera` are written down: everybody else would bury them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::ControlPlane;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// get, list, watch, create …
+    pub(crate) verb: String,
+    /// Plural, with the subresource.
+    pub(crate) resource: String,
+    /// Empty where none was named.
+    pub(crate) name: String,
+}
+
+pub(super) const LOG: &str = "audit.log";
+pub(super) const POLICY: &str = "audit-policy.json";
+
+/// The policy: metadata of what our service accounts do.
+pub(super) fn policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [{ "level": "Metadata", "userGroups": ["system:serviceaccounts:gatera"] }, { "level": "None" }],
+    })
+}
+
+impl ControlPlane {
+    /// Everything that was asked and answered so far, in order. A watch is answered when it ends.
+    pub(crate) fn asked_by_the_guard(&self) -> Vec<Asked> {
+        let text = fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        lines
+            .map(|line| {
+                let asked = &line["objectRef"];
+                let parts = [word(&asked["resource"]), word(&asked["subresource"])];
+                let resource =
+                    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
+                Asked { verb: word(&line["verb"]), resource, name: word(&asked["name"]) }
+            })
+            .collect()
+    }
+}
