@@ -62,13 +62,15 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     let grace = longer_grace(pod);
     files::add_volumes(pod, &patient);
     spread::add(pod, &patient, &mut remarks);
-    let name = server.name.clone();
+    let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {
         files::add_mounts(container, &patient);
         probes::add_pre_stop(container, grace - FLUSH);
-        probes::add(container, server, &patient, &mut remarks);
+        proven = probes::add(container, server, &patient, &mut remarks);
     }
-    edit::annotate(pod, marks::INJECTED, env!("CARGO_PKG_VERSION"));
+    let version = env!("CARGO_PKG_VERSION");
+    let mark = if proven { version.to_owned() } else { format!("{version} {}", marks::UNPROVEN) };
+    edit::annotate(pod, marks::INJECTED, &mark);
     remarks
 }
 

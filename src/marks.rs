@@ -20,8 +20,11 @@ pub const ANTI_AFFINITY: &str = "anti-affinity";
 /// People: seconds that a member may take to start, if an hour is not enough.
 pub const STARTUP_LIMIT: &str = "startup-limit";
 
-/// The guard, on a pod: the version that injected it. Only such a pod proves by being Ready that it is Synced.
+/// The guard, on a pod: the version that injected it, and [`UNPROVEN`] if its readiness probe is not one that sees
+/// Galera's state.
 pub const INJECTED: &str = "injected";
+/// Such a pod proves nothing by being Ready.
+pub const UNPROVEN: &str = "readiness unproven";
 /// The guard, on a pod: the text of the script it mounts.
 pub const SCRIPT: &str = "script";
 /// The guard, on a pod: the text of the option file it mounts.

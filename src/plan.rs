@@ -9,7 +9,8 @@ use crate::view::{Freshness, Id, World};
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// A member is verified Ready for the first time: from now on this cluster holds data.
+    /// A member is Ready for the first time: from now on this cluster holds data. Verified or not: a Ready that proves
+    /// nothing may still mean data, and a mark that is missing lets a second bootstrap wipe it.
     MarkData(Id),
 }
 
@@ -19,7 +20,7 @@ pub fn next(world: &World) -> Vec<Step> {
         return Vec::new();
     }
     let new = world.clusters().filter(|cluster| {
-        cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.verified_ready()
+        cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0
     });
     let mut steps: Vec<_> = new.map(|cluster| Step::MarkData(cluster.id.clone())).collect();
     steps.sort_by(|Step::MarkData(a), Step::MarkData(b)| a.cmp(b));

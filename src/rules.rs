@@ -16,9 +16,9 @@ pub use second_bootstrap::held_at_zero;
 use crate::object::{Kind, Object};
 use crate::marks;
 use crate::overrides::Override;
-use crate::review::{Operation, Review};
+use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
-use crate::view::{NEVER_GUARDED, View};
+use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
 
 /// One rule. Its module's documentation is the manual page that `gatera explain` prints.
 #[derive(Debug)]
@@ -87,8 +87,19 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             decision.add(finding, mode, existed, release);
         }
     }
+    decision.remarks.extend(half_guarded(review, view));
     decision.sort();
     decision
+}
+
+/// A cluster that is created where only what carries labels is guarded.
+fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
+    let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| review.operation == Operation::Create) else { return None };
+    let half = review.origin == Origin::Validating
+        && is_cluster(new, &view.settings.adoption)
+        && view.namespace_is_unlabelled(&review.namespace);
+    let ns = &review.namespace;
+    half.then(|| format!("scaling and unlabelled objects in namespace {ns} are guarded only while gatera answers; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }
 
 /// An object that cannot be read is refused: allowing it would be a guess.

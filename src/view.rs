@@ -209,6 +209,11 @@ impl<'a> View<'a> {
         self.settings.mode(rule).min(limit)
     }
 
+    /// The namespace is known and does not carry the mode label.
+    pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
+        self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))
+    }
+
     /// The namespace is being deleted: nothing in it can be saved by holding it up.
     pub fn namespace_going(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())

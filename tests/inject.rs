@@ -187,6 +187,29 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
         }
         assert!(remarks.iter().any(|remark| remark.contains(what)), "{change}: {remarks:?}");
     }
+    for (pod, proven) in [
+        (member(&json!({})), true),
+        (
+            with_server(
+                &json!({ "readinessProbe": { "exec": { "command": ["sh", "-c", "mysql -e \"SHOW STATUS LIKE 'wsrep_ready'\""] } } }),
+            ),
+            true,
+        ),
+        (
+            with_server(
+                &json!({ "readinessProbe": { "exec": { "command": ["mysql", "-h", "galera-0", "-e", "SELECT 1"] } } }),
+            ),
+            true,
+        ),
+        (with_server(&json!({ "image": "example.com/our/db:1" })), false),
+        (member(&json!({ "metadata": { "annotations": { "gatera.dev/readiness": "keep" } } })), false),
+    ] {
+        let mark = injected(&pod, &scene).0["metadata"]["annotations"]["gatera.dev/injected"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        assert_eq!(!mark.ends_with("readiness unproven"), proven, "{mark}: {pod}");
+    }
     let named = member(
         &json!({ "metadata": { "annotations": { "gatera.dev/profile": "official" } }, "spec": { "containers": [server(&json!({ "image": "example.com/our/db:1" }))] } }),
     );

@@ -22,3 +22,4 @@ mod outages;
 mod router;
 mod scene;
 mod script;
+mod wire;

@@ -2,118 +2,15 @@
 //! rolled, connections that never speak, an API server out of reach, and a guard that is gone.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
-
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
-use serde_json::json;
 
 use crate::guarded::{self, Guard, Start, install, program};
 use crate::lab::{ControlPlane, User, eventually};
+use crate::wire::{Balancer, Load};
 
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 const STATEFUL_SET: &str = "galera-instance-galera";
-
-/// Takes connections like a Service and leads each to a backend that is ready, or to the one it was told.
-struct Balancer {
-    address: SocketAddr,
-    backends: Arc<Mutex<Vec<SocketAddr>>>,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Balancer {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let (backends, open) =
-            (Arc::<Mutex<Vec<SocketAddr>>>::default(), Arc::<Mutex<Vec<TcpStream>>>::default());
-        let (to, opened) = (Arc::clone(&backends), Arc::clone(&open));
-        thread::spawn(move || {
-            for (turn, front) in listener.incoming().flatten().enumerate() {
-                let backends = to.lock().unwrap().clone();
-                if backends.is_empty() {
-                    continue;
-                }
-                let Ok(back) = TcpStream::connect(backends[turn % backends.len()]) else { continue };
-                opened.lock().unwrap().extend([front.try_clone().unwrap(), back.try_clone().unwrap()]);
-                for (mut from, mut into) in
-                    [(front.try_clone().unwrap(), back.try_clone().unwrap()), (back, front)]
-                {
-                    thread::spawn(move || {
-                        let _ = std::io::copy(&mut from, &mut into);
-                        let _ = into.shutdown(Shutdown::Write);
-                    });
-                }
-            }
-        });
-        Self { address, backends, open }
-    }
-
-    fn lead_to(&self, backends: &[SocketAddr]) {
-        *self.backends.lock().unwrap() = backends.to_vec();
-    }
-
-    /// Nobody gets through any more, and whoever is through is cut off.
-    fn cut(&self) {
-        self.lead_to(&[]);
-        for stream in self.open.lock().unwrap().drain(..) {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-/// Admission under load: dry-run writes of a guarded StatefulSet, as fast as the API server takes them.
-struct Load {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicUsize>,
-    failed: Arc<Mutex<Vec<String>>>,
-    thread: thread::JoinHandle<()>,
-}
-
-impl Load {
-    fn start(plane: &ControlPlane, ns: &str) -> Self {
-        let (stop, done, failed) = (
-            Arc::<AtomicBool>::default(),
-            Arc::<AtomicUsize>::default(),
-            Arc::<Mutex<Vec<String>>>::default(),
-        );
-        let (kubeconfig, ns) = (plane.kubeconfig(User::Editor), ns.to_owned());
-        let (stopped, counted, told) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&failed));
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let file = Kubeconfig::read_from(kubeconfig).unwrap();
-                let config =
-                    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-                let api: Api<StatefulSet> = Api::namespaced(Client::try_from(config).unwrap(), &ns);
-                let params = PatchParams { dry_run: true, ..PatchParams::default() };
-                for turn in 0.. {
-                    if stopped.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let patch = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
-                    match api.patch(STATEFUL_SET, &params, &Patch::Merge(&patch)).await {
-                        Ok(_) => drop(counted.fetch_add(1, Ordering::Relaxed)),
-                        Err(error) => told.lock().unwrap().push(error.to_string()),
-                    }
-                }
-            });
-        });
-        Self { stop, done, failed, thread }
-    }
-
-    fn end(self) -> (usize, Vec<String>) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().unwrap();
-        (self.done.load(Ordering::Relaxed), self.failed.lock().unwrap().clone())
-    }
-}
 
 fn guarded_namespace(plane: &ControlPlane) -> String {
     let ns = plane.namespace_with_labels("out", &[("gatera.dev/mode", "enforce")]);
@@ -141,7 +38,7 @@ fn no_request_fails_while_leaf_and_ca_rotate() {
     );
     guard.until_registered();
     let ns = guarded_namespace(&plane);
-    let load = Load::start(&plane, &ns);
+    let load = Load::start(&plane, &ns, STATEFUL_SET);
     let bundle = || {
         plane.get("default", "validatingwebhookconfiguration/gatera")["webhooks"][0]["clientConfig"]["caBundle"].clone()
     };
@@ -189,7 +86,7 @@ fn no_request_fails_while_replicas_are_rolled() {
     assert!(leads(&one) != leads(&two), "exactly one leads");
     let (leader, other) = if leads(&one) { (one, two) } else { (two, one) };
 
-    let load = Load::start(&plane, &ns);
+    let load = Load::start(&plane, &ns, STATEFUL_SET);
     let three = start("three");
     three.until_registered();
     leader.terminate();
@@ -201,10 +98,8 @@ fn no_request_fails_while_replicas_are_rolled() {
     let (status, log) = leader.until_ended(Duration::from_secs(20));
     assert!(status.success(), "{log}");
     eventually("a successor to lead", || (leads(&other) || leads(&three)).then_some(()));
-    let before = load.done.load(Ordering::Relaxed);
-    eventually("more load on the new pair", || {
-        (load.done.load(Ordering::Relaxed) > before + 100).then_some(())
-    });
+    let before = load.done();
+    eventually("more load on the new pair", || (load.done() > before + 100).then_some(()));
     let (done, failed) = load.end();
     assert!(
         failed.is_empty(),

@@ -13,6 +13,8 @@ use crate::object::{Container, Handler};
 /// (seconds) says more.
 const STARTUP_LIMIT: i64 = 3600;
 const STARTUP_PERIOD: i64 = 10;
+/// Thirty days: the API server refuses numbers that do not fit 32 bits.
+const LONGEST_START: i64 = 30 * 24 * 3600;
 
 /// The member waits until nobody needs it as a donor. A hook of the user's own stays.
 pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
@@ -21,27 +23,28 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
     }
 }
 
-/// The three probes, where it is known how the server is started.
-pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
+/// The three probes, where it is known how the server is started. Returns whether Ready will mean Synced.
+pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) -> bool {
     if !patient.profile.tells_its_state() {
         let why = match patient.profile {
             Profile::Replaced => "its command is replaced",
             _ => "it is not known how its image takes options; gatera.dev/profile can name it",
         };
         remarks.push(format!("container {} keeps its probes: {why}", server.name));
-        return;
+        return false;
     }
-    readiness(container, server, patient, remarks);
     startup(container, patient);
     liveness(container, server, remarks);
+    readiness(container, server, patient, remarks)
 }
 
-fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
-    if patient.mark(marks::READINESS) == Some("keep") {
-        return remarks.push(format!("container {} keeps its readiness probe: Ready does not prove Synced", server.name));
-    }
+fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
-        return;
+        return true;
+    }
+    if patient.mark(marks::READINESS) == Some("keep") {
+        remarks.push(format!("container {} keeps its readiness probe: Ready does not prove Synced", server.name));
+        return false;
     }
     if container["readinessProbe"].is_object() {
         remarks.push(format!("readinessProbe of container {} cannot see Galera's state and is replaced; gatera.dev/readiness: keep keeps it", server.name));
@@ -51,11 +54,12 @@ fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, r
         command.push("blocking");
     }
     edit::set(container, &["readinessProbe"], json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2 }));
+    true
 }
 
 /// A probe that asks for Galera's state, by ours or by another way.
 fn sees_galera(probe: &Handler) -> bool {
-    probe.exec.command.iter().any(|word| ["wsrep", "galera", "wait-for-sync.sh"].iter().any(|known| word.look().contains(known)))
+    probe.exec.command.iter().any(|word| ["wsrep", "galera_online", SCRIPT].iter().any(|known| word.look().contains(known)))
 }
 
 /// rsync and mysqldump block the donor while it sends; every other method leaves it answering.
@@ -67,7 +71,7 @@ fn donor_blocks(patient: &Patient<'_>) -> bool {
 
 /// The other two wait until joining is over. A user's own probe stays if it waits as long.
 fn startup(container: &mut Value, patient: &Patient<'_>) {
-    let limit = patient.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok()).unwrap_or(0).max(STARTUP_LIMIT);
+    let limit = patient.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok()).unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START);
     let own = &container["startupProbe"];
     let patience = own["failureThreshold"].as_i64().unwrap_or(3).saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
     if own.is_object() && patience >= limit && !is_ours(own) {
@@ -77,7 +81,7 @@ fn startup(container: &mut Value, patient: &Patient<'_>) {
         "exec": { "command": [SCRIPT, "started"] },
         "periodSeconds": STARTUP_PERIOD,
         "timeoutSeconds": 5,
-        "failureThreshold": limit.saturating_add(STARTUP_PERIOD - 1) / STARTUP_PERIOD,
+        "failureThreshold": (limit + STARTUP_PERIOD - 1) / STARTUP_PERIOD,
     }));
 }
 

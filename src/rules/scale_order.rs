@@ -157,10 +157,13 @@ fn too_far_down(step: Step<'_>) -> Option<Finding> {
 
 /// Down only while everybody who stays is Ready: a member may be receiving its data from the one that goes.
 fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let cluster = cluster?;
     let why = "the member that leaves may be the one another receives its data from, and a member that is not Ready \
                counts as lost when the majority is counted";
     let asked = format!("{} -> {} replicas", step.from, step.to);
+    let Some(cluster) = cluster else {
+        let says = format!("{asked}: gatera does not know this cluster yet");
+        return Some(finding(Verdict::Unknown, says, why, "repeat the command in a few seconds".into()));
+    };
     let refuse = |verdict, says: &str, instead: String| {
         Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
     };

@@ -18,7 +18,7 @@ use tracing::info;
 use crate::guard::Guard;
 use crate::review::{self, Origin};
 use crate::verdict::Decision;
-use crate::view::View;
+use crate::view::{Freshness, View};
 use crate::webhooks::Endpoint;
 use crate::{events, mutate, report, rules};
 
@@ -42,6 +42,12 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         }
     };
     let world = guard.world.load();
+    if world.freshness == Freshness::Loading {
+        guard.metrics.not_answered(endpoint.path(), "not_ready");
+        // Not an answer, so that the entry's failurePolicy speaks: strangers pass, Galera waits.
+        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
+            .into_response();
+    }
     let view = View { world: &world, now: started, settings: &guard.settings };
     let review = &incoming.review;
     let mut decision = rules::evaluate(review, &view);

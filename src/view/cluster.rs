@@ -159,11 +159,6 @@ impl Cluster {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }
 
-    /// A member that is verified Ready: it has been Synced, so it has data.
-    pub fn verified_ready(&self) -> bool {
-        self.members.iter().any(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && pod.verified))
-    }
-
     /// The state, if the facts are current.
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);

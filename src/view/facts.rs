@@ -91,7 +91,7 @@ impl PodFact {
             ready: pod.ready(),
             stuck: pod.stuck(),
             going: meta.going(),
-            verified: meta.mark(marks::INJECTED).is_some() && meta.mark(marks::READINESS) != Some("keep"),
+            verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             server: server::container(&pod.spec, meta.mark(marks::CONTAINER)).is_some(),
         }
     }

@@ -52,7 +52,6 @@ impl Connection {
                 break end + 4;
             }
         };
-        let text = |bytes| std::str::from_utf8(bytes).map_err(io::Error::other);
         let length = length(text(&self.answer[..head])?)?;
         while self.answer.len() < head + length {
             self.read_more()?;
@@ -71,6 +70,10 @@ impl Connection {
             }
         }
     }
+}
+
+fn text(bytes: &[u8]) -> io::Result<&str> {
+    std::str::from_utf8(bytes).map_err(io::Error::other)
 }
 
 fn length(head: &str) -> io::Result<usize> {

@@ -1,0 +1,116 @@
+//! Between the API server and the guard, and on both: a Service that can be cut, and requests that never stop.
+
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::json;
+
+use crate::lab::{ControlPlane, User};
+
+/// Takes connections like a Service and leads each to a backend that is ready, or to the one it was told.
+pub struct Balancer {
+    /// Where it takes connections.
+    pub address: SocketAddr,
+    backends: Arc<Mutex<Vec<SocketAddr>>>,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Balancer {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (backends, open) =
+            (Arc::<Mutex<Vec<SocketAddr>>>::default(), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (to, opened) = (Arc::clone(&backends), Arc::clone(&open));
+        thread::spawn(move || {
+            for (turn, front) in listener.incoming().flatten().enumerate() {
+                let backends = to.lock().unwrap().clone();
+                if backends.is_empty() {
+                    continue;
+                }
+                let Ok(back) = TcpStream::connect(backends[turn % backends.len()]) else { continue };
+                opened.lock().unwrap().extend([front.try_clone().unwrap(), back.try_clone().unwrap()]);
+                for (mut from, mut into) in
+                    [(front.try_clone().unwrap(), back.try_clone().unwrap()), (back, front)]
+                {
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut into);
+                        let _ = into.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+        Self { address, backends, open }
+    }
+
+    pub fn lead_to(&self, backends: &[SocketAddr]) {
+        *self.backends.lock().unwrap() = backends.to_vec();
+    }
+
+    /// Nobody gets through any more, and whoever is through is cut off.
+    pub fn cut(&self) {
+        self.lead_to(&[]);
+        for stream in self.open.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Admission under load: dry-run writes of a guarded StatefulSet, as fast as the API server takes them.
+pub struct Load {
+    stop: Arc<AtomicBool>,
+    done: Arc<AtomicUsize>,
+    failed: Arc<Mutex<Vec<String>>>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Load {
+    pub fn start(plane: &ControlPlane, ns: &str, stateful_set: &'static str) -> Self {
+        let (stop, done, failed) = (
+            Arc::<AtomicBool>::default(),
+            Arc::<AtomicUsize>::default(),
+            Arc::<Mutex<Vec<String>>>::default(),
+        );
+        let (kubeconfig, ns) = (plane.kubeconfig(User::Editor), ns.to_owned());
+        let (stopped, counted, told) = (Arc::clone(&stop), Arc::clone(&done), Arc::clone(&failed));
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let file = Kubeconfig::read_from(kubeconfig).unwrap();
+                let config =
+                    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+                let api: Api<StatefulSet> = Api::namespaced(Client::try_from(config).unwrap(), &ns);
+                let params = PatchParams { dry_run: true, ..PatchParams::default() };
+                for turn in 0.. {
+                    if stopped.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let patch = json!({ "metadata": { "labels": { "turn": turn.to_string() } } });
+                    match api.patch(stateful_set, &params, &Patch::Merge(&patch)).await {
+                        Ok(_) => drop(counted.fetch_add(1, Ordering::Relaxed)),
+                        Err(error) => told.lock().unwrap().push(error.to_string()),
+                    }
+                }
+            });
+        });
+        Self { stop, done, failed, thread }
+    }
+
+    /// How many were answered so far.
+    pub fn done(&self) -> usize {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Stops, and says how many were answered and which failed.
+    pub fn end(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        (self.done.load(Ordering::Relaxed), self.failed.lock().unwrap().clone())
+    }
+}
