@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gatera::rules;
+use gatera::webhooks::{ENTRIES, Entry, Selects};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -147,4 +148,48 @@ fn the_readme_lists_the_rules_that_exist() {
     }
     let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
     assert_eq!(rows, rules::RULES.len(), "README.md lists a rule that does not exist");
+}
+
+/// The README's table of webhook entries is the one that is registered.
+#[test]
+fn the_readme_lists_the_entries_that_are_registered() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for row in entry_rows() {
+        assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
+    }
+}
+
+fn entry_rows() -> Vec<String> {
+    let row = |entry: &Entry| {
+        let asks = entry
+            .asks
+            .iter()
+            .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let of = match entry.selects {
+            Selects::Template => "templates that are adopted",
+            Selects::Labels => "adopted labels",
+            Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
+            Selects::LabelledNamespaces => "everything in namespaces with the mode label",
+            Selects::OtherNamespaces => "everything in other namespaces",
+        };
+        let without = if entry.fail_closed { "refused" } else { "allowed" };
+        format!("| {} | {asks} | {of} | {without} |", entry.name)
+    };
+    ENTRIES.iter().map(row).collect()
+}
+
+/// Every mark that people may set is in the README's table, and no other.
+#[test]
+fn the_readme_lists_the_marks_that_people_may_set() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let marks = fs::read_to_string(root().join("src/marks.rs")).unwrap();
+    let mut lines = marks.lines();
+    while let Some(line) = lines.next() {
+        if line.starts_with("/// People: ") {
+            let value = lines.by_ref().find_map(|line| line.split('"').nth(1)).unwrap();
+            assert!(readme.contains(&format!("| `{value}` | ")), "README.md lacks the annotation {value}");
+        }
+    }
 }
