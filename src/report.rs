@@ -102,7 +102,7 @@ pub fn admission(
         response["patchType"] = json!("JSONPatch");
         response["patch"] = json!(BASE64.encode(json!(patch).to_string()));
     }
-    envelope(&response)
+    envelope(API_VERSION, &response)
 }
 
 /// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
@@ -152,22 +152,15 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
     annotations
 }
 
-/// The answer to a body that is no review, if it can be answered at all: then it names no rule.
+/// The answer to a body that is no review, if it can be answered at all. It names no rule: the guard could not judge.
 pub fn malformed(problem: &Malformed) -> Option<Value> {
-    Some(not_ready(problem.uid.as_ref()?, 400, "BadRequest", &problem.to_string()))
+    let status = json!({ "code": 400, "reason": "BadRequest", "message": problem.to_string() });
+    let response = json!({ "uid": problem.uid.as_ref()?, "allowed": false, "status": status });
+    Some(envelope(&problem.api_version, &response))
 }
 
-/// A failure of the guard itself: it never looks like a rule.
-pub fn not_ready(uid: &str, code: u16, reason: &str, message: &str) -> Value {
-    envelope(&json!({
-        "uid": uid,
-        "allowed": false,
-        "status": { "code": code, "reason": reason, "message": message },
-    }))
-}
-
-fn envelope(response: &Value) -> Value {
-    json!({ "apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response })
+fn envelope(api_version: &str, response: &Value) -> Value {
+    json!({ "apiVersion": api_version, "kind": "AdmissionReview", "response": response })
 }
 
 #[cfg(test)]

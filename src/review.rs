@@ -123,6 +123,8 @@ pub struct Incoming<'a> {
 pub struct Malformed {
     /// The uid, if it was readable.
     pub uid: Option<String>,
+    /// The version it was asked in; ours if it was not readable.
+    pub api_version: String,
     problem: String,
 }
 
@@ -181,13 +183,14 @@ struct User {
 
 /// Reads a request body. Two stages: the envelope, then the objects in it.
 pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
-    let malformed = |uid, problem: String| Malformed { uid, problem };
-    let envelope: Envelope<'_> =
-        serde_json::from_slice(body).map_err(|error| malformed(uid_at_least(body), position_of(&error)))?;
+    let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
+        let (uid, api_version) = uid_at_least(body);
+        Malformed { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem: position_of(&error) }
+    })?;
     let request = envelope.request;
     if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
         let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
-        return Err(malformed(Some(request.uid), problem));
+        return Err(Malformed { uid: Some(request.uid), api_version: envelope.api_version, problem });
     }
     let sent = Kind::of(&request.kind.group, &request.kind.kind);
     let mut unreadable = None;
@@ -232,17 +235,22 @@ fn parent_kind(resource: &str) -> Kind {
     }
 }
 
-/// Second try, for the uid alone, when the envelope is not what it should be.
-fn uid_at_least(body: &[u8]) -> Option<String> {
+/// Second try, for uid and version alone, when the envelope is not what it should be.
+fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
     #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
     struct Only {
+        api_version: Option<String>,
         request: OnlyUid,
     }
     #[derive(Deserialize)]
     struct OnlyUid {
         uid: String,
     }
-    serde_json::from_slice::<Only>(body).ok().map(|only| only.request.uid).filter(|uid| !uid.is_empty())
+    match serde_json::from_slice::<Only>(body) {
+        Ok(only) => (Some(only.request.uid).filter(|uid| !uid.is_empty()), only.api_version),
+        Err(_) => (None, None),
+    }
 }
 
 /// Where it breaks and in which way, without a word of what stands there.

@@ -22,10 +22,8 @@ pub async fn ask(guard: &Arc<Guard>, path: &str, body: &Value) -> Value {
     let (status, text) = send(guard, path, "application/json", serde_json::to_vec(body).unwrap()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     let answer: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(
-        (&answer["apiVersion"], &answer["kind"]),
-        (&json!("admission.k8s.io/v1"), &json!("AdmissionReview"))
-    );
+    assert_eq!(answer["apiVersion"], body["apiVersion"], "the version is echoed");
+    assert_eq!(answer["kind"], "AdmissionReview");
     answer
 }
 

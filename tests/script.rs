@@ -151,17 +151,17 @@ fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
 #[test]
 fn a_donor_stays_until_it_has_given() {
     for_each(&[()], |pod, ()| {
-        let waits = "waiting up to 60 s: this member gives a state transfer\n";
-        pod.state("DONOR").run_until("leave 60", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
+        let waits = "waiting up to 30 s: this member gives a state transfer\n";
+        pod.state("DONOR").run_until("leave 30", waits, || pod.state("SYNCED")).exits(0).prints(CALM);
     });
 }
 
 #[test]
 fn nobody_waits_for_a_server_that_is_gone() {
     for_each(&[()], |pod, ()| {
-        let waits = "waiting up to 60 s: this member gives a state transfer\n";
+        let waits = "waiting up to 30 s: this member gives a state transfer\n";
         let leaves = "leaving: there is no server process, and no joiner depends on it\n";
-        pod.state("DONOR").run_until("leave 60", waits, || pod.without_server()).exits(0).prints(leaves);
+        pod.state("DONOR").run_until("leave 30", waits, || pod.without_server()).exits(0).prints(leaves);
         pod.run("leave 0").exits(0).prints(leaves); // without a second look
     });
 }
@@ -177,9 +177,9 @@ fn a_connected_joiner_keeps_the_member_whatever_it_calls_itself() {
     ];
     for_each(&table, |pod, &(file, line, state, port)| {
         pod.connections(file, &["0100007F:0CEA 00000000:0000 0A", line]).env("GATERA_IST_PORT", port);
-        let waits = "waiting up to 60 s: a joiner is still connected\n";
+        let waits = "waiting up to 30 s: a joiner is still connected\n";
         let hang_up = || pod.connections(file, &[&line.replace(" 01", " 06")]);
-        let outcome = pod.state(state).run_until("leave 60", waits, hang_up);
+        let outcome = pod.state(state).run_until("leave 30", waits, hang_up);
         outcome.exits(0).prints(&CALM.replace("SYNCED", state));
     });
 }
@@ -197,7 +197,7 @@ fn other_connections_keep_nobody() {
     ];
     for_each(&table, |pod, &(file, line, port)| {
         pod.state("SYNCED").env("GATERA_IST_PORT", port).connections(file, &[line]);
-        pod.run("leave 60").exits(0).prints(CALM);
+        pod.run("leave 30").exits(0).prints(CALM);
     });
 }
 
@@ -209,8 +209,8 @@ fn only_two_calm_looks_in_a_row_are_enough() {
         pod.state("SYNCED").tool("sleep", sleep).connections("tcp", &[]);
         pod.connections("../../next/1", &[JOINER]).connections("../../next/2", &[]);
         pod.connections("../../next/3", &[JOINER]).connections("../../next/4", &[]);
-        let waited = "waiting up to 60 s: a joiner is still connected\n";
-        pod.run("leave 60").exits(0).prints(&[waited, CALM].concat());
+        let waited = "waiting up to 30 s: a joiner is still connected\n";
+        pod.run("leave 30").exits(0).prints(&[waited, CALM].concat());
         assert!(!pod.path("next/4").exists(), "left between two connections");
     });
 }
@@ -231,7 +231,7 @@ fn the_wait_has_an_end() {
 fn a_member_that_joins_does_not_wait() {
     for_each(&["JOINING", "DISCONNECTED"], |pod, state| {
         pod.state(state).connections("tcp", &[JOINER]);
-        pod.run("leave 60").exits(0).prints(&CALM.replace("SYNCED", state));
+        pod.run("leave 30").exits(0).prints(&CALM.replace("SYNCED", state));
     });
 }
 

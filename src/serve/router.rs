@@ -17,7 +17,7 @@ use tracing::info;
 
 use crate::guard::Guard;
 use crate::review::{self, Origin};
-use crate::verdict::Decision;
+use crate::verdict::{Decision, Judged};
 use crate::view::{Freshness, View};
 use crate::webhooks::Endpoint;
 use crate::{events, mutate, report, rules};
@@ -26,6 +26,38 @@ use crate::{events, mutate, report, rules};
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
 /// The API server gives up after 2 to 5 seconds; whoever is slower than this to send is nobody we serve.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
+
+/// `/validate` and `/mutate`.
+pub fn admission(guard: Arc<Guard>) -> Router {
+    Router::new()
+        .route(Endpoint::Validate.path(), post(|guard, request| admit(Endpoint::Validate, guard, request)))
+        .route(Endpoint::Mutate.path(), post(|guard, request| admit(Endpoint::Mutate, guard, request)))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(guard)
+}
+
+async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Request) -> Response {
+    let Some(_place) = guard.place() else {
+        guard.metrics.not_answered(endpoint.path(), "busy");
+        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: too many requests at once")
+            .into_response();
+    };
+    let json = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
+    match whole(request.into_body()).await {
+        Ok(body) if json => answer(&guard, endpoint, &body),
+        Ok(_) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()
+        }
+        Err((status, words)) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            (status, words).into_response()
+        }
+    }
+}
 
 /// One request, from body to answer. Nothing is awaited, nothing is written.
 fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
@@ -68,45 +100,10 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
 
 /// Refusals and used overrides are worth a line; everything else is in the metrics.
 fn tell(review: &review::Review, decision: &Decision) {
-    for judged in decision
-        .judged
-        .iter()
-        .filter(|judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed()))
-    {
+    let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
+    for judged in decision.judged.iter().filter(loud) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
         info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject = review.subject(), user = review.user, says = judged.finding.says, "finding");
-    }
-}
-
-/// `/validate` and `/mutate`.
-pub fn admission(guard: Arc<Guard>) -> Router {
-    Router::new()
-        .route(Endpoint::Validate.path(), post(|guard, request| admit(Endpoint::Validate, guard, request)))
-        .route(Endpoint::Mutate.path(), post(|guard, request| admit(Endpoint::Mutate, guard, request)))
-        .layer(DefaultBodyLimit::disable())
-        .with_state(guard)
-}
-
-async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Request) -> Response {
-    let Some(_place) = guard.place() else {
-        guard.metrics.not_answered(endpoint.path(), "busy");
-        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: too many requests at once")
-            .into_response();
-    };
-    let json = request
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
-    match whole(request.into_body()).await {
-        Ok(body) if json => answer(&guard, endpoint, &body),
-        Ok(_) => {
-            guard.metrics.not_answered(endpoint.path(), "malformed");
-            (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()
-        }
-        Err((status, words)) => {
-            guard.metrics.not_answered(endpoint.path(), "malformed");
-            (status, words).into_response()
-        }
     }
 }
 
