@@ -1,8 +1,10 @@
 //! Arbitrary JSON, and bodies that are almost `AdmissionReviews`: nothing of it may ever panic.
 
+use std::sync::LazyLock;
+
 use gatera::config::Settings;
 use gatera::review::{self, Origin};
-use gatera::view::View;
+use gatera::view::{View, World};
 use gatera::{mutate, report, rules};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -95,9 +97,9 @@ fn collect(value: &Value, place: String, places: &mut Vec<String>) {
 
 /// The whole path of a request, without HTTP.
 fn answer(body: &[u8]) -> Option<Value> {
-    let settings = Settings::default();
-    let world = Scene::default().world(&settings);
-    let view = View { world: &world, now: scene::now(), settings: &settings };
+    static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+    static WORLD: LazyLock<World> = LazyLock::new(|| Scene::default().world(&SETTINGS));
+    let view = View { world: &WORLD, now: scene::now(), settings: &SETTINGS };
     let mut last = None;
     for origin in [Origin::Mutating, Origin::Validating] {
         last = match review::read(body, origin) {

@@ -24,15 +24,12 @@ pub struct Server {
     child: Child,
     pub hello: Hello,
     trust: Arc<ClientConfig>,
-    /// When its process was started.
-    pub started: Instant,
 }
 
 impl Server {
     /// Starts this program again, in this role, and waits until it listens.
     pub fn start(role: &[&str]) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
-        let started = Instant::now();
         let mut child = Command::new(program)
             .args(role)
             .stdin(Stdio::piped())
@@ -44,7 +41,7 @@ impl Server {
         BufReader::new(stdout).read_line(&mut line).expect("a server speaks");
         let hello: Hello = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{role:?} said {line:?}"));
         let trust = client::trusting(&hello.bundle);
-        Self { child, hello, trust, started }
+        Self { child, hello, trust }
     }
 
     pub fn connect(&self) -> Connection {
@@ -73,16 +70,36 @@ impl Drop for Server {
 
 /// Processor seconds a process has used, in user and kernel.
 pub fn cpu_seconds(pid: u32) -> f64 {
+    stat(pid)[11..13].iter().sum::<f64>() / TICKS
+}
+
+/// How long ago a process was started.
+pub fn age(pid: u32) -> Duration {
+    let uptime = fs::read_to_string("/proc/uptime").expect("Linux tells its uptime");
+    let uptime: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).expect("in seconds");
+    Duration::from_secs_f64((uptime - stat(pid)[19] / TICKS).max(0.0))
+}
+
+/// The numbers of `/proc/PID/stat` from the state on; a letter counts as 0. The name before them stands in parentheses
+/// and may hold anything.
+fn stat(pid: u32) -> Vec<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("the process is there");
-    // The second field is the program's name in parentheses, and may hold anything.
     let (_, fields) = stat.rsplit_once(')').expect("a name in parentheses");
-    let ticks = fields.split_whitespace().skip(11).take(2).map(|field| field.parse::<f64>().expect("ticks"));
-    ticks.sum::<f64>() / TICKS
+    fields.split_whitespace().map(|field| field.parse().unwrap_or(0.0)).collect()
 }
 
 /// Resident memory in MiB.
 pub fn resident(pid: u32) -> f64 {
+    memory(pid, "VmRSS:")
+}
+
+/// The most that was ever resident, in MiB.
+pub fn peak(pid: u32) -> f64 {
+    memory(pid, "VmHWM:")
+}
+
+fn memory(pid: u32, field: &str) -> f64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number of kB") / 1024.0
 }

@@ -62,7 +62,7 @@ struct Engine {
 impl Engine {
     /// What happens between the last byte of a request and the first of its answer.
     fn decide(&self, shape: Shape, body: &[u8]) -> Vec<u8> {
-        let mutating = shape == Shape::Pod;
+        let mutating = shape.mutating();
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };
         let incoming = review::read(body, origin).expect("a review");
         let world = self.world.load();
@@ -154,6 +154,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     vec![
         ("only decoding 17 KB into a Value", mean(each, &bodies, decode)),
         ("17 KB update", of(update)),
+        ("17 KB update, mutating", of(Shape::Amend(17 * 1024))),
         ("8 KB create", of(Shape::Create(8 * 1024))),
         ("scale", of(Shape::Scale)),
         ("pod, with its patch", of(Shape::Pod)),

@@ -6,7 +6,7 @@
 
 use gatera::config::Settings;
 use gatera::object::{Kind, Object};
-use gatera::view::{Facts, Freshness, World};
+use gatera::view::Facts;
 use serde_json::{Value, json};
 
 /// The StatefulSet in every namespace.
@@ -49,12 +49,25 @@ fn pod(cluster: usize, ordinal: usize) -> Value {
     let mut it = new_pod(cluster, ordinal);
     it["metadata"]["annotations"] = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
     it["spec"]["nodeName"] = json!(format!("node-{}", (cluster + ordinal) % NODES));
-    it["status"] = json!({
-        "phase": "Running",
-        "conditions": [{ "type": "Ready", "status": "True" }, { "type": "ContainersReady", "status": "True" }],
-        "containerStatuses": [{ "name": "mariadb", "ready": true, "restartCount": 0, "state": { "running": {} } }],
-    });
+    it["status"] = running();
     it
+}
+
+/// What a kubelet says of a member that is well.
+pub fn running() -> Value {
+    let now = "2026-11-21T08:20:00Z";
+    let condition = |kind: &str| json!({ "type": kind, "status": "True", "lastTransitionTime": now });
+    let server = json!({
+        "name": "mariadb",
+        "image": "mariadb:10.11",
+        "imageID": "mariadb@sha256:7a0f9a4b5e5a3d1e5d0f6c0b2c1c8b4a5e6f7081920a1b2c3d4e5f60718293a4",
+        "ready": true,
+        "started": true,
+        "restartCount": 0,
+        "state": { "running": { "startedAt": now } },
+    });
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
+    json!({ "phase": "Running", "conditions": conditions, "containerStatuses": [server] })
 }
 
 fn claim(cluster: usize, ordinal: usize) -> Value {
@@ -113,9 +126,4 @@ pub fn facts(clusters: usize, settings: &Settings) -> Facts {
         }
     }
     facts
-}
-
-/// The world that follows from it.
-pub fn world(clusters: usize, settings: &Settings) -> World {
-    World::build(facts(clusters, settings), &settings.adoption, Freshness::Current)
 }

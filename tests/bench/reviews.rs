@@ -12,6 +12,8 @@ use crate::fleet::{self, STATEFUL_SET};
 pub enum Shape {
     /// Somebody annotates the StatefulSet: it travels twice. Grown to so many bytes.
     Update(usize),
+    /// The same at the mutating webhook, which every update passes first: nothing is amended.
+    Amend(usize),
     /// The StatefulSet is created, so it travels once. Grown to so many bytes.
     Create(usize),
     /// `kubectl scale` from 3 to 5.
@@ -64,15 +66,20 @@ impl Shape {
         }
     }
 
+    /// Which of the two webhooks is asked.
+    pub fn mutating(self) -> bool {
+        matches!(self, Self::Amend(_) | Self::Pod)
+    }
+
     /// The request about one cluster.
     pub fn request(self, cluster: usize) -> Request {
         let body = match self {
-            Self::Update(size) => grown(size, |entries| update(cluster, entries)),
+            Self::Update(size) | Self::Amend(size) => grown(size, |entries| update(cluster, entries)),
             Self::Create(size) => grown(size, |entries| create(cluster, entries)),
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
         };
-        let path = if self == Self::Pod { "mutate" } else { "validate" };
+        let path = if self.mutating() { "mutate" } else { "validate" };
         let head = format!(
             "POST /{path}?timeout=10s HTTP/1.1\r\nHost: gatera.gatera.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n\
              Content-Length: {}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\

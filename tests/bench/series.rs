@@ -142,7 +142,7 @@ pub fn milliseconds(nanoseconds: u64) -> f64 {
 }
 
 /// Lower quartile, median, upper quartile, between neighbours where there is no middle one.
-fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+pub fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     values.sort_by(f64::total_cmp);
     [1, 2, 3].map(|quarter| {
         let place = (values.len() - 1) * quarter;

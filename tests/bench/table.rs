@@ -53,6 +53,10 @@ pub fn machine() -> String {
 /// The title of the run.
 pub fn title(plan: &Plan) {
     println!("gatera {} on {}", env!("CARGO_PKG_VERSION"), machine());
+    let busy = fs::read_to_string("/proc/loadavg").ok().and_then(|text| text.split(' ').next()?.parse().ok());
+    if let Some(busy) = busy.filter(|busy: &f64| *busy > 0.5) {
+        println!("Others are using it (load average {busy}): compare within this run, not with another.");
+    }
     println!(
         "{} s per server and series, servers taking turns every {} ms; the generator shares the processors.\n",
         plan.seconds,
@@ -125,7 +129,7 @@ pub fn last_run() -> Value {
 }
 
 /// Keeps all figures.
-pub fn keep(plan: &Plan, goals: &[Goal], figures: &Value) {
+pub fn keep(plan: &Plan, goals: &[Goal], figures: &impl Serialize) {
     let it = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "at": jiff::Timestamp::now().to_string(),

@@ -1,0 +1,168 @@
+//! The API server of the lab, asked directly: thousands of objects are created through one client and a few dozen
+//! requests at a time, because a kubectl for each would take an hour.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use axum::http::Request;
+use futures_util::{StreamExt as _, stream};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
+
+use crate::fleet::{self, MEMBERS, STATEFUL_SET};
+
+/// Requests under way at once.
+const AT_ONCE: usize = 24;
+/// For thousands of pods, on a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// A StatefulSet that the webhooks do not select, for comparison.
+pub const STRANGER: &str = "stranger";
+
+/// A client with all rights.
+pub struct Api(Client);
+
+impl Api {
+    pub async fn connect(kubeconfig: &Path) -> Self {
+        let file = Kubeconfig::read_from(kubeconfig).expect("the lab wrote a kubeconfig");
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        Self(Client::try_from(config.expect("a kubeconfig that works")).expect("a client"))
+    }
+
+    async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Result<String, kube::Error> {
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
+        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+        self.0.request_text(request.body(body).expect("a request")).await
+    }
+
+    async fn get(&self, path: &str) -> String {
+        self.send("GET", path, "application/json", &Value::Null).await.expect("the API server answers")
+    }
+
+    async fn create(&self, path: &str, object: &Value) {
+        self.send("POST", path, "application/json", object)
+            .await
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Annotates a StatefulSet without any effect: admission runs, nothing is written. Returns what it took.
+    pub async fn dry_run_update(&self, namespace: &str, name: &str, number: usize) -> Duration {
+        let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}?dryRun=All");
+        let patch = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
+        let started = Instant::now();
+        self.send("PATCH", &path, "application/merge-patch+json", &patch)
+            .await
+            .expect("an update that is allowed");
+        started.elapsed()
+    }
+
+    /// All clusters, running, and the stranger.
+    pub async fn populate(&self, clusters: usize) {
+        let each = |cluster| async move { self.cluster(cluster).await };
+        stream::iter(0..clusters).for_each_concurrent(AT_ONCE, each).await;
+        let (name, labels) = (STRANGER, json!({ "app": STRANGER }));
+        let mut stranger = for_creation(fleet::stateful_set(0));
+        stranger["metadata"] = json!({ "name": name });
+        stranger["spec"]["replicas"] = json!(0);
+        stranger["spec"]["selector"]["matchLabels"] = labels.clone();
+        stranger["spec"]["template"]["metadata"]["labels"] = labels;
+        self.create("/apis/apps/v1/namespaces/db-0000/statefulsets", &stranger).await;
+        self.until("all pods exist", async || self.pods().await >= clusters * MEMBERS).await;
+        let all = (0..clusters).flat_map(|cluster| (0..MEMBERS).map(move |ordinal| (cluster, ordinal)));
+        let run = |(cluster, ordinal)| async move { self.run(cluster, ordinal).await };
+        stream::iter(all).for_each_concurrent(AT_ONCE, run).await;
+        self.until_quiet().await;
+    }
+
+    async fn cluster(&self, cluster: usize) {
+        let namespace = fleet::namespace(cluster);
+        let labels = json!({ "gatera.dev/mode": "enforce" });
+        self.create("/api/v1/namespaces", &json!({ "metadata": { "name": namespace, "labels": labels } }))
+            .await;
+        let map = json!({ "metadata": { "name": "galera-instance-nodeconfig" }, "data": { "galera.cnf": "[galera]\nwsrep_on = ON\n" } });
+        self.create(&format!("/api/v1/namespaces/{namespace}/configmaps"), &map).await;
+        let mut it = for_creation(fleet::stateful_set(cluster));
+        // All three at once, so that nobody has to play kubelet in between.
+        it["spec"]["podManagementPolicy"] = json!("Parallel");
+        it["spec"]["template"]["metadata"]["annotations"] =
+            json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
+        self.create(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets"), &it).await;
+    }
+
+    async fn pods(&self) -> usize {
+        let page: Value =
+            serde_json::from_str(&self.get("/api/v1/pods?limit=1").await).expect("a list is JSON");
+        let rest = page["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+        page["items"].as_array().map_or(0, Vec::len) + usize::try_from(rest).expect("a count")
+    }
+
+    /// What the kubelet would say of a member.
+    async fn run(&self, cluster: usize, ordinal: usize) {
+        let path =
+            format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-{ordinal}/status", fleet::namespace(cluster));
+        let status = json!({ "status": fleet::running() });
+        let sent = self.send("PATCH", &path, "application/merge-patch+json", &status).await;
+        sent.unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// The controllers have finished with what was created.
+    pub async fn until_quiet(&self) {
+        let mut before = self.requests().await;
+        self.until("the controllers are done", async || {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            let now = self.requests().await;
+            let writes: f64 = difference(&before, &now)
+                .iter()
+                .filter(|(name, _)| !name.starts_with("GET "))
+                .map(|(_, count)| count)
+                .sum();
+            before = now;
+            writes < 5.0
+        })
+        .await;
+    }
+
+    async fn until(&self, what: &str, mut done: impl AsyncFnMut() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done().await {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Requests the API server has finished, by verb and resource, its own metrics not counted.
+    pub async fn requests(&self) -> BTreeMap<String, f64> {
+        let mut requests = BTreeMap::new();
+        for line in self.get("/metrics").await.lines() {
+            let Some(labels) = line.strip_prefix("apiserver_request_total{") else { continue };
+            let label = |name: &str| {
+                labels.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next())
+            };
+            let (Some(verb), Some(resource)) = (label("verb"), label("resource")) else { continue };
+            let count: f64 = line.rsplit(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0.0);
+            if !resource.is_empty() {
+                *requests.entry(format!("{verb} {resource}")).or_default() += count;
+            }
+        }
+        requests
+    }
+}
+
+/// What was asked in between.
+pub fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
+    let since = |name: &String, count: &f64| count - before.get(name).copied().unwrap_or(0.0);
+    let all = after.iter().map(|(name, count)| (name.clone(), since(name, count)));
+    all.filter(|(_, count)| *count > 0.0).collect()
+}
+
+/// Without what the API server adds.
+fn for_creation(mut object: Value) -> Value {
+    let fields = object.as_object_mut().expect("an object");
+    fields.remove("status");
+    let meta = fields["metadata"].as_object_mut().expect("metadata");
+    for added in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"] {
+        meta.remove(added);
+    }
+    object
+}

@@ -1,0 +1,170 @@
+//! The real program at a real API server with all the clusters in it: how it starts, what it weighs, what it asks.
+//!
+//! Runs with `BENCH_LAB=1` only: a control plane has to make a thousand StatefulSets and three thousand pods first,
+//! which takes minutes. Uses the lab of the tests.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Serialize;
+
+use crate::api::{Api, STRANGER, difference};
+use crate::client::{self, Connection};
+use crate::guarded::{self, Guard, Start};
+use crate::lab::{ControlPlane, User};
+use crate::load::{self, Line, Pace};
+use crate::plan::Plan;
+use crate::reviews::Shape;
+use crate::series::quartiles;
+use crate::{child, fleet};
+
+/// Milliseconds and MiB.
+#[derive(Clone, Debug, Serialize)]
+pub struct Real {
+    pub populate_seconds: f64,
+    pub coming_up: ComingUp,
+    pub idle_mib: f64,
+    pub loaded_mib: f64,
+    pub peak_mib: f64,
+    pub per_second: f64,
+    /// Requests to the API server per minute in steady state, beyond what it has without a guard.
+    pub requests_per_minute: BTreeMap<String, f64>,
+    /// An update that the guard is not asked about, and what asking it (one mutating and one validating call) adds.
+    pub update_ms: f64,
+    pub added_ms: f64,
+}
+
+/// The first seconds of the process, in milliseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct ComingUp {
+    /// From its start until every list is complete.
+    pub listed: f64,
+    /// From there until it is ready.
+    pub ready: f64,
+    /// From there until a request over a new connection has its answer.
+    pub first_admission: f64,
+}
+
+/// So long is counted what is asked when nothing happens.
+const STEADY: Duration = Duration::from_secs(30);
+/// Memory is read when the start is over.
+const SETTLED: Duration = Duration::from_secs(5);
+/// Updates of each kind.
+const UPDATES: usize = 300;
+const CONNECTIONS: usize = 16;
+
+/// Measures all of it. Panics if the lab does not work.
+pub fn measure(plan: &Plan) -> Real {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let plane = ControlPlane::start();
+    guarded::install(&plane);
+    let api = runtime.block_on(Api::connect(&plane.kubeconfig(User::Admin)));
+    let started = Instant::now();
+    runtime.block_on(api.populate(plan.clusters));
+    let populate_seconds = started.elapsed().as_secs_f64();
+
+    // A first guard makes the certificates and registers; the one that is measured finds both, as every replica does
+    // after the first.
+    let first = begin(&plane, "first");
+    first.until_registered();
+    drop(first);
+    let alone = runtime.block_on(steady(&api));
+
+    let ca = authority(&plane);
+    let guard = begin(&plane, "measured");
+    let coming_up = come_up(&guard, &ca);
+    thread::sleep(SETTLED);
+    let idle_mib = child::resident(guard.pid());
+    let block = load::run(&mut lines(&guard, &ca, plan.clusters), Pace::Closed, plan.length());
+    let loaded_mib = child::resident(guard.pid());
+
+    guard.until_registered();
+    runtime.block_on(api.until_quiet());
+    let with = runtime.block_on(steady(&api));
+    let (update_ms, added_ms) = runtime.block_on(added(&api, plan.clusters));
+    Real {
+        populate_seconds,
+        coming_up,
+        idle_mib,
+        loaded_mib,
+        peak_mib: child::peak(guard.pid()),
+        per_second: block.per_second(),
+        requests_per_minute: difference(&alone, &with),
+        update_ms,
+        added_ms,
+    }
+}
+
+fn begin(plane: &ControlPlane, identity: &str) -> Guard {
+    Guard::start(plane, &guarded::program(), &Start { identity: identity.into(), ..Start::default() })
+}
+
+/// Whom a client of the guard trusts: as the guard has registered it.
+fn authority(plane: &ControlPlane) -> String {
+    let path = "--output=jsonpath={.webhooks[0].clientConfig.caBundle}";
+    let text =
+        plane.kubectl(User::Admin, &["get", "validatingwebhookconfiguration/gatera", path]).succeeded();
+    String::from_utf8(BASE64.decode(text.trim()).expect("a caBundle is base64")).expect("and PEM")
+}
+
+/// Watches it come up. Its age counts from the kernel's clock, as starting it is the lab's work.
+fn come_up(guard: &Guard, ca: &str) -> ComingUp {
+    let until = |holds: &dyn Fn(u16, &str) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while !guard.get("/readyz").is_some_and(|(status, text)| holds(status, &text)) {
+            assert!(Instant::now() < deadline, "the guard does not become ready:\n{}", guard.log());
+            thread::sleep(Duration::from_millis(1));
+        }
+        Instant::now()
+    };
+    let listed = until(&|_, text| text.contains("[+] view"));
+    let age = child::age(guard.pid()).saturating_sub(listed.elapsed());
+    let ready = until(&|status, _| status == 200);
+    lines(guard, ca, 1)[0].ask();
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+    ComingUp {
+        listed: milliseconds(age),
+        ready: milliseconds(ready - listed),
+        first_admission: milliseconds(listed.elapsed()),
+    }
+}
+
+fn lines(guard: &Guard, ca: &str, clusters: usize) -> Vec<Line> {
+    let trust = client::trusting(ca);
+    let line = |number| {
+        let connection = Connection::open(guard.webhooks, &trust).expect("the guard accepts");
+        let shape = Shape::Update(17 * 1024);
+        Line::new(connection, vec![shape.request(number * clusters / CONNECTIONS)], shape.expects())
+    };
+    (0..CONNECTIONS).map(line).collect()
+}
+
+/// Requests per minute while nothing happens.
+async fn steady(api: &Api) -> BTreeMap<String, f64> {
+    let before = api.requests().await;
+    tokio::time::sleep(STEADY).await;
+    let mut asked = difference(&before, &api.requests().await);
+    asked.values_mut().for_each(|count| *count *= 60.0 / STEADY.as_secs_f64());
+    asked
+}
+
+/// An update without the guard, and what the guard adds, at the median of pairs. Both go through the same API server;
+/// the stranger's labels keep the guard out. In every second pair the order is the other one.
+async fn added(api: &Api, clusters: usize) -> (f64, f64) {
+    let (mut alone, mut extra) = (Vec::new(), Vec::new());
+    for number in 0..UPDATES {
+        let guarded = fleet::namespace(number % clusters);
+        let mut times = [0.0; 2];
+        for turn in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let (namespace, name) =
+                if turn == 0 { ("db-0000", STRANGER) } else { (&*guarded, fleet::STATEFUL_SET) };
+            times[turn] = api.dry_run_update(namespace, name, number).await.as_secs_f64() * 1e3;
+        }
+        alone.push(times[0]);
+        extra.push(times[1] - times[0]);
+    }
+    (quartiles(alone)[1], quartiles(extra)[1])
+}

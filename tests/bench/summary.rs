@@ -1,0 +1,135 @@
+//! What a run came to: told in words, and held against what was promised.
+
+use serde::Serialize;
+
+use crate::SERIES;
+use crate::decide::{Decisions, Percentiles};
+use crate::real::Real;
+use crate::series::Outcome;
+use crate::table::{self, Goal, Target};
+
+/// Names of the servers.
+pub const NOTHING: &str = "nothing";
+pub const EMPTY: &str = "guard, 0 clusters";
+pub const FULL: &str = "guard, full view";
+
+/// Everything that was measured. This is what `bench.json` keeps.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    pub clusters: usize,
+    pub outcomes: Vec<Outcome>,
+    pub start: Start,
+    pub decisions: Decisions,
+    pub real: Option<Real>,
+}
+
+/// How a guard with a full view comes up, in milliseconds, and what it weighs before anybody asks, in MiB.
+#[derive(Clone, Debug, Serialize)]
+pub struct Start {
+    pub world_ms: f64,
+    pub first_answer_ms: f64,
+    pub idle_empty_mib: f64,
+    pub idle_full_mib: f64,
+}
+
+impl Summary {
+    /// What is not in the table of loads.
+    pub fn tell(&self) {
+        let Self { start, decisions, clusters, outcomes, .. } = self;
+        let mut lines = vec![
+            line("decision on 17 KB, 1000 a second", percentiles(&decisions.paced)),
+            line("the same, world rebuilt 10 times a second", percentiles(&decisions.paced_while_rebuilding)),
+            line("rebuilding the world", percentiles(&decisions.rebuild)),
+        ];
+        for (name, mean) in &decisions.unpaced {
+            lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
+        }
+        table::section(&format!("In this process, {clusters} clusters in the view"), &lines);
+        let lines = [
+            line("building the first world", format!("{:.1} ms", start.world_ms)),
+            line("from there to the first answer", format!("{:.1} ms", start.first_answer_ms)),
+            line("memory before the first request, empty view", format!("{:.1} MiB", start.idle_empty_mib)),
+            line("the same with a full view", format!("{:.1} MiB", start.idle_full_mib)),
+        ];
+        table::section("Start", &lines);
+        let generator = outcomes.first().map_or(0.0, |it| it.generator_cpu_ms_per_request);
+        let late = outcomes.last().map_or(0.0, |it| it.generator_late_p99);
+        let lines = [
+            line("CPU per request, 17 KB, 16 connections", format!("{generator:.4} ms")),
+            line("late by its own fault at 1000 a second, p99", format!("{late:.3} ms")),
+        ];
+        table::section("The generator itself", &lines);
+    }
+
+    /// Takes the figures of the real program in.
+    pub fn tell_real(&mut self, real: Real) {
+        let ms = |value: f64| format!("{value:.1} ms");
+        let mut lines = vec![
+            line("making the clusters", format!("{:.0} s", real.populate_seconds)),
+            line("process started to lists complete", ms(real.coming_up.listed)),
+            line("from there to ready", ms(real.coming_up.ready)),
+            line("from there to the first admission", ms(real.coming_up.first_admission)),
+            line("memory, idle", format!("{:.1} MiB", real.idle_mib)),
+            line("memory, under load", format!("{:.1} MiB, peak {:.1}", real.loaded_mib, real.peak_mib)),
+            line("requests/s, 17 KB, 16 connections", format!("{:.0}", real.per_second)),
+            line("an update, without the guard", format!("p50 {:.3} ms", real.update_ms)),
+            line("added by asking the guard twice", format!("p50 {:+.3} ms", real.added_ms)),
+        ];
+        let asked: f64 = real.requests_per_minute.values().sum();
+        lines.push(line(
+            "requests to the API server per minute, beyond those without a guard",
+            format!("{asked:.0}"),
+        ));
+        for (name, count) in &real.requests_per_minute {
+            lines.push((format!("  {name}"), format!("{count:.0}")));
+        }
+        table::section(&format!("The real program at a real API server, {} clusters", self.clusters), &lines);
+        self.real = Some(real);
+    }
+
+    /// The figures somebody has promised.
+    pub fn goals(&self) -> Vec<Goal> {
+        use Target::{AtLeast, AtMost};
+        let Self { start, decisions, real, .. } = self;
+        let ratio = |series| self.of(series, FULL).ratio.map_or(0.0, |[_, median, _]| median);
+        let (main, one) = (self.of(0, FULL), self.of(2, FULL));
+        let first = start.world_ms + start.first_answer_ms;
+        let mut goals = vec![
+            Goal::new("throughput of /validate beside nothing, 17 KB", ratio(0), "", AtLeast(0.9)),
+            Goal::new("throughput of /mutate beside nothing, 17 KB", ratio(4), "", AtLeast(0.9)),
+            Goal::new("throughput of /mutate beside nothing, pod", ratio(7), "", AtLeast(0.9)),
+            Goal::new("CPU per request, 17 KB, 16 connections", main.cpu_ms_per_request, "ms", AtMost(0.12)),
+            Goal::new("one connection, 17 KB, p50", one.p50, "ms", AtMost(0.35)),
+            Goal::new("one connection, 17 KB, p99", one.p99, "ms", AtMost(1.5)),
+            Goal::new("decision in process, 1000 a second, p99", decisions.paced.p99, "ms", AtMost(1.0)),
+            Goal::new("facts complete to first answer", first, "ms", AtMost(100.0)),
+            Goal::new("memory, idle, empty view", start.idle_empty_mib, "MiB", AtMost(15.0)),
+            Goal::new("memory, under load, empty view", self.of(8, EMPTY).rss_mib, "MiB", AtMost(20.0)),
+            Goal::new("memory, under load, full view", self.of(8, FULL).rss_mib, "MiB", AtMost(60.0)),
+        ];
+        if let Some(real) = real {
+            let first = real.coming_up.first_admission;
+            goals.push(Goal::new(
+                "real program: lists complete to first admission",
+                first,
+                "ms",
+                AtMost(100.0),
+            ));
+            goals.push(Goal::new("real program: memory, under load", real.loaded_mib, "MiB", AtMost(60.0)));
+        }
+        goals
+    }
+
+    fn of(&self, series: usize, server: &str) -> &Outcome {
+        let name = SERIES[series].name;
+        self.outcomes.iter().find(|it| it.series == name && it.server == server).expect("it was measured")
+    }
+}
+
+fn line(name: &str, value: String) -> (String, String) {
+    (name.to_owned(), value)
+}
+
+fn percentiles(it: &Percentiles) -> String {
+    format!("p50 {:.3}, p99 {:.3}, p99.9 {:.3} ms", it.p50, it.p99, it.p999)
+}
