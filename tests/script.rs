@@ -6,7 +6,7 @@ mod pod;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, Read};
+
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
