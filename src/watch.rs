@@ -39,14 +39,15 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// What is watched: group, version, plural, and whether the adoption's labels narrow it. StatefulSets and Deployments
-/// are often labelled on their templates only, claims not at all, so those are listed whole and trimmed here.
+/// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
+/// listed whole and trimmed here.
 const WATCHED: &[(Kind, &str, &str, bool)] = &[
     (Kind::StatefulSet, "apps", "statefulsets", false),
     (Kind::Deployment, "apps", "deployments", false),
     (Kind::Pod, "", "pods", true),
     (Kind::Claim, "", "persistentvolumeclaims", false),
-    (Kind::Service, "", "services", true),
-    (Kind::Budget, "policy", "poddisruptionbudgets", true),
+    (Kind::Service, "", "services", false),
+    (Kind::Budget, "policy", "poddisruptionbudgets", false),
     (Kind::Node, "", "nodes", false),
     (Kind::Namespace, "", "namespaces", false),
 ];

@@ -155,6 +155,16 @@ fn members_are_injected_and_marked() {
         json!(["/etc/gatera/wait-for-sync.sh", "leave", "540"])
     );
     assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
+    // The first member joins the bootstrap node, whose Service carries only half of the labels; it is in the list.
+    let first =
+        plane.get(&ns, &format!("pod/{STATEFUL_SET}-0"))["metadata"]["annotations"]["gatera.dev/my-cnf"]
+            .clone();
+    assert_eq!(
+        first,
+        "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\
+         galera-instance-bootstrap-svc,galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,\
+         galera-instance-galera-2.galera-instance-hs\n"
+    );
     let template = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["template"].clone();
     assert_eq!(
         template["spec"]["terminationGracePeriodSeconds"], 30,

@@ -270,6 +270,28 @@ fn the_address_lists_the_members_and_never_founds() {
         ),
         ("a cluster the view does not know", member(&json!({})), Scene { exists: false, ..Scene::default() }),
         (
+            "a member that founds, by an override",
+            member(
+                &json!({ "spec": { "volumes": [{ "name": "config", "configMap": { "name": "galera-instance-nodeconfig" } }] } }),
+            ),
+            Scene {
+                members: vec!["absent".into(); 3],
+                config: json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } }),
+                ..Scene::default()
+            },
+        ),
+        (
+            "a first install whose bootstrap Service is not seen",
+            member(&json!({})),
+            Scene {
+                members: vec!["absent".into(); 3],
+                data: "none".into(),
+                claims: false,
+                bootstrap: "running".into(),
+                ..Scene::default()
+            },
+        ),
+        (
             "an address that is kept on purpose",
             member(&json!({ "metadata": { "annotations": { "gatera.dev/address": "keep" } } })),
             Scene::default(),

@@ -87,7 +87,17 @@ fn address(patient: &Patient<'_>) -> Option<String> {
     if service.is_empty() {
         return None;
     }
-    let bootstrap = patient.view.bootstrap_service(cluster);
+    // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
+    let Patient { read, view, namespace, .. } = patient;
+    if view.founds_new_cluster(namespace, &read.metadata.labels, &read.spec, patient.mark(marks::CONTAINER)).is_some() {
+        return None;
+    }
+    let bootstrap = view.bootstrap_service(cluster);
+    if bootstrap.is_none() && !cluster.has_data() {
+        // A first install joins its bootstrap node by the user's own address. We do not see that node's Service (yet),
+        // and a list without it would win and lead nowhere.
+        return None;
+    }
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
     let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
     // No host at all would found a new cluster.

@@ -25,10 +25,11 @@
 //! still on their claims. Start from the member with the newest data, never from an empty node:
 //!
 //! 1. Look at `grastate.dat` on every claim. The member with `safe_to_bootstrap: 1`, else the highest `seqno`, is N.
-//! 2. Set `spec.ordinals.start: N`, `replicas: 1`, and that member's address to `gcomm://`; wait until it is Ready.
-//! 3. Set the address back, then `start: 0` and the old number of replicas.
+//! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
+//!    on the StatefulSet; wait until that member is Ready. Its data is kept, and it founds the cluster with it.
+//! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
 //!
-//! Each of these steps needs the override.
+//! Step 2 needs the override (`"G01,G04 until=…"`) on the ConfigMap and on the StatefulSet.
 //!
 //! # How to waive it
 //!
