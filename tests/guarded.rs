@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ impl Guard {
             let log = plane.folder().join(format!("guard-{}-{attempt}.log", start.identity));
             let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
             let file = File::create(&log).expect("the guard's log");
-            let mut child = Command::new(program)
+            let mut child = lab::lives_as_long_as_we_do(program)
                 .args(["serve", "--kubeconfig"])
                 .arg(&kubeconfig)
                 .args([
@@ -118,7 +118,6 @@ impl Guard {
                     &format!("--webhook-url={url}"),
                 ])
                 .args(&start.arguments)
-                .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(file)
                 .spawn()
@@ -147,9 +146,15 @@ impl Guard {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its process id.
+    /// Its process id. Our child is the shell that ends it when we end; the guard is that shell's child.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        let shell = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
+        let is_guard = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe"))
+                .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "gatera"))
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_guard).expect("the guard runs")
     }
 
     /// A GET on the operations port: status line and body.
@@ -173,10 +178,10 @@ impl Guard {
 
     /// Sends SIGTERM.
     pub fn terminate(&self) {
-        let pid = rustix::process::Pid::from_raw(i32::try_from(self.child.id()).expect("a pid"))
+        let pid = rustix::process::Pid::from_raw(i32::try_from(self.pid()).expect("a pid"))
             .expect("a pid is not 0");
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)
-            .expect("our own child can be signalled");
+            .expect("our own process can be signalled");
     }
 
     /// Waits until it has ended.
@@ -194,7 +199,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let _ = self.child.kill();
+        // Closing the lifeline kills the guard; the shell that did so is collected.
+        drop(self.child.stdin.take());
         let _ = self.child.wait();
     }
 }

@@ -46,6 +46,7 @@ use std::time::{Duration, Instant};
 pub(crate) use audit::Asked;
 pub(crate) use control_plane::ControlPlane;
 pub(crate) use kubectl::Output;
+pub(crate) use supervise::lives_as_long_as_we_do;
 pub(crate) use users::User;
 
 /// The control plane that all tests of this process share, each in its own namespace. Started by whoever asks first.

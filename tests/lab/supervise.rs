@@ -22,11 +22,21 @@ pub(super) fn keeps_folders() -> bool {
 /// closing it kills. What the program itself reads is the file `input`.
 pub(super) fn supervised(folder: &Path, program: &Path, input: &Path) -> Command {
     let to_remove = if keeps_folders() { Path::new("") } else { folder };
-    let mut command = Command::new("/bin/sh");
-    command.arg(beside("supervise.sh")).arg(to_remove).arg(input).arg(program);
+    let mut command = lifeline_only(to_remove, program, input);
     // A clean environment: no ETCD_*, no proxy, no kubeconfig, no translations; and nothing written to the real home.
     command.env_clear().env("HOME", folder.join("home")).env("LC_ALL", "C");
     command.env("PATH", env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+/// A program beside the control plane, in the environment of the tests: it ends with them and removes nothing.
+pub(crate) fn lives_as_long_as_we_do(program: &Path) -> Command {
+    lifeline_only(Path::new(""), program, Path::new("/dev/null"))
+}
+
+fn lifeline_only(to_remove: &Path, program: &Path, input: &Path) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.arg(beside("supervise.sh")).arg(to_remove).arg(input).arg(program);
     // Ctrl-C is meant for the test process; its end then ends this one.
     command.process_group(0).stdin(Stdio::piped());
     command
