@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 use jiff::Timestamp;
 
 use crate::config::Settings;
+use crate::telemetry::chain;
 use crate::{check, rules, serve};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
@@ -63,7 +64,7 @@ impl Cli {
                 ExitCode::SUCCESS
             }
             Err(error) => {
-                let _ = writeln!(io::stderr(), "gatera: {error:#}");
+                let _ = writeln!(io::stderr(), "gatera: {}", chain(error.as_ref()));
                 ExitCode::from(2)
             }
         }

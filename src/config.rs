@@ -33,7 +33,8 @@ impl Settings {
 
     /// Reads the settings file. `rules` are the ids that exist.
     pub fn read(yaml: &str, rules: &[&str]) -> Result<Self, Error> {
-        let file: File = serde_saphyr::from_str(yaml).map_err(|error| Error::Form(error.to_string()))?;
+        let options = serde_saphyr::options! { with_snippet: false };
+        let file: File = serde_saphyr::from_str_with_options(yaml, options).map_err(|error| Error::Form(error.to_string()))?;
         let mut settings = Self::default();
         if !file.adopt.is_empty() {
             settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
@@ -59,7 +60,7 @@ struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Not the form of a settings file.
-    #[error("the settings are not as they should be: {0}")]
+    #[error("these are no settings: {0}")]
     Form(String),
     /// A selector nobody can adopt by.
     #[error("adopt")]

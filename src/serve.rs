@@ -174,8 +174,12 @@ async fn stopped() -> anyhow::Result<()> {
 async fn client(kubeconfig: Option<&PathBuf>) -> anyhow::Result<Client> {
     let config = match kubeconfig {
         Some(path) => {
-            let file = Kubeconfig::read_from(path)
+            // The parser's own error quotes the file, and a kubeconfig holds tokens.
+            let text = std::fs::read_to_string(path)
                 .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
+            let file = Kubeconfig::from_yaml(&text)
+                .ok()
+                .with_context(|| format!("{} is no kubeconfig", path.display()))?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
                 .await
                 .context("understanding the kubeconfig")?

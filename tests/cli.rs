@@ -108,6 +108,32 @@ fn settings_change_the_mode() {
     assert!(ran.err.contains("there is no rule G99; `gatera rules` lists them"), "{}", ran.err);
 }
 
+/// What is wrong with a start is said once, and never by quoting a file that holds a token.
+#[test]
+fn a_start_that_cannot_be_says_why() {
+    let no_kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(no_kubeconfig.path(), "users:\n- token: hunter2\n   oops\n").unwrap();
+    let path = no_kubeconfig.path().to_str().unwrap();
+    for (args, words) in [
+        (
+            &["serve", "--kubeconfig", "/nowhere"][..],
+            "reading the kubeconfig /nowhere: No such file or directory (os error 2)\n".to_owned(),
+        ),
+        (&["serve", "--kubeconfig", path], format!("{path} is no kubeconfig\n")),
+        (&["serve", "--webhook-url", "http://x"], "--webhook-url must begin with https://\n".to_owned()),
+        (&["serve", "--certificate-days", "0"], "a certificate must live for some time\n".to_owned()),
+        (
+            &["check", "--config", "seed.yaml", "-"],
+            "settings file seed.yaml: these are no settings: ".to_owned(),
+        ),
+    ] {
+        let ran = gatera(args, b"");
+        assert_eq!(ran.code, 2, "{args:?}");
+        assert!(ran.err.starts_with(&format!("gatera: {words}")), "{args:?}: {}", ran.err);
+        assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+    }
+}
+
 #[test]
 fn rules_are_listed_and_explained() {
     let ran = gatera(&["rules"], b"");
