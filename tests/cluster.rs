@@ -8,11 +8,11 @@ use crate::lab::{ControlPlane, Output, User, eventually};
 
 const SEED: &str = include_str!("fixtures/seed.yaml");
 const GALERA: &str = include_str!("fixtures/galera.yaml");
-const STATEFUL_SET: &str = "galera-instance-galera";
+pub const STATEFUL_SET: &str = "galera-instance-galera";
 
 /// The seed documents' cluster in a namespace that is guarded as a whole, its three members Ready and its bootstrap
 /// node removed, as people have it when they begin to make mistakes.
-fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
+pub fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
     let (plane, guard) = guarded::shared();
     let ns = plane.namespace_with_labels(prefix, &[("gatera.dev/mode", "enforce")]);
     plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();

@@ -22,4 +22,5 @@ mod outages;
 mod router;
 mod scene;
 mod script;
+mod way_back;
 mod wire;

@@ -26,7 +26,8 @@
 //!
 //! 1. Look at `grastate.dat` on every claim. The member with `safe_to_bootstrap: 1`, else the highest `seqno`, is N.
 //! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
-//!    on the StatefulSet; wait until that member is Ready. Its data is kept, and it founds the cluster with it.
+//!    on the StatefulSet; delete the pods that are left, so that N reads the address and the others make room, and wait
+//!    until N is Ready. Its data is kept, and it founds the cluster with it.
 //! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
 //!
 //! Step 2 needs the override (`"G01,G04 until=…"`) on the ConfigMap and on the StatefulSet.

@@ -1,0 +1,87 @@
+//! The way back from a cluster that is down, as `gatera explain G04` describes it, walked on a real API server: each
+//! step is refused without the override and admitted with it, and at the end nobody needs one any more.
+
+use serde_json::json;
+
+use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::lab::{Output, User, eventually};
+
+const ALONE: &str = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n";
+const TOGETHER: &str =
+    "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
+
+#[test]
+fn the_way_back_is_open() {
+    let (plane, ns) = running_cluster("back");
+    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
+    let patch = |what: &str, patch: serde_json::Value| {
+        run(&["patch", what, "--type=merge", &format!("--patch={patch}")])
+    };
+    let (config, set) = ("configmap/galera-instance-nodeconfig", format!("statefulset/{STATEFUL_SET}"));
+    let alone = || patch(config, json!({ "data": { "galera.cnf": ALONE } }));
+    let member_two = || patch(&set, json!({ "spec": { "replicas": 1, "ordinals": { "start": 2 } } }));
+
+    // Every member has stopped. The data is on the claims.
+    for ordinal in 0..3 {
+        plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
+    }
+    let says = |output: &Output, words: &str| {
+        assert!(output.stderr.contains(words), "expected {words:?}:\n{}", output.stderr);
+    };
+    let refused = eventually("the guard to see that the cluster is down", || {
+        let output = alone();
+        output.stderr.contains("0 of 3 members").then_some(output)
+    });
+    assert_eq!(refused.status, 1);
+    says(
+        &refused,
+        "do instead: the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps",
+    );
+    says(&member_two(), "[G01]");
+
+    // Somebody has looked at grastate.dat: member 2 has the newest data.
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let release = format!("gatera.dev/override=G01,G04 until={until} reason=start from member 2");
+    for what in [config, &set] {
+        run(&["annotate", what, &release]).succeeded();
+    }
+    let overridden =
+        eventually("the override to be seen", || Some(alone()).filter(|output| output.status == 0));
+    says(&overridden, "Warning: [G04] ConfigMap ");
+    let step = member_two();
+    assert_eq!(step.status, 0, "{}", step.stderr);
+    says(&step, "Warning: [G01] StatefulSet ");
+    let pod = format!("pod/{STATEFUL_SET}-2");
+    run(&["delete", "pods", "--selector=app=galera", "--wait=false"]).succeeded();
+    plane.finish_deletes(&ns);
+    let my_cnf = eventually("member 2 to be made anew", || {
+        let pod = run(&[
+            "get",
+            &pod,
+            "--output=jsonpath={.metadata.deletionTimestamp}|{.metadata.annotations.gatera\\.dev/my-cnf}",
+        ]);
+        pod.stdout.strip_prefix('|').map(str::to_owned)
+    });
+    assert!(
+        my_cnf.contains("wsrep_status_file") && !my_cnf.contains("wsrep_cluster_address"),
+        "it must be able to found: {my_cnf}"
+    );
+    plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-2"));
+
+    // It is Ready with its data. The others join it; nothing of this needs an override.
+    for what in [config, &set] {
+        run(&["annotate", what, "gatera.dev/override-"]).succeeded();
+    }
+    let back = patch(config, json!({ "data": { "galera.cnf": TOGETHER } }));
+    assert_eq!((back.status, &*back.stderr), (0, ""));
+    let up = eventually("the guard to see the member", || {
+        Some(patch(&set, json!({ "spec": { "replicas": 3, "ordinals": { "start": 0 } } })))
+            .filter(|output| output.status == 0)
+    });
+    assert_eq!(&*up.stderr, "");
+    plane.run_stateful_set(&ns, STATEFUL_SET);
+    let scaled = eventually("a healthy cluster again", || {
+        Some(run(&["scale", "statefulset", STATEFUL_SET, "--replicas=4"])).filter(|output| output.status == 0)
+    });
+    says(&scaled, "4 members survive no more failures than 3 do");
+}
