@@ -20,7 +20,7 @@ use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 use tracing::warn;
 
 use crate::galera::adopt::Adoption;
@@ -32,8 +32,10 @@ use crate::view::{Facts, Freshness, Id, World};
 use contents::Contents;
 use sent::Sent;
 
-/// Under a storm of events a World is built this often, no more.
+/// Under a storm of events a World is built this often, no more,
 const AT_MOST_EVERY: Duration = Duration::from_millis(20);
+/// and building never takes more than a fifth of the time.
+const REST: u32 = 4;
 /// After a failure the watch is begun again, a little later each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -214,12 +216,14 @@ impl Keeper {
             let freshness = self.freshness();
             // Before the first lists are complete nobody may ask, so nothing is built.
             if freshness != Freshness::Loading {
+                let begun = Instant::now();
                 let world = World::build(self.facts.clone(), &self.adoption, freshness);
                 guard.metrics.view_current.set(i64::from(freshness == Freshness::Current));
                 guard.metrics.holds(world.sizes());
                 guard.world.store(Arc::new(world));
                 changed.send_modify(|count| *count += 1);
-                sleep_until(Instant::now() + AT_MOST_EVERY).await;
+                // What comes meanwhile waits in the channel and costs one World together.
+                sleep(AT_MOST_EVERY.max(begun.elapsed() * REST)).await;
             }
         }
     }

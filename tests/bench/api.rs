@@ -49,9 +49,9 @@ impl Api {
     /// Annotates a StatefulSet without any effect: admission runs, nothing is written. Returns what it took.
     pub async fn dry_run_update(&self, namespace: &str, name: &str, number: usize) -> Duration {
         let path = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}?dryRun=All");
-        let patch = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
+        let change = json!({ "metadata": { "annotations": { "example.com/turn": number.to_string() } } });
         let started = Instant::now();
-        self.send("PATCH", &path, "application/merge-patch+json", &patch)
+        self.send("PATCH", &path, "application/merge-patch+json", &change)
             .await
             .expect("an update that is allowed");
         started.elapsed()

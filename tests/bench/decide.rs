@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fleet;
+use crate::fleet::{self, CLUSTERS};
 use crate::load::{self, count};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Request, Shape};
@@ -79,11 +79,11 @@ impl Engine {
 /// Measures all of it.
 pub fn measure(plan: &Plan) -> Decisions {
     let settings = Settings::default();
-    let facts = fleet::facts(plan.clusters, &settings);
+    let facts = fleet::facts(CLUSTERS, &settings);
     let world = World::build(facts.clone(), &settings.adoption, Freshness::Current);
     let engine = Engine { world: ArcSwap::from_pointee(world), settings };
     let bodies: Vec<_> =
-        (0..plan.clusters).map(|cluster| Shape::Update(17 * 1024).request(cluster)).collect();
+        (0..CLUSTERS).step_by(4).map(|cluster| Shape::Update(17 * 1024).request(cluster)).collect();
     let (paced, _) = at_rate(&engine, &bodies, plan.length(), None);
     let (shaken, rebuilds) = at_rate(&engine, &bodies, plan.length(), Some(&facts));
     Decisions {
@@ -142,7 +142,7 @@ fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> 
 fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     let each = plan.length() / 10;
     let of = |shape: Shape| {
-        let bodies: Vec<_> = (0..plan.clusters.min(64)).map(|cluster| shape.request(cluster)).collect();
+        let bodies: Vec<_> = (0..64).map(|cluster| shape.request(cluster)).collect();
         let answer = engine.decide(shape, bodies[0].body());
         let answer = String::from_utf8(answer).expect("answers are text");
         assert!(answer.contains(ALLOWED), "{shape:?}: {answer}");

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 /// The StatefulSet in every namespace.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
+/// In a full view.
+pub const CLUSTERS: usize = 1000;
 /// Members of a cluster.
 pub const MEMBERS: usize = 3;
 const NODES: usize = 30;

@@ -49,6 +49,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use child::Server;
+use fleet::CLUSTERS;
 use load::{Line, Pace};
 use plan::Plan;
 use reviews::Shape;
@@ -94,13 +95,10 @@ fn run(plan: &Plan) {
     table::title(plan);
     let (outcomes, start) = loads(plan);
     let decisions = decide::measure(plan);
-    let mut summary = Summary { clusters: plan.clusters, outcomes, start, decisions, real: None };
+    let mut summary = Summary { outcomes, start, decisions, real: None };
     summary.tell();
     if plan.lab {
-        println!(
-            "\nBENCH_LAB=1: starting a control plane with {} clusters; this takes minutes.",
-            plan.clusters
-        );
+        println!("\nBENCH_LAB=1: starting a control plane with {CLUSTERS} clusters; this takes minutes.");
         summary.tell_real(real::measure(plan));
     } else {
         println!(
@@ -118,13 +116,12 @@ fn run(plan: &Plan) {
 fn loads(plan: &Plan) -> (Vec<Outcome>, Start) {
     let nothing = Server::start(&["serve-nothing"]);
     let empty = Server::start(&["serve-guard", "0"]);
-    let full = Server::start(&["serve-guard", &plan.clusters.to_string()]);
+    let full = Server::start(&["serve-guard", &CLUSTERS.to_string()]);
     let start = start(&empty, &full);
-    let clusters = plan.clusters;
     let arms = [
-        Arm { name: NOTHING, server: &nothing, clusters, floor: true },
-        Arm { name: EMPTY, server: &empty, clusters, floor: false },
-        Arm { name: FULL, server: &full, clusters, floor: false },
+        Arm { name: NOTHING, server: &nothing, floor: true },
+        Arm { name: EMPTY, server: &empty, floor: false },
+        Arm { name: FULL, server: &full, floor: false },
     ];
     table::load_head();
     let mut outcomes = Vec::new();

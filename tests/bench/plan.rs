@@ -19,8 +19,6 @@ pub struct Plan {
     /// One tiny pass, to see that it runs; its figures are not kept.
     pub tiny: bool,
     pub lab: bool,
-    /// In the view of the largest guard.
-    pub clusters: usize,
 }
 
 impl Plan {
@@ -33,7 +31,7 @@ impl Plan {
         };
         assert!((0.1..=600.0).contains(&seconds), "BENCH_SECONDS must be between 0.1 and 600");
         let lab = !tiny && env::var("BENCH_LAB").is_ok_and(|text| text == "1");
-        Self { seconds, tiny, lab, clusters: if tiny { 50 } else { 1000 } }
+        Self { seconds, tiny, lab }
     }
 
     /// Blocks per server: an even number, so that every server is as often early as late.

@@ -13,11 +13,12 @@ use serde::Serialize;
 
 use crate::api::{Api, STRANGER, difference};
 use crate::client::{self, Connection};
+use crate::fleet::CLUSTERS;
 use crate::guarded::{self, Guard, Start};
-use crate::lab::{ControlPlane, User};
+use crate::lab::{self, ControlPlane, User};
 use crate::load::{self, Line, Pace};
 use crate::plan::Plan;
-use crate::reviews::Shape;
+use crate::reviews::{Request, Shape};
 use crate::series::quartiles;
 use crate::{child, fleet};
 
@@ -55,6 +56,7 @@ const SETTLED: Duration = Duration::from_secs(5);
 /// Updates of each kind.
 const UPDATES: usize = 300;
 const CONNECTIONS: usize = 16;
+const UPDATE: Shape = Shape::Update(17 * 1024);
 
 /// Measures all of it. Panics if the lab does not work.
 pub fn measure(plan: &Plan) -> Real {
@@ -63,14 +65,17 @@ pub fn measure(plan: &Plan) -> Real {
     guarded::install(&plane);
     let api = runtime.block_on(Api::connect(&plane.kubeconfig(User::Admin)));
     let started = Instant::now();
-    runtime.block_on(api.populate(plan.clusters));
+    runtime.block_on(api.populate(CLUSTERS));
     let populate_seconds = started.elapsed().as_secs_f64();
 
     // A first guard makes the certificates and registers; the one that is measured finds both, as every replica does
     // after the first.
     let first = begin(&plane, "first");
     first.until_registered();
-    drop(first);
+    until_it_leads(&first);
+    first.terminate();
+    // An orderly end leaves the lease to the next.
+    first.until_ended(Duration::from_secs(30));
     let alone = runtime.block_on(steady(&api));
 
     let ca = authority(&plane);
@@ -78,13 +83,15 @@ pub fn measure(plan: &Plan) -> Real {
     let coming_up = come_up(&guard, &ca);
     thread::sleep(SETTLED);
     let idle_mib = child::resident(guard.pid());
-    let block = load::run(&mut lines(&guard, &ca, plan.clusters), Pace::Closed, plan.length());
+    let block = load::run(&mut lines(&guard, &ca), Pace::Closed, plan.length());
     let loaded_mib = child::resident(guard.pid());
 
+    until_it_leads(&guard);
     guard.until_registered();
+    thread::sleep(SETTLED);
     runtime.block_on(api.until_quiet());
     let with = runtime.block_on(steady(&api));
-    let (update_ms, added_ms) = runtime.block_on(added(&api, plan.clusters));
+    let (update_ms, added_ms) = runtime.block_on(added(&api));
     Real {
         populate_seconds,
         coming_up,
@@ -99,7 +106,19 @@ pub fn measure(plan: &Plan) -> Real {
 }
 
 fn begin(plane: &ControlPlane, identity: &str) -> Guard {
-    Guard::start(plane, &guarded::program(), &Start { identity: identity.into(), ..Start::default() })
+    let arguments = vec!["--lame-duck=0".to_owned()];
+    Guard::start(
+        plane,
+        &guarded::program(),
+        &Start { identity: identity.into(), arguments, ..Start::default() },
+    )
+}
+
+/// Only a leader makes certificates, registers and marks clusters; before that nothing is steady.
+fn until_it_leads(guard: &Guard) {
+    lab::eventually("the guard to lead", || {
+        guard.get("/metrics")?.1.lines().any(|line| line == "gatera_leader 1").then_some(())
+    });
 }
 
 /// Whom a client of the guard trusts: as the guard has registered it.
@@ -112,6 +131,7 @@ fn authority(plane: &ControlPlane) -> String {
 
 /// Watches it come up. Its age counts from the kernel's clock, as starting it is the lab's work.
 fn come_up(guard: &Guard, ca: &str) -> ComingUp {
+    let request = UPDATE.request(0);
     let until = |holds: &dyn Fn(u16, &str) -> bool| {
         let deadline = Instant::now() + Duration::from_secs(120);
         while !guard.get("/readyz").is_some_and(|(status, text)| holds(status, &text)) {
@@ -123,7 +143,7 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     let listed = until(&|_, text| text.contains("[+] view"));
     let age = child::age(guard.pid()).saturating_sub(listed.elapsed());
     let ready = until(&|status, _| status == 200);
-    lines(guard, ca, 1)[0].ask();
+    line(guard, ca, request).ask();
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     ComingUp {
         listed: milliseconds(age),
@@ -132,14 +152,14 @@ fn come_up(guard: &Guard, ca: &str) -> ComingUp {
     }
 }
 
-fn lines(guard: &Guard, ca: &str, clusters: usize) -> Vec<Line> {
-    let trust = client::trusting(ca);
-    let line = |number| {
-        let connection = Connection::open(guard.webhooks, &trust).expect("the guard accepts");
-        let shape = Shape::Update(17 * 1024);
-        Line::new(connection, vec![shape.request(number * clusters / CONNECTIONS)], shape.expects())
-    };
-    (0..CONNECTIONS).map(line).collect()
+fn line(guard: &Guard, ca: &str, request: Request) -> Line {
+    let connection = Connection::open(guard.webhooks, &client::trusting(ca)).expect("the guard accepts");
+    Line::new(connection, vec![request], UPDATE.expects())
+}
+
+fn lines(guard: &Guard, ca: &str) -> Vec<Line> {
+    let about = |number| UPDATE.request(number * CLUSTERS / CONNECTIONS);
+    (0..CONNECTIONS).map(|number| line(guard, ca, about(number))).collect()
 }
 
 /// Requests per minute while nothing happens.
@@ -147,16 +167,18 @@ async fn steady(api: &Api) -> BTreeMap<String, f64> {
     let before = api.requests().await;
     tokio::time::sleep(STEADY).await;
     let mut asked = difference(&before, &api.requests().await);
-    asked.values_mut().for_each(|count| *count *= 60.0 / STEADY.as_secs_f64());
+    for count in asked.values_mut() {
+        *count *= 60.0 / STEADY.as_secs_f64();
+    }
     asked
 }
 
 /// An update without the guard, and what the guard adds, at the median of pairs. Both go through the same API server;
 /// the stranger's labels keep the guard out. In every second pair the order is the other one.
-async fn added(api: &Api, clusters: usize) -> (f64, f64) {
+async fn added(api: &Api) -> (f64, f64) {
     let (mut alone, mut extra) = (Vec::new(), Vec::new());
     for number in 0..UPDATES {
-        let guarded = fleet::namespace(number % clusters);
+        let guarded = fleet::namespace(number % CLUSTERS);
         let mut times = [0.0; 2];
         for turn in if number % 2 == 0 { [0, 1] } else { [1, 0] } {
             let (namespace, name) =

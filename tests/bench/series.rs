@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::child::{self, Server};
+use crate::fleet::CLUSTERS;
 use crate::load::{self, Block, Line, Pace, count};
 use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Shape};
@@ -16,8 +17,6 @@ use crate::reviews::{ALLOWED, Shape};
 pub struct Arm<'a> {
     pub name: &'static str,
     pub server: &'a Server,
-    /// Clusters the requests are about; the world of the server may know them or not.
-    pub clusters: usize,
     /// Does nothing: the one that others are compared with.
     pub floor: bool,
 }
@@ -88,7 +87,7 @@ impl Series {
     fn prepare<'a>(&self, arm: &'a Arm<'a>) -> Bench<'a> {
         let expects = if arm.floor { &[ALLOWED] } else { self.shape.expects() };
         let all = self.connections * VARIETY;
-        let request = |number: usize| self.shape.request(number * arm.clusters / all);
+        let request = |number: usize| self.shape.request(number * CLUSTERS / all);
         let lines = (0..self.connections).map(|line| {
             let requests = (0..VARIETY).map(|turn| request(turn * self.connections + line)).collect();
             Line::new(arm.server.connect(), requests, expects)
@@ -101,7 +100,9 @@ impl Series {
         let cpu = child::cpu_seconds(bench.arm.server.pid()) - bench.cpu_before;
         let (first, rest) = bench.blocks.split_first().expect("there is at least one round");
         let mut total = Block::clone(first);
-        rest.iter().for_each(|block| total.add(block));
+        for block in rest {
+            total.add(block);
+        }
         let at = |share| milliseconds(total.latencies.value_at_quantile(share));
         let per_request = |seconds: f64| seconds * 1e3 / count(total.requests().max(1));
         let paired = floor.filter(|_| !bench.arm.floor && self.pace == Pace::Closed).map(|floor| {
