@@ -72,6 +72,8 @@ enum Error {
 
 /// How often files are looked at, and a failed step is tried again. Certificates last for months.
 const LOOK: Duration = Duration::from_secs(5);
+/// What `/readyz` says when all is well.
+const REGISTERED: &str = "registered";
 /// So long after the entries have changed, every API server has noticed.
 const SETTLE: SignedDuration = SignedDuration::from_secs(30);
 
@@ -162,7 +164,7 @@ impl Desk {
             if let Err(error) = self.act(leads).await {
                 let words = chain(&error);
                 warn!(error = words, "registration");
-                self.tell(Some(format!("{words}; trying again")));
+                self.tell(format!("{words}; trying again"));
             }
         }
     }
@@ -291,7 +293,7 @@ impl Desk {
                 Some(found) if covers(found, &wanted) => {}
                 Some(found) => {
                     if found.is_empty() && !self.has_endpoint().await? {
-                        self.tell(Some("waiting for a ready endpoint of our Service".to_owned()));
+                        self.tell("waiting for a ready endpoint of our Service");
                         return Ok(());
                     }
                     self.write(kind, &wanted).await?;
@@ -300,14 +302,14 @@ impl Desk {
             }
         }
         if missing.is_empty() {
-            self.tell(None);
+            self.tell(REGISTERED);
         } else {
             let text = format!(
                 "{} {} not there: nothing is guarded; create it empty",
                 missing.join(" and "),
                 self.place.configuration
             );
-            self.tell(Some(text));
+            self.tell(text);
         }
         Ok(())
     }
@@ -356,13 +358,13 @@ impl Desk {
         };
         self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
         if self.entries.iter().flatten().any(Vec::is_empty) {
-            self.tell(Some("not registered yet".to_owned()));
+            self.tell("not registered yet");
         } else if self.entries.iter().all(Option::is_some) {
-            self.tell(None);
+            self.tell(REGISTERED);
         }
     }
 
-    fn tell(&self, words: Option<String>) {
-        self.guard.ready.registration.store(words.map(Arc::new));
+    fn tell(&self, words: impl Into<String>) {
+        self.guard.ready.registration.store(Some(Arc::new(words.into())));
     }
 }

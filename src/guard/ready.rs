@@ -19,7 +19,7 @@ pub struct Readiness {
     pub untrusted: AtomicBool,
     /// Shutting down: endpoints should forget us while we still serve.
     pub leaving: AtomicBool,
-    /// What is not as it should be with the webhook entries, for the detail.
+    /// How the webhook entries are, in words; `None` before anything is known.
     pub registration: ArcSwapOption<String>,
 }
 
@@ -56,8 +56,8 @@ impl Readiness {
         } else {
             Ok("serving".to_owned())
         };
-        let webhooks =
-            self.registration.load().as_deref().cloned().unwrap_or_else(|| "registered".to_owned());
+        let known = self.registration.load();
+        let webhooks = known.as_deref().map_or("not registered yet", |words| words).to_owned();
         let parts = [("view", view), ("certificate", leaf), ("webhooks", Ok(webhooks)), ("server", leaving)];
         let mut text = String::new();
         for (name, part) in &parts {
