@@ -84,11 +84,25 @@ impl Demo<'_> {
     /// Ordinary commands, each of which has cost somebody a database.
     fn destroy(&self) {
         say(
-            "Something seems wrong, and somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster; members that join it are wiped, and every pod is 1/1 Running.",
+            "The two everyday commands that erase a database. First somebody restarts the members, all at once.",
+        );
+        self.kubectl(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
+        lab::eventually("the pods to be replaced", || {
+            self.plane.finish_deletes(NAMESPACE);
+            let get = ["--namespace", NAMESPACE, "get", "pods", "--selector=app=galera", "--output=name"];
+            (self.plane.kubectl(User::Admin, &get).stdout.lines().count() == 1).then_some(())
+        });
+        self.kubectl(&["get", "pods", "--selector=app=galera"]);
+        say(
+            "Nobody is left to join, so nobody may start first; the data is intact. Then somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster, the members that join it are wiped, and every pod is 1/1 Running.",
         );
         self.apply("galera.yaml", GALERA);
         self.kubectl(&["get", "deployment", "galera-instance-bootstrap"]);
         self.kubectl(&["scale", "deployment", "galera-instance-bootstrap", "--replicas=1"]);
+        say(
+            "The way back is in `gatera explain G04`, rows kept. (Here the lab lets the members become Ready again.)",
+        );
+        self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
         say("Somebody saves money over the weekend.");
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=1"]);

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::lab::{Output, User, eventually};
 
+const GALERA: &str = include_str!("fixtures/galera.yaml");
 const ALONE: &str = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n";
 const TOGETHER: &str =
     "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
@@ -84,4 +85,33 @@ fn the_way_back_is_open() {
         Some(run(&["scale", "statefulset", STATEFUL_SET, "--replicas=4"])).filter(|output| output.status == 0)
     });
     says(&scaled, "4 members survive no more failures than 3 do");
+}
+
+/// Measured without a guard: after these two commands every pod is 1/1 Running and every table is gone.
+#[test]
+fn the_two_commands_that_erase_a_database_do_not() {
+    let (plane, ns) = running_cluster("erase");
+    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
+    run(&["delete", "pods", "--selector=app=galera", "--wait=false"]).succeeded();
+    eventually("the pods to be replaced", || {
+        plane.finish_deletes(&ns);
+        (run(&["get", "pods", "--selector=app=galera", "--output=name"]).stdout.lines().count() == 1)
+            .then_some(())
+    });
+    // However often it is repeated.
+    for _ in 0..2 {
+        let output =
+            plane.kubectl_stdin(User::Editor, &["--namespace", &ns, "apply", "--filename=-"], GALERA);
+        assert_eq!(output.status, 0, "{}", output.stderr);
+        assert!(
+            output.stderr.contains("Warning: [G04] Deployment ")
+                && output.stderr.contains("kept at 0 replicas"),
+            "{}",
+            output.stderr
+        );
+    }
+    let bootstrap = plane.get(&ns, "deployment/galera-instance-bootstrap");
+    assert_eq!(bootstrap["spec"]["replicas"], 0);
+    let pods = run(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
+    assert_eq!(pods, "", "a second, empty cluster");
 }
