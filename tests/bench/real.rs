@@ -51,7 +51,7 @@ pub struct ComingUp {
 
 /// So long is counted what is asked when nothing happens.
 const STEADY: Duration = Duration::from_secs(30);
-/// Memory is read when the start is over.
+/// A start is over then, and what it caused.
 const SETTLED: Duration = Duration::from_secs(5);
 /// Updates of each kind.
 const UPDATES: usize = 300;
@@ -67,15 +67,7 @@ pub fn measure(plan: &Plan) -> Real {
     let started = Instant::now();
     runtime.block_on(api.populate(CLUSTERS));
     let populate_seconds = started.elapsed().as_secs_f64();
-
-    // A first guard makes the certificates and registers; the one that is measured finds both, as every replica does
-    // after the first.
-    let first = begin(&plane, "first");
-    first.until_registered();
-    until_it_leads(&first);
-    first.terminate();
-    // An orderly end leaves the lease to the next.
-    first.until_ended(Duration::from_secs(30));
+    register(&plane);
     let alone = runtime.block_on(steady(&api));
 
     let ca = authority(&plane);
@@ -87,9 +79,6 @@ pub fn measure(plan: &Plan) -> Real {
     let loaded_mib = child::resident(guard.pid());
 
     until_it_leads(&guard);
-    guard.until_registered();
-    thread::sleep(SETTLED);
-    runtime.block_on(api.until_quiet());
     let with = runtime.block_on(steady(&api));
     let (update_ms, added_ms) = runtime.block_on(added(&api));
     Real {
@@ -105,6 +94,15 @@ pub fn measure(plan: &Plan) -> Real {
     }
 }
 
+/// A first guard makes the certificates and registers; the one that is measured finds both, as every replica does after
+/// the first. An orderly end leaves the lease to the next.
+fn register(plane: &ControlPlane) {
+    let first = begin(plane, "first");
+    until_it_leads(&first);
+    first.terminate();
+    first.until_ended(Duration::from_secs(30));
+}
+
 fn begin(plane: &ControlPlane, identity: &str) -> Guard {
     let arguments = vec!["--lame-duck=0".to_owned()];
     Guard::start(
@@ -114,11 +112,13 @@ fn begin(plane: &ControlPlane, identity: &str) -> Guard {
     )
 }
 
-/// Only a leader makes certificates, registers and marks clusters; before that nothing is steady.
+/// Only a leader makes certificates, registers and marks clusters; before it has, nothing is steady.
 fn until_it_leads(guard: &Guard) {
     lab::eventually("the guard to lead", || {
         guard.get("/metrics")?.1.lines().any(|line| line == "gatera_leader 1").then_some(())
     });
+    guard.until_registered();
+    thread::sleep(SETTLED);
 }
 
 /// Whom a client of the guard trusts: as the guard has registered it.
@@ -164,6 +164,7 @@ fn lines(guard: &Guard, ca: &str) -> Vec<Line> {
 
 /// Requests per minute while nothing happens.
 async fn steady(api: &Api) -> BTreeMap<String, f64> {
+    api.until_quiet().await;
     let before = api.requests().await;
     tokio::time::sleep(STEADY).await;
     let mut asked = difference(&before, &api.requests().await);
