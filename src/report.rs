@@ -100,7 +100,8 @@ pub fn admission(
     }
     if let Some(patch) = patch.filter(|patch| decision.allowed() && !patch.is_empty()) {
         response["patchType"] = json!("JSONPatch");
-        response["patch"] = json!(BASE64.encode(json!(patch).to_string()));
+        // A patch is made of JSON values, so it cannot fail to be JSON.
+        response["patch"] = json!(BASE64.encode(serde_json::to_vec(patch).unwrap_or_default()));
     }
     envelope(API_VERSION, &response)
 }
