@@ -177,13 +177,15 @@ impl<'a> View<'a> {
     /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
     pub fn bootstrap_service(&self, cluster: &Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
-        let needed = !cluster.bootstrap.pods.is_empty() || !cluster.has_data();
-        let leads = |service: &crate::object::Service| {
-            let selector = &service.spec.selector;
+        if cluster.bootstrap.pods.is_empty() && cluster.has_data() {
+            return None;
+        }
+        let leads = |selector: &Labels| {
             adopt::instance(selector) == Some(instance) && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
         };
-        let mut services = self.world.facts.services.iter().filter(|(id, _)| needed && id.namespace == cluster.id.namespace);
-        services.find(|(_, service)| leads(service)).map(|(id, _)| &*id.name)
+        let namespace = &cluster.id.namespace;
+        let mut own = self.world.facts.services.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == *namespace);
+        own.find(|(_, service)| leads(&service.spec.selector)).map(|(id, _)| &*id.name)
     }
 
     /// The clusters whose members read this ConfigMap.
