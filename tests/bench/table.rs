@@ -68,7 +68,7 @@ pub fn title(plan: &Plan) {
 pub fn load_head() {
     let columns = ["requests/s", "beside nothing", "p50 ms", "p99 ms", "p99.9 ms", "CPU ms each", "RSS MiB"];
     let [rate, ratio, p50, p99, p999, cpu, rss] = columns;
-    println!("{:<20}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
+    println!("{:<22}{rate:>11}  {ratio:>20}{p50:>9}{p99:>9}{p999:>10}{cpu:>13}{rss:>9}", "");
 }
 
 /// One series: a line per server.
@@ -80,7 +80,7 @@ pub fn load(outcomes: &[Outcome]) {
             .ratio
             .map_or_else(String::new, |[low, median, high]| format!("{median:.3} ({low:.2} to {high:.2})"));
         println!(
-            "  {:<18}{:>11.0}  {ratio:>20}{:>9.3}{:>9.3}{:>10.3}{:>13.4}{:>9.1}",
+            "  {:<20}{:>11.0}  {ratio:>20}{:>9.3}{:>9.3}{:>10.3}{:>13.4}{:>9.1}",
             it.server, it.per_second, it.p50, it.p99, it.p999, it.cpu_ms_per_request, it.rss_mib
         );
     }
