@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::config::Settings;
 use crate::manifest::{self, Document};
-use crate::object::{Kind, Object};
+use crate::object::{DeleteOptions, Kind, Object};
 use crate::report;
 use crate::review::{Operation, Origin, Review};
 use crate::rules;
@@ -165,6 +165,7 @@ impl Subject {
             name,
             user: String::new(),
             dry_run: true,
+            options: DeleteOptions::default(),
             old: None,
             new,
             unreadable,

@@ -10,6 +10,10 @@ mod container;
 mod meta;
 mod node;
 mod pod;
+mod policy;
+mod quantity;
+mod secret;
+mod service;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -19,8 +23,12 @@ use serde::Deserialize;
 pub use container::{Container, EnvVar, Handler, Literal};
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;
-pub use pod::{Pod, PodSpec, Template};
-pub use workload::{Scale, Workload};
+pub use pod::{Pod, PodSpec, Template, Volume};
+pub use policy::{Autoscaler, Budget};
+pub use quantity::Quantity;
+pub use secret::{Fingerprint, Secret};
+pub use service::Service;
+pub use workload::{ClaimTemplate, Scale, Workload};
 
 use meta::or_default;
 
@@ -39,10 +47,12 @@ pub enum Kind {
     Service,
     /// core ConfigMap
     ConfigMap,
-    /// core Secret, of which only the metadata is read, ever
+    /// core Secret, whose values are hashed while they are read
     Secret,
     /// policy PodDisruptionBudget
     Budget,
+    /// autoscaling HorizontalPodAutoscaler
+    Autoscaler,
     /// core Node
     Node,
     /// core Namespace
@@ -66,6 +76,7 @@ impl Kind {
         (Kind::ConfigMap, "", "ConfigMap"),
         (Kind::Secret, "", "Secret"),
         (Kind::Budget, "policy", "PodDisruptionBudget"),
+        (Kind::Autoscaler, "autoscaling", "HorizontalPodAutoscaler"),
         (Kind::Node, "", "Node"),
         (Kind::Namespace, "", "Namespace"),
         (Kind::Scale, "autoscaling", "Scale"),
@@ -75,6 +86,14 @@ impl Kind {
     /// The kind of this group and name; a stranger with a known name in another group stays a stranger.
     pub fn of(group: &str, kind: &str) -> Kind {
         Self::NAMES.iter().find(|(_, g, k)| *g == group && *k == kind).map_or(Kind::Other, |(kind, ..)| *kind)
+    }
+
+    /// As URLs and roles write it: `statefulsets`. Empty for [`Kind::Other`].
+    pub fn plural(self) -> String {
+        match self.name() {
+            "" => String::new(),
+            name => format!("{}s", name.to_ascii_lowercase()),
+        }
     }
 
     /// The API group; empty for the core.
@@ -98,12 +117,13 @@ pub enum Object {
     Claim(Claim),
     Service(Service),
     ConfigMap(ConfigMap),
-    Secret(Plain),
-    Budget(Plain),
+    Secret(Secret),
+    Budget(Budget),
+    Autoscaler(Autoscaler),
     Node(Node),
     Namespace(Plain),
     Scale(Scale),
-    Eviction(Plain),
+    Eviction(Eviction),
     Other(Plain),
 }
 
@@ -127,6 +147,7 @@ impl Object {
             Kind::ConfigMap => Self::ConfigMap(read(kind, json)?),
             Kind::Secret => Self::Secret(read(kind, json)?),
             Kind::Budget => Self::Budget(read(kind, json)?),
+            Kind::Autoscaler => Self::Autoscaler(read(kind, json)?),
             Kind::Node => Self::Node(read(kind, json)?),
             Kind::Namespace => Self::Namespace(read(kind, json)?),
             Kind::Scale => Self::Scale(read(kind, json)?),
@@ -145,11 +166,11 @@ impl Object {
             Self::ConfigMap(it) => &it.metadata,
             Self::Node(it) => &it.metadata,
             Self::Scale(it) => &it.metadata,
-            Self::Secret(it)
-            | Self::Budget(it)
-            | Self::Namespace(it)
-            | Self::Eviction(it)
-            | Self::Other(it) => &it.metadata,
+            Self::Secret(it) => &it.metadata,
+            Self::Budget(it) => &it.metadata,
+            Self::Autoscaler(it) => &it.metadata,
+            Self::Eviction(it) => &it.metadata,
+            Self::Namespace(it) | Self::Other(it) => &it.metadata,
         }
     }
 }
@@ -197,6 +218,9 @@ pub struct Claim {
     /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
+    /// What is asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: workload::ClaimSpec,
     #[serde(deserialize_with = "or_default")]
     status: ClaimStatus,
 }
@@ -215,25 +239,36 @@ impl Claim {
     }
 }
 
-/// A Service.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct Service {
-    /// Name, labels, marks.
-    #[serde(deserialize_with = "or_default")]
-    pub metadata: Meta,
-    /// Which pods it leads to.
-    #[serde(deserialize_with = "or_default")]
-    pub spec: ServiceSpec,
-}
-
-/// Which pods a Service leads to.
+/// The body of a `pods/eviction` request: the pod's name, and how it is to be deleted.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ServiceSpec {
-    /// Pod labels; empty selects nothing.
+pub struct Eviction {
+    /// The pod's name.
     #[serde(deserialize_with = "or_default")]
-    pub selector: Labels,
+    pub metadata: Meta,
+    /// How it is to be deleted.
+    #[serde(deserialize_with = "or_default")]
+    pub delete_options: DeleteOptions,
+}
+
+/// How an object is to be deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeleteOptions {
+    /// Seconds between "stop" and "die"; absent: the object's own.
+    pub grace_period_seconds: Option<i64>,
+    /// Orphan, Background, Foreground.
+    #[serde(deserialize_with = "or_default")]
+    pub propagation_policy: String,
+    #[serde(deserialize_with = "or_default")]
+    orphan_dependents: bool,
+}
+
+impl DeleteOptions {
+    /// What the object made stays.
+    pub fn orphans(&self) -> bool {
+        self.propagation_policy == "Orphan" || self.orphan_dependents
+    }
 }
 
 /// A ConfigMap. Values may hold what must never be printed.

@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::object::{Kind, Object, Unreadable};
+use crate::object::{DeleteOptions, Kind, Object, Unreadable};
 
 /// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub struct Review {
     pub user: String,
     /// Nothing may happen besides answering.
     pub dry_run: bool,
+    /// How it is to be deleted, on delete and eviction.
+    pub options: DeleteOptions,
     /// The object before; absent on create.
     pub old: Option<Object>,
     /// The object after; absent on delete.
@@ -94,6 +96,7 @@ impl Review {
             name: self.name.clone(),
             user: self.user.clone(),
             dry_run: self.dry_run,
+            options: DeleteOptions::default(),
             old: None,
             new: None,
             unreadable: None,
@@ -162,6 +165,8 @@ struct Request<'a> {
     object: Option<&'a RawValue>,
     #[serde(borrow, default)]
     old_object: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    options: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -210,6 +215,14 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
         .or_else(|| old.iter().chain(&new).find_map(named))
         .or_else(|| new.as_ref().map(|object| object.meta().generate_name.clone()))
         .unwrap_or_default();
+    let options = match (&new, request.operation) {
+        (Some(Object::Eviction(eviction)), _) => eviction.delete_options.clone(),
+        // Options of a write hold nothing that is judged. What cannot be read asks for nothing unusual.
+        (_, Operation::Delete) => {
+            request.options.and_then(|text| serde_json::from_str(text.get()).ok()).unwrap_or_default()
+        }
+        _ => DeleteOptions::default(),
+    };
     let review = Review {
         origin,
         operation: request.operation,
@@ -219,6 +232,7 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
         name,
         user: request.user_info.username,
         dry_run: request.dry_run.unwrap_or_default(),
+        options,
         old,
         new,
         unreadable,

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gatera::config::Settings;
+use gatera::object::Kind;
 use gatera::report;
 use gatera::review::{self, Origin};
 use gatera::rules;
@@ -58,8 +59,38 @@ enum Action {
     ChangeBootstrap { from: i64, change: Value },
     /// CREATE of a pod of the bootstrap Deployment: a merge patch on the usual one.
     CreateBootstrapPod(Value),
-    /// DELETE of the StatefulSet.
-    Delete {},
+    /// CREATE of any object, whole.
+    CreateObject(Value),
+    /// UPDATE of an object of the scene: a merge patch.
+    ChangeObject { what: String, change: Value },
+    /// DELETE of an object of the scene.
+    Delete(Removal),
+    /// CREATE of an Eviction of a pod of the scene.
+    Evict(Removal),
+}
+
+/// What is to go, and how.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Removal {
+    /// `Kind/name`
+    what: String,
+    grace: Option<i64>,
+    /// Orphan, Background, Foreground
+    propagation: Option<String>,
+}
+
+impl Removal {
+    fn options(&self) -> Value {
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
+        if let Some(grace) = self.grace {
+            options["gracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(policy) = &self.propagation {
+            options["propagationPolicy"] = json!(policy);
+        }
+        options
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,8 +102,47 @@ struct Expect {
     rules: Vec<String>,
 }
 
-/// operation, group, kind, resource, subresource, name, old, new
-struct Asked(&'static str, &'static str, &'static str, &'static str, &'static str, String, Value, Value);
+/// What an API server would ask.
+struct Asked {
+    operation: &'static str,
+    /// Kind of the object that is sent, and the one that is meant.
+    kind: Kind,
+    of: Kind,
+    subresource: &'static str,
+    old: Value,
+    new: Value,
+    options: Value,
+}
+
+impl Asked {
+    fn write(old: Value, new: Value) -> Self {
+        let kind = scene::kind_of(&new);
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        Self { operation, kind, of: kind, subresource: "", old, new, options: Value::Null }
+    }
+
+    fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
+        let scale = |replicas: i64| {
+            // As the API server sends it: no replicas at all means 0.
+            let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
+            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
+        };
+        Self {
+            operation: "UPDATE",
+            kind: Kind::Scale,
+            of,
+            subresource: "scale",
+            old: scale(from),
+            new: scale(to),
+            options: Value::Null,
+        }
+    }
+
+    fn name(&self) -> &str {
+        let object = if self.new.is_null() { &self.old } else { &self.new };
+        object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}
 
 impl Case {
     fn asked(&self) -> Asked {
@@ -80,106 +150,88 @@ impl Case {
             json_patch::merge(&mut base, change);
             base
         };
-        let scale = |name: &str, replicas: i64| {
-            // As the API server sends it: no replicas at all means 0.
-            let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
-            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
-        };
         let sts = || self.given.stateful_set();
-        let name = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let write = |old: Value, new: Value, group, kind, resource| {
-            let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
-            Asked(operation, group, kind, resource, "", name(&new), old, new)
-        };
         match &self.action {
             Action::Scale(to) => {
                 let from = sts()["spec"]["replicas"].as_i64().unwrap();
-                let (old, new) = (scale(scene::STATEFUL_SET, from), scale(scene::STATEFUL_SET, *to));
-                Asked(
-                    "UPDATE",
-                    "autoscaling",
-                    "Scale",
-                    "statefulsets",
-                    "scale",
-                    scene::STATEFUL_SET.into(),
-                    old,
-                    new,
-                )
+                Asked::scale(Kind::StatefulSet, scene::STATEFUL_SET, from, *to)
             }
-            Action::ScaleBootstrap(to) => {
-                let (old, new) = (scale(scene::BOOTSTRAP, 0), scale(scene::BOOTSTRAP, *to));
-                Asked(
-                    "UPDATE",
-                    "autoscaling",
-                    "Scale",
-                    "deployments",
-                    "scale",
-                    scene::BOOTSTRAP.into(),
-                    old,
-                    new,
-                )
-            }
-            Action::Change(change) => {
-                write(sts(), merged(sts(), change), "apps", "StatefulSet", "statefulsets")
-            }
+            Action::ScaleBootstrap(to) => Asked::scale(Kind::Deployment, scene::BOOTSTRAP, 0, *to),
+            Action::Change(change) => Asked::write(sts(), merged(sts(), change)),
             Action::Create(change) => {
                 let usual = Scene { data: String::new(), ..self.given.clone() }.stateful_set();
-                write(Value::Null, merged(usual, change), "apps", "StatefulSet", "statefulsets")
+                Asked::write(Value::Null, merged(usual, change))
             }
             Action::ChangeConfig(change) => {
                 let old = self.given.config_map();
-                write(old.clone(), merged(old, change), "", "ConfigMap", "configmaps")
+                Asked::write(old.clone(), merged(old, change))
             }
             Action::CreateConfig(change) => {
-                write(Value::Null, merged(self.given.config_map(), change), "", "ConfigMap", "configmaps")
+                Asked::write(Value::Null, merged(self.given.config_map(), change))
             }
-            Action::CreateBootstrap(change) => write(
-                Value::Null,
-                merged(scene::bootstrap_deployment(1), change),
-                "apps",
-                "Deployment",
-                "deployments",
-            ),
+            Action::CreateBootstrap(change) => {
+                Asked::write(Value::Null, merged(scene::bootstrap_deployment(1), change))
+            }
             Action::ChangeBootstrap { from, change } => {
                 let old = scene::bootstrap_deployment(*from);
-                write(old.clone(), merged(old, change), "apps", "Deployment", "deployments")
+                Asked::write(old.clone(), merged(old, change))
             }
             Action::CreateBootstrapPod(change) => {
-                let new = merged(scene::bootstrap_pod("7d9fc"), change);
-                write(Value::Null, new, "", "Pod", "pods")
+                Asked::write(Value::Null, merged(scene::bootstrap_pod("7d9fc"), change))
             }
-            Action::Delete {} => Asked(
-                "DELETE",
-                "apps",
-                "StatefulSet",
-                "statefulsets",
-                "",
-                scene::STATEFUL_SET.into(),
-                sts(),
-                Value::Null,
-            ),
+            Action::CreateObject(object) => Asked::write(Value::Null, object.clone()),
+            Action::ChangeObject { what, change } => {
+                let (_, old) = self.given.object(what);
+                Asked::write(old.clone(), merged(old, change))
+            }
+            Action::Delete(removal) => {
+                let (kind, old) = self.given.object(&removal.what);
+                Asked {
+                    operation: "DELETE",
+                    kind,
+                    of: kind,
+                    subresource: "",
+                    old,
+                    new: Value::Null,
+                    options: removal.options(),
+                }
+            }
+            Action::Evict(removal) => {
+                let (of, pod) = self.given.object(&removal.what);
+                let new = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod["metadata"]["name"], "namespace": NAMESPACE }, "deleteOptions": removal.options() });
+                Asked {
+                    operation: "CREATE",
+                    kind: Kind::Eviction,
+                    of,
+                    subresource: "eviction",
+                    old: Value::Null,
+                    new,
+                    options: Value::Null,
+                }
+            }
         }
     }
 }
 
 /// The AdmissionReview an API server would send.
 fn body(asked: &Asked, user: &str) -> Value {
-    let Asked(operation, group, kind, resource, subresource, name, old, new) = asked;
+    let namespace = if asked.of == Kind::Namespace { Value::Null } else { json!(NAMESPACE) };
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": {
             "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": { "group": group, "version": "v1", "kind": kind },
-            "resource": { "group": group, "version": "v1", "resource": resource },
-            "subResource": subresource,
-            "name": name,
-            "namespace": NAMESPACE,
-            "operation": operation,
+            "kind": { "group": asked.kind.group(), "version": "v1", "kind": asked.kind.name() },
+            "resource": { "group": asked.of.group(), "version": "v1", "resource": asked.of.plural() },
+            "subResource": asked.subresource,
+            "name": asked.name(),
+            "namespace": namespace,
+            "operation": asked.operation,
             "userInfo": { "username": user },
-            "object": new,
-            "oldObject": old,
+            "object": asked.new,
+            "oldObject": asked.old,
             "dryRun": false,
+            "options": asked.options,
         },
     })
 }
@@ -272,9 +324,11 @@ async fn judge(name: &str, case: &Case) -> String {
         let lines = response["warnings"].as_array().cloned().unwrap_or_default();
         lines.iter().map(|line| format!("Warning: {}\n", line.as_str().unwrap())).collect::<String>()
     } else {
+        let eviction = review.subresource == "eviction";
+        let (code, reason) = if eviction { (429, "TooManyRequests") } else { (403, "Forbidden") };
         assert_eq!(
             (&response["status"]["code"], &response["status"]["reason"]),
-            (&json!(403), &json!("Forbidden")),
+            (&json!(code), &json!(reason)),
             "{name}"
         );
         let message = response["status"]["message"].as_str().unwrap();

@@ -288,6 +288,7 @@ fn the_address_lists_the_members_and_never_founds() {
                 data: "none".into(),
                 claims: false,
                 bootstrap: "running".into(),
+                without: vec!["Service/galera-instance-bootstrap-svc".into()],
                 ..Scene::default()
             },
         ),

@@ -24,7 +24,7 @@ pub fn now() -> Timestamp {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One word per member: ready, unverified, starting, stuck, going, absent.
+    /// One word per member: ready, unverified, starting, pending, stuck, going, absent.
     pub members: Vec<String>,
     /// More or less than there are words for.
     pub replicas: Option<i64>,
@@ -46,6 +46,10 @@ pub struct Scene {
     /// Value of the namespace's mode label.
     pub mode: Option<String>,
     pub namespace_going: bool,
+    /// More objects, whole, or in place of the usual one of the same kind and name.
+    pub also: Vec<Value>,
+    /// `Kind/name` of usual objects that are not there.
+    pub without: Vec<String>,
 }
 
 impl Default for Scene {
@@ -63,6 +67,8 @@ impl Default for Scene {
             config: Value::Null,
             mode: Some("enforce".into()),
             namespace_going: false,
+            also: Vec::new(),
+            without: Vec::new(),
         }
     }
 }
@@ -72,7 +78,8 @@ impl Scene {
         let mut facts = Facts::default();
         for (kind, object) in self.objects() {
             let read = Object::read(kind, &object.to_string()).expect("a scene is made of readable objects");
-            assert!(facts.put(read, &settings.adoption));
+            // Secrets and autoscalers are no facts, only objects of a request.
+            facts.put(read, &settings.adoption);
         }
         let freshness = match &*self.view {
             "current" => Freshness::Current,
@@ -83,7 +90,29 @@ impl Scene {
         World::build(facts, &settings.adoption, freshness)
     }
 
+    /// The object called `Kind/name`.
+    pub fn object(&self, what: &str) -> (Kind, Value) {
+        let found = self.objects().into_iter().find(|(kind, object)| is(what, *kind, object));
+        found.unwrap_or_else(|| panic!("there is no {what} in this scene"))
+    }
+
     fn objects(&self) -> Vec<(Kind, Value)> {
+        let mut objects = self.usual_objects();
+        objects.retain(|(kind, object)| !self.without.iter().any(|what| is(what, *kind, object)));
+        for object in &self.also {
+            let mut object = object.clone();
+            if object["metadata"]["namespace"].is_null() {
+                object["metadata"]["namespace"] = json!(NAMESPACE);
+            }
+            let kind = kind_of(&object);
+            objects
+                .retain(|(other, it)| *other != kind || it["metadata"]["name"] != object["metadata"]["name"]);
+            objects.push((kind, object));
+        }
+        objects
+    }
+
+    fn usual_objects(&self) -> Vec<(Kind, Value)> {
         let mut labels = json!({ "kubernetes.io/metadata.name": NAMESPACE });
         if let Some(mode) = &self.mode {
             labels["gatera.dev/mode"] = json!(mode);
@@ -93,6 +122,13 @@ impl Scene {
             namespace["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:00Z");
         }
         let mut objects = vec![(Kind::Namespace, namespace), (Kind::ConfigMap, self.config_map())];
+        objects.extend([
+            (Kind::Service, service("hs", &member_labels_of_services(), true)),
+            (Kind::Service, service("cs", &member_labels_of_services(), false)),
+            (Kind::Secret, json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "galera", "namespace": NAMESPACE }, "data": { "root": "aHVudGVyMg==" } })),
+            (Kind::Budget, json!({ "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": { "name": "galera-instance-pdb", "namespace": NAMESPACE }, "spec": { "maxUnavailable": 1, "selector": { "matchLabels": member_labels_of_services() } } })),
+        ]);
+        objects.extend((0..3).map(|index| (Kind::Node, node(index))));
         if self.exists {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
@@ -105,6 +141,7 @@ impl Scene {
             }
         }
         if self.bootstrap != "absent" {
+            objects.push((Kind::Service, service("bootstrap-svc", &bootstrap_labels(), true)));
             objects.push((Kind::Deployment, bootstrap_deployment(i64::from(self.bootstrap == "running"))));
         }
         if self.bootstrap == "running" {
@@ -167,6 +204,44 @@ impl Scene {
     }
 }
 
+/// Of the group and kind that the object names.
+pub fn kind_of(object: &Value) -> Kind {
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    Kind::of(group, object["kind"].as_str().unwrap_or_default())
+}
+
+fn is(what: &str, kind: Kind, object: &Value) -> bool {
+    what.split_once('/').is_some_and(|(word, name)| word == kind.name() && object["metadata"]["name"] == name)
+}
+
+fn service(name: &str, selector: &Value, headless: bool) -> Value {
+    let mut it = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": format!("{INSTANCE}-{name}"), "namespace": NAMESPACE, "labels": { "app": "galera", "galera": INSTANCE } },
+        "spec": { "type": "ClusterIP", "clusterIP": "10.96.7.7", "selector": selector, "ports": [{ "name": "mysql", "port": 3306 }] },
+    });
+    if headless {
+        it["spec"]["clusterIP"] = json!("None");
+        it["spec"]["publishNotReadyAddresses"] = json!(true);
+    }
+    it
+}
+
+fn node(index: usize) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": { "name": format!("node-{index}"), "labels": { "kubernetes.io/hostname": format!("node-{index}") } },
+        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+    })
+}
+
+fn member_labels_of_services() -> Value {
+    json!({ "app": "galera", "instance": INSTANCE })
+}
+
 fn member_labels() -> Value {
     json!({ "app": "galera", "galera": "galera", "instance": INSTANCE })
 }
@@ -183,14 +258,23 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
             "annotations": { "gatera.dev/injected": "0.1.0" },
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
         },
-        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] },
-        "status": { "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] },
+        "spec": {
+            "nodeName": format!("node-{ordinal}"),
+            "terminationGracePeriodSeconds": 600,
+            "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [{ "name": "mariadb", "state": { "running": { "startedAt": "2026-12-01T08:00:00Z" } } }],
+        },
     });
     let not_ready = json!([{ "type": "Ready", "status": "False" }]);
     match word {
         "ready" => {}
         "unverified" => pod["metadata"]["annotations"] = json!({}),
         "starting" => pod["status"]["conditions"] = not_ready,
+        "pending" => pod["status"] = json!({ "phase": "Pending" }),
         "stuck" => {
             pod["status"]["conditions"] = not_ready;
             pod["status"]["containerStatuses"] =

@@ -111,6 +111,8 @@ pub struct EnvVar {
 pub struct ValueFrom {
     /// A key of a ConfigMap.
     pub config_map_key_ref: Option<SourceRef>,
+    /// A key of a Secret.
+    pub secret_key_ref: Option<SourceRef>,
 }
 
 /// All keys of one object as variables.
@@ -119,6 +121,8 @@ pub struct ValueFrom {
 pub struct EnvFrom {
     /// A ConfigMap.
     pub config_map_ref: Option<SourceRef>,
+    /// A Secret.
+    pub secret_ref: Option<SourceRef>,
 }
 
 /// A reference by name.

@@ -49,6 +49,8 @@ pub struct PodSpec {
     /// Where it runs; empty before it is scheduled.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,
+    /// Seconds between "stop" and "die"; the API server makes an absent number 30.
+    pub termination_grace_period_seconds: Option<i64>,
 }
 
 impl PodSpec {
@@ -76,6 +78,26 @@ impl PodSpec {
         });
         mounted.chain(environment).map(|reference| &*reference.name)
     }
+
+    /// The Secrets whose values reach a container of this pod.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let mounted = self.volumes.iter().flat_map(|volume| {
+            let projected = volume.projected.iter().flat_map(|p| &p.sources).filter_map(|s| s.secret.as_ref());
+            let whole = volume.secret.iter().map(|secret| &*secret.secret_name);
+            whole.chain(projected.map(|reference| &*reference.name))
+        });
+        let environment = self.all_containers().flat_map(|(_, container)| {
+            let whole = container.env_from.iter().filter_map(|from| from.secret_ref.as_ref());
+            let keys = container.env.iter().filter_map(|var| var.value_from.as_ref()?.secret_key_ref.as_ref());
+            whole.chain(keys).map(|reference| &*reference.name)
+        });
+        mounted.chain(environment)
+    }
+
+    /// How long a member may take to leave, after all defaults.
+    pub fn grace(&self) -> i64 {
+        self.termination_grace_period_seconds.unwrap_or(30)
+    }
 }
 
 /// A volume, as far as it refers to an object.
@@ -89,6 +111,43 @@ pub struct Volume {
     pub config_map: Option<SourceRef>,
     /// Several sources in one folder.
     pub projected: Option<Projected>,
+    /// A Secret as files.
+    pub secret: Option<SecretVolume>,
+    /// An empty folder that goes with the pod.
+    pub empty_dir: Option<EmptyDir>,
+    /// A claim, by name.
+    pub persistent_volume_claim: Option<ClaimVolume>,
+    /// A claim that goes with the pod.
+    pub ephemeral: Option<serde::de::IgnoredAny>,
+    /// A folder of the node.
+    pub host_path: Option<serde::de::IgnoredAny>,
+}
+
+/// A Secret as files.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SecretVolume {
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub secret_name: String,
+}
+
+/// An empty folder that goes with the pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EmptyDir {
+    /// Empty for the node's disk, or Memory.
+    #[serde(deserialize_with = "or_default")]
+    pub medium: String,
+}
+
+/// A claim, by name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClaimVolume {
+    /// Name of the claim, the same for every pod of the template.
+    #[serde(deserialize_with = "or_default")]
+    pub claim_name: String,
 }
 
 /// Several sources in one folder.
@@ -106,6 +165,8 @@ pub struct Projected {
 pub struct Source {
     /// A ConfigMap as files.
     pub config_map: Option<SourceRef>,
+    /// A Secret as files.
+    pub secret: Option<SourceRef>,
 }
 
 /// How a pod does.
@@ -153,6 +214,8 @@ pub struct ContainerStatus {
 pub struct ContainerState {
     /// Why it does not run (yet, or again).
     pub waiting: Option<Waiting>,
+    /// It runs.
+    pub running: Option<serde::de::IgnoredAny>,
 }
 
 /// Why a container does not run.
@@ -168,6 +231,11 @@ impl Pod {
     /// The kubelet says Ready, and the pod is not on its way out.
     pub fn ready(&self) -> bool {
         !self.metadata.going() && condition(&self.status.conditions, "Ready")
+    }
+
+    /// This container runs at the moment, as far as the kubelet says.
+    pub fn runs(&self, container: &str) -> bool {
+        self.status.container_statuses.iter().any(|status| status.name == container && status.state.running.is_some())
     }
 
     /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.

@@ -1,8 +1,11 @@
 //! StatefulSets and Deployments, which differ little as far as they are judged, and the Scale that changes both.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use super::meta::or_default;
+use super::quantity::Quantity;
 use super::{Labels, Meta, Template};
 
 /// A StatefulSet or a Deployment.
@@ -33,22 +36,95 @@ pub struct WorkloadSpec {
     pub service_name: String,
     /// OrderedReady or Parallel (StatefulSet).
     #[serde(deserialize_with = "or_default")]
-    pod_management_policy: String,
+    pub pod_management_policy: String,
     /// Claims made for every ordinal (StatefulSet).
     #[serde(deserialize_with = "or_default")]
-    pub volume_claim_templates: Vec<super::Plain>,
+    pub volume_claim_templates: Vec<ClaimTemplate>,
+    /// How a new template reaches the pods (StatefulSet).
+    #[serde(deserialize_with = "or_default")]
+    pub update_strategy: UpdateStrategy,
+    /// What becomes of the claims (StatefulSet).
+    #[serde(deserialize_with = "or_default")]
+    pub persistent_volume_claim_retention_policy: Retention,
     /// Where counting begins (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
 }
 
 /// Which pods are its own.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Labels a pod must have.
     #[serde(deserialize_with = "or_default")]
     pub match_labels: Labels,
+}
+
+/// A claim made for every ordinal.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ClaimTemplate {
+    /// Its name is the first part of the claims' names.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// What is asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ClaimSpec,
+}
+
+/// What a claim asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ClaimSpec {
+    /// Absent: the cluster's default.
+    pub storage_class_name: Option<String>,
+    /// ReadWriteOnce …
+    #[serde(deserialize_with = "or_default")]
+    pub access_modes: Vec<String>,
+    /// How much.
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
+}
+
+/// How much of what.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// By resource, as written: `storage: 10Gi`.
+    #[serde(deserialize_with = "or_default")]
+    pub requests: BTreeMap<String, Quantity>,
+}
+
+/// How a new template reaches the pods.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct UpdateStrategy {
+    /// RollingUpdate or OnDelete; empty is RollingUpdate.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
+    /// Details of RollingUpdate.
+    #[serde(deserialize_with = "or_default")]
+    pub rolling_update: RollingUpdate,
+}
+
+/// Details of a rolling update.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RollingUpdate {
+    /// A number or a percentage; absent is 1.
+    pub max_unavailable: Option<Quantity>,
+}
+
+/// What becomes of the claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Retention {
+    /// When the StatefulSet is deleted: Retain (also if empty) or Delete.
+    #[serde(deserialize_with = "or_default")]
+    pub when_deleted: String,
+    /// When it is scaled down.
+    #[serde(deserialize_with = "or_default")]
+    pub when_scaled: String,
 }
 
 /// Where counting begins.
@@ -58,6 +134,13 @@ pub struct Ordinals {
     /// The first ordinal.
     #[serde(deserialize_with = "or_default")]
     pub start: i64,
+}
+
+impl Selector {
+    /// These labels are what it asks for. An empty selector is nobody's.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        !self.match_labels.is_empty() && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
 }
 
 impl Workload {

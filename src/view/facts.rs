@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Workload};
+use crate::object::{Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Workload};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,8 +48,7 @@ pub struct Facts {
     pub config_maps: BTreeMap<Id, Arc<ConfigMap>>,
     pub nodes: BTreeMap<String, Arc<Node>>,
     pub namespaces: BTreeMap<String, Arc<Meta>>,
-    /// Disruption budgets, of which only the existence is known so far.
-    pub budgets: BTreeMap<Id, Arc<Meta>>,
+    pub budgets: BTreeMap<Id, Arc<Budget>>,
 }
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
@@ -109,10 +108,10 @@ impl Facts {
             Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
             Object::Service(it) => keep(&mut self.services, id, it, |_| true),
             Object::ConfigMap(it) => keep(&mut self.config_maps, id, it, |_| true),
-            Object::Budget(it) => keep(&mut self.budgets, id, it.metadata, |_| true),
+            Object::Budget(it) => keep(&mut self.budgets, id, it, |_| true),
             Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
             Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
-            Object::Secret(_) | Object::Scale(_) | Object::Eviction(_) | Object::Other(_) => return false,
+            Object::Secret(_) | Object::Autoscaler(_) | Object::Scale(_) | Object::Eviction(_) | Object::Other(_) => return false,
         }
         true
     }
@@ -129,7 +128,7 @@ impl Facts {
             Kind::Budget => drop(self.budgets.remove(id)),
             Kind::Node => drop(self.nodes.remove(&id.name)),
             Kind::Namespace => drop(self.namespaces.remove(&id.name)),
-            Kind::Secret | Kind::Scale | Kind::Eviction | Kind::Other => {}
+            Kind::Secret | Kind::Autoscaler | Kind::Scale | Kind::Eviction | Kind::Other => {}
         }
     }
 

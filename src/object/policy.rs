@@ -1,0 +1,82 @@
+//! What others may do to pods: disruption budgets and autoscalers.
+
+use serde::Deserialize;
+
+use super::meta::or_default;
+use super::quantity::Quantity;
+use super::workload::Selector;
+use super::{Labels, Meta};
+
+/// A `PodDisruptionBudget`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Budget {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// How many may go.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: BudgetSpec,
+}
+
+/// How many of which pods may go.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct BudgetSpec {
+    /// Which pods.
+    #[serde(deserialize_with = "or_default")]
+    pub selector: Selector,
+    /// So many must stay.
+    pub min_available: Option<Quantity>,
+    /// So many may go.
+    pub max_unavailable: Option<Quantity>,
+}
+
+impl Budget {
+    /// It protects pods with these labels.
+    pub fn protects(&self, labels: &Labels) -> bool {
+        self.spec.selector.selects(labels)
+    }
+
+    /// How many of `members` may go at once; `None` if that cannot be told.
+    pub fn lets_go(&self, members: i64) -> Option<i64> {
+        match (&self.spec.max_unavailable, &self.spec.min_available) {
+            (Some(most), _) => most.of(members),
+            (None, Some(least)) => Some(members - least.of(members)?),
+            (None, None) => None,
+        }
+    }
+}
+
+/// A `HorizontalPodAutoscaler`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Autoscaler {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// What it scales.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: AutoscalerSpec,
+}
+
+/// What an autoscaler scales.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AutoscalerSpec {
+    /// Kind and name.
+    #[serde(deserialize_with = "or_default")]
+    pub scale_target_ref: Target,
+}
+
+/// Kind and name of what is scaled.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Target {
+    /// StatefulSet, Deployment …
+    #[serde(deserialize_with = "or_default")]
+    pub kind: String,
+    /// Its name.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+}

@@ -1,0 +1,49 @@
+//! Services: the names and addresses by which members and clients find each other.
+
+use serde::Deserialize;
+
+use super::meta::or_default;
+use super::{Labels, Meta};
+
+/// A Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Service {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "or_default")]
+    pub metadata: Meta,
+    /// Which pods it leads to, and how.
+    #[serde(deserialize_with = "or_default")]
+    pub spec: ServiceSpec,
+}
+
+/// Which pods a Service leads to, and how.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServiceSpec {
+    /// Pod labels; empty selects nothing.
+    #[serde(deserialize_with = "or_default")]
+    pub selector: Labels,
+    /// `None` for a headless Service, which is only names.
+    #[serde(rename = "clusterIP", deserialize_with = "or_default")]
+    pub cluster_ip: String,
+    /// Names of pods that are not Ready resolve too.
+    #[serde(deserialize_with = "or_default")]
+    pub publish_not_ready_addresses: bool,
+    /// ClusterIP, NodePort, LoadBalancer, ExternalName; empty is ClusterIP.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
+}
+
+impl Service {
+    /// It is only names: every member has its own.
+    pub fn headless(&self) -> bool {
+        self.spec.cluster_ip == "None"
+    }
+
+    /// It leads to pods with these labels.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        let selector = &self.spec.selector;
+        !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+    }
+}
