@@ -76,7 +76,7 @@ pub fn run(
         subject.put_into(&mut facts, settings);
     }
     let world = World::build(facts, &settings.adoption, Freshness::Current);
-    let view = View { world: &world, now, settings };
+    let view = View::new(&world, now, settings);
     let (mut refused, mut warned) = (0, 0);
     for (name, document, subject) in &judged {
         let decision = rules::evaluate(&subject.review, &view);

@@ -4,7 +4,7 @@
 
 mod ready;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 use crate::config::Settings;
 use crate::events::Notice;
 use crate::telemetry::Metrics;
-use crate::view::World;
+use crate::view::{Released, World};
 
 pub use ready::{Readiness, Report};
 
@@ -35,6 +35,8 @@ pub struct Guard {
     pub clock: fn() -> Timestamp,
     /// Whether the API server should be sent here.
     pub ready: Readiness,
+    /// Members that were let go moments ago. Whoever lets one go holds it from the question to the answer.
+    released: Mutex<Released>,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     places: Semaphore,
@@ -44,7 +46,16 @@ impl Guard {
     /// A guard that knows this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
-        Self { world, settings, metrics, clock, ready, events: None, places: Semaphore::new(MOST_AT_ONCE) }
+        Self {
+            world,
+            settings,
+            metrics,
+            clock,
+            ready,
+            released: Mutex::default(),
+            events: None,
+            places: Semaphore::new(MOST_AT_ONCE),
+        }
     }
 
     /// What everybody should see goes there.
@@ -56,6 +67,11 @@ impl Guard {
     /// A place for one request, unless there are too many.
     pub fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
+    }
+
+    /// Who was let go moments ago. Nothing slow happens while it is held.
+    pub fn released(&self) -> MutexGuard<'_, Released> {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.

@@ -23,6 +23,7 @@ macro_rules! deciding {
 deciding! {
     config
     edit
+    exempt
     galera
     inject
     manifest

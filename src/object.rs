@@ -12,6 +12,7 @@ mod node;
 mod pod;
 mod policy;
 mod quantity;
+mod references;
 mod secret;
 mod service;
 mod workload;
@@ -26,6 +27,7 @@ pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};
 pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
+pub use references::Uses;
 pub use secret::{Fingerprint, Secret};
 pub use service::Service;
 pub use workload::{ClaimTemplate, Scale, Workload};
@@ -281,6 +283,20 @@ pub struct ConfigMap {
     /// File name or key, and its text.
     #[serde(deserialize_with = "or_default")]
     pub data: BTreeMap<String, Literal>,
+    #[serde(rename = "binaryData", deserialize_with = "or_default")]
+    binary_data: BTreeMap<String, Bytes>,
+}
+
+/// Bytes that nobody looks at; only their key counts.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Bytes(#[allow(dead_code, reason = "skipped while reading")] serde::de::IgnoredAny);
+
+
+impl ConfigMap {
+    /// It holds something under this key.
+    pub fn has(&self, key: &str) -> bool {
+        self.data.contains_key(key) || self.binary_data.contains_key(key)
+    }
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ pub struct Review {
     pub kind: Kind,
     /// `scale`, `eviction`, or empty.
     pub subresource: String,
-    /// Empty for cluster-wide objects.
+    /// Empty for cluster-wide objects; a Namespace is in itself, so that its mode counts.
     pub namespace: String,
     /// May be a prefix with `generateName`; deletecollection leaves it to the old object.
     pub name: String,
@@ -68,7 +68,7 @@ impl Review {
             Kind::Other => "object",
             kind => kind.name(),
         };
-        if self.namespace.is_empty() {
+        if self.namespace.is_empty() || self.kind == Kind::Namespace {
             format!("{kind} {}", self.name)
         } else {
             format!("{kind} {}/{}", self.namespace, self.name)
@@ -228,7 +228,7 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
         operation: request.operation,
         kind,
         subresource: request.sub_resource,
-        namespace: request.namespace,
+        namespace: if kind == Kind::Namespace { name.clone() } else { request.namespace },
         name,
         user: request.user_info.username,
         dry_run: request.dry_run.unwrap_or_default(),

@@ -7,14 +7,24 @@
 //! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
 //! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
 
+mod bootstrap_needed;
+mod fixed_fields;
+mod member_data;
+mod one_at_a_time;
+mod own_marks;
+mod password_drift;
 mod plain_password;
+mod references;
 mod scale_order;
 mod second_bootstrap;
+mod whole_stop;
 
+pub use one_at_a_time::lets_go;
 pub use second_bootstrap::held_at_zero;
 
-use crate::object::{Kind, Object};
+use crate::exempt;
 use crate::marks;
+use crate::object::{Kind, Meta, Object};
 use crate::overrides::Override;
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
@@ -34,7 +44,7 @@ pub struct Rule {
 }
 
 /// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, plain_password::RULE];
+pub const RULES: &[Rule] = &[scale_order::RULE, one_at_a_time::RULE, whole_stop::RULE, second_bootstrap::RULE, bootstrap_needed::RULE, member_data::RULE, fixed_fields::RULE, references::RULE, plain_password::RULE, password_drift::RULE, own_marks::RULE];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
@@ -62,6 +72,9 @@ impl Rule {
 /// Judges one change. Pure: the same review and view give the same decision.
 pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     let mut decision = Decision::default();
+    if exempt::passes(&review.user, review.operation, review.kind) {
+        return decision;
+    }
     if let Some(finding) = unreadable(review) {
         decision.add(finding, Mode::Enforce, false, None);
         return decision;
@@ -69,7 +82,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     if let_through(review, view) {
         return decision;
     }
-    let released = released(review, view, &mut decision);
+    let released = Released::of(review, view, &mut decision);
     for rule in RULES.iter().filter(|rule| rule.touches.contains(&review.kind)) {
         let mode = view.mode(rule.id, &review.namespace);
         if mode == Mode::Off {
@@ -80,7 +93,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             continue;
         }
         let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
-        let release = released.iter().find(|release| release.releases(rule.id));
+        let release = released.by(rule.id, review);
         for finding in findings {
             let existed =
                 before.iter().any(|old| old.field == finding.field && old.verdict >= finding.verdict);
@@ -116,35 +129,61 @@ fn unreadable(review: &Review) -> Option<Finding> {
 }
 
 /// What is never held up, whatever the rules say: the control plane's own namespaces, and everything that is already
-/// on its way out.
+/// on its way out. A pod that is going may still be forced, so its DELETE is judged.
 fn let_through(review: &Review, view: &View<'_>) -> bool {
-    let going = review.operation == Operation::Update && review.objects().any(|object| object.meta().going());
+    let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
+    let going = (review.operation == Operation::Update || again) && review.objects().any(|object| object.meta().going());
     going || view.settings.is_own(&review.user) || NEVER_GUARDED.contains(&&*review.namespace) || view.namespace_going(&review.namespace)
 }
 
-/// The overrides that count: on the object in the request, on the object as it is, on the cluster's StatefulSet.
-fn released(review: &Review, view: &View<'_>, decision: &mut Decision) -> Vec<Override> {
-    let parent =
-        (!review.subresource.is_empty()).then(|| view.cluster(&review.namespace, &review.name)).flatten();
-    let metas =
-        review.objects().map(Object::meta).chain(parent.map(|cluster| &cluster.workload.metadata));
-    let mut released = Vec::new();
-    for text in metas.filter_map(|meta| meta.mark(marks::OVERRIDE)) {
-        match Override::read(text, view.now) {
-            Ok(release) if released.contains(&release) => {}
-            Ok(release) => released.push(release),
-            Err(problem) => {
-                let remark = format!(
-                    "the annotation gatera.dev/override of {} releases nothing: {problem}",
-                    review.subject()
-                );
-                if !decision.remarks.contains(&remark) {
-                    decision.remarks.push(remark);
+/// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
+/// cluster that the object belongs to or is used by.
+#[derive(Default)]
+struct Released {
+    own: Vec<Override>,
+    clusters: Vec<Vec<Override>>,
+}
+
+/// The override of this rule on a StatefulSet releases the end of everything its cluster uses: a `helm uninstall` that
+/// is half refused is worse than none.
+const WHOLE: &str = "G03";
+/// The data itself is never part of that.
+const DATA: &str = "G07";
+
+impl Released {
+    fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
+        let mut read = |meta: &Meta, subject: &str| {
+            let text = meta.mark(marks::OVERRIDE)?;
+            match Override::read(text, view.now) {
+                Ok(release) => Some(release),
+                Err(problem) => {
+                    let remark = format!("the annotation gatera.dev/override of {subject} releases nothing: {problem}");
+                    if !decision.remarks.contains(&remark) {
+                        decision.remarks.push(remark);
+                    }
+                    None
                 }
             }
-        }
+        };
+        let subject = review.subject();
+        let own = review.objects().filter_map(|object| read(object.meta(), &subject)).collect();
+        let clusters = view.concerned(review).into_iter().map(|cluster| {
+            let subject = format!("StatefulSet {}", cluster.id);
+            read(&cluster.workload.metadata, &subject).into_iter().collect()
+        });
+        Self { own, clusters: clusters.collect() }
     }
-    released
+
+    /// What releases this rule for this review, if anything does.
+    fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
+        let ends = review.operation == Operation::Delete && rule != DATA;
+        let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
+        let first = |releases_of: &'_ Vec<Override>| releases_of.iter().position(|it| releases(&it)).is_some();
+        self.own.iter().find(|it| releases(it)).or_else(|| {
+            let all = !self.clusters.is_empty() && self.clusters.iter().all(first);
+            self.clusters.first().filter(|_| all)?.iter().find(|it| releases(it))
+        })
+    }
 }
 
 #[cfg(test)]

@@ -5,21 +5,24 @@
 //! Data: objects in, [`World::build`], clusters out. `gatera check` builds the same World from files.
 
 mod cluster;
+mod concerns;
 mod facts;
+mod released;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Labels, PodSpec, Workload};
+use crate::object::{Labels, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use facts::{Facts, Id, PodFact};
+pub use released::Released;
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
@@ -123,9 +126,34 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// What the administrator chose.
     pub settings: &'a Settings,
+    /// Members that were let go moments ago.
+    pub released: &'a Released,
 }
 
+static NOBODY: Released = Released::nobody();
+
 impl<'a> View<'a> {
+    /// A view in which nobody was let go moments ago.
+    pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
+        Self { world, now, settings, released: &NOBODY }
+    }
+
+    /// The cluster whose member, or leaving pod, this is.
+    pub fn cluster_of_pod(&self, namespace: &str, pod: &str) -> Option<&'a Cluster> {
+        let (kind, owner) = self.world.facts.pods.get(&Id::new(namespace, pod))?.owner.as_ref()?;
+        (kind == "StatefulSet").then(|| self.cluster(namespace, owner)).flatten()
+    }
+
+    /// The clusters of a namespace.
+    pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> {
+        self.world.clusters().filter(move |cluster| cluster.id.namespace == namespace)
+    }
+
+    /// What is known of a node; `None`: there is no such node.
+    pub fn node(&self, name: &str) -> Option<&'a Node> {
+        self.world.facts.nodes.get(name).map(Arc::as_ref)
+    }
+
     /// The cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)
@@ -175,7 +203,7 @@ impl<'a> View<'a> {
     }
 
     /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
-    pub fn bootstrap_service(&self, cluster: &Cluster) -> Option<&'a str> {
+    pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
         if cluster.bootstrap.pods.is_empty() && cluster.has_data() {
             return None;
@@ -183,9 +211,7 @@ impl<'a> View<'a> {
         let leads = |selector: &Labels| {
             adopt::instance(selector) == Some(instance) && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
         };
-        let namespace = &cluster.id.namespace;
-        let mut own = self.world.facts.services.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == *namespace);
-        own.find(|(_, service)| leads(&service.spec.selector)).map(|(id, _)| &*id.name)
+        self.services_in(&cluster.id.namespace).find(|it| leads(&it.spec.selector)).map(|it| &*it.metadata.name)
     }
 
     /// The clusters whose members read this ConfigMap.
@@ -221,6 +247,12 @@ impl<'a> View<'a> {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| meta.going())
     }
 
+    /// For the override in an advice: long enough to type it, and allowed.
+    pub fn half_an_hour_from_now(&self) -> Timestamp {
+        let later = self.now.checked_add(SignedDuration::from_mins(30)).unwrap_or(self.now);
+        Timestamp::from_second(later.as_second()).unwrap_or(later)
+    }
+
     /// "seen now" or "seen 42s ago": how far a live fact can be trusted.
     pub fn seen(&self) -> String {
         match self.world.freshness {
@@ -237,7 +269,12 @@ impl<'a> View<'a> {
         if self.world.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
-    /// "3 of 3 members Synced, seen now".
+    /// "3 of 3 members Synced, seen now", where the trouble is told already.
+    pub fn count(&self, cluster: &Cluster) -> String {
+        format!("{}, {}", cluster.count(), self.seen())
+    }
+
+    /// "2 of 3 members Synced, galera-2 is not Ready yet, seen now".
     pub fn describe(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.describe(), self.seen())
     }

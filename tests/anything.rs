@@ -99,7 +99,7 @@ fn collect(value: &Value, place: String, places: &mut Vec<String>) {
 fn answer(body: &[u8]) -> Option<Value> {
     static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
     static WORLD: LazyLock<World> = LazyLock::new(|| Scene::default().world(&SETTINGS));
-    let view = View { world: &WORLD, now: scene::now(), settings: &SETTINGS };
+    let view = View::new(&WORLD, scene::now(), &SETTINGS);
     let mut last = None;
     for origin in [Origin::Mutating, Origin::Validating] {
         last = match review::read(body, origin) {

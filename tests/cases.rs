@@ -215,7 +215,6 @@ impl Case {
 
 /// The AdmissionReview an API server would send.
 fn body(asked: &Asked, user: &str) -> Value {
-    let namespace = if asked.of == Kind::Namespace { Value::Null } else { json!(NAMESPACE) };
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -225,7 +224,7 @@ fn body(asked: &Asked, user: &str) -> Value {
             "resource": { "group": asked.of.group(), "version": "v1", "resource": asked.of.plural() },
             "subResource": asked.subresource,
             "name": asked.name(),
-            "namespace": namespace,
+            "namespace": NAMESPACE,
             "operation": asked.operation,
             "userInfo": { "username": user },
             "object": asked.new,
@@ -296,7 +295,7 @@ async fn judge(name: &str, case: &Case) -> String {
     let body = body(&case.asked(), &case.user);
 
     // What the engine says by itself, once for each of the two calls of an API server.
-    let view = View { world: &world, now: scene::now(), settings: &settings };
+    let view = View::new(&world, scene::now(), &settings);
     let bytes = serde_json::to_vec(&body).unwrap();
     let mutating = rules::evaluate(&review::read(&bytes, Origin::Mutating).unwrap().review, &view);
     let review = review::read(&bytes, Origin::Validating).unwrap().review;
@@ -339,8 +338,10 @@ async fn judge(name: &str, case: &Case) -> String {
 }
 
 fn state(world: &World, settings: &Settings) -> String {
-    let view = View { world, now: scene::now(), settings };
-    world.clusters().next().map_or("NONE", |cluster| view.state(cluster).name()).to_owned()
+    let view = View::new(world, scene::now(), settings);
+    view.cluster(NAMESPACE, scene::STATEFUL_SET)
+        .map_or("NONE", |cluster| view.state(cluster).name())
+        .to_owned()
 }
 
 /// Rules without a case, and states that no case of a rule is in.

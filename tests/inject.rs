@@ -51,7 +51,7 @@ fn with_server(change: &Value) -> Value {
 fn injected(pod: &Value, scene: &Scene) -> (Value, Vec<String>) {
     let settings = Settings::default();
     let world = scene.world(&settings);
-    let view = View { world: &world, now: scene::now(), settings: &settings };
+    let view = View::new(&world, scene::now(), &settings);
     let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
         panic!("unreadable: {pod}")
     };

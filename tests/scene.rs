@@ -117,7 +117,7 @@ impl Scene {
         if let Some(mode) = &self.mode {
             labels["gatera.dev/mode"] = json!(mode);
         }
-        let mut namespace = json!({ "metadata": { "name": NAMESPACE, "labels": labels } });
+        let mut namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "labels": labels } });
         if self.namespace_going {
             namespace["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:00Z");
         }
@@ -136,7 +136,7 @@ impl Scene {
             objects.extend(member(ordinal, word).map(|pod| (Kind::Pod, pod)));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
-                let claim = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels() }, "status": { "phase": "Bound" } });
+                let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels() }, "status": { "phase": "Bound" } });
                 objects.push((Kind::Claim, claim));
             }
         }

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::meta::or_default;
+use super::references::SourceRef;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -125,15 +126,6 @@ pub struct EnvFrom {
     pub secret_ref: Option<SourceRef>,
 }
 
-/// A reference by name.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
-pub struct SourceRef {
-    /// Name of the object, in the pod's namespace.
-    #[serde(deserialize_with = "or_default")]
-    pub name: String,
-}
-
 /// A declared port.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -146,6 +138,7 @@ pub struct Port {
 /// Where a volume appears.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "as Kubernetes calls them")]
 pub struct Mount {
     /// Name of the volume.
     #[serde(deserialize_with = "or_default")]
@@ -153,6 +146,9 @@ pub struct Mount {
     /// Where in the container.
     #[serde(deserialize_with = "or_default")]
     pub mount_path: String,
+    /// One file or folder of the volume, instead of all of it.
+    #[serde(deserialize_with = "or_default")]
+    pub sub_path: String,
 }
 
 /// A probe or hook, as far as it runs a command.

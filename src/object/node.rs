@@ -55,6 +55,11 @@ pub struct NodeStatus {
 }
 
 impl Node {
+    /// Somebody said that it is switched off for good: nothing runs there any more.
+    pub fn out_of_service(&self) -> bool {
+        self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
+    }
+
     /// An ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
         let tainted =

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::container::SourceRef;
+use super::references::SourceRef;
 use super::meta::or_default;
 use super::{Container, Labels, Meta};
 
@@ -63,37 +63,6 @@ impl PodSpec {
             .chain(self.init_containers.iter().map(named("initContainers")))
     }
 
-    /// The ConfigMaps whose text reaches a container of this pod.
-    pub fn config_maps(&self) -> impl Iterator<Item = &str> {
-        let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected =
-                volume.projected.iter().flat_map(|p| &p.sources).filter_map(|s| s.config_map.as_ref());
-            volume.config_map.iter().chain(projected)
-        });
-        let environment = self.all_containers().flat_map(|(_, container)| {
-            let whole = container.env_from.iter().filter_map(|from| from.config_map_ref.as_ref());
-            let keys =
-                container.env.iter().filter_map(|var| var.value_from.as_ref()?.config_map_key_ref.as_ref());
-            whole.chain(keys)
-        });
-        mounted.chain(environment).map(|reference| &*reference.name)
-    }
-
-    /// The Secrets whose values reach a container of this pod.
-    pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected = volume.projected.iter().flat_map(|p| &p.sources).filter_map(|s| s.secret.as_ref());
-            let whole = volume.secret.iter().map(|secret| &*secret.secret_name);
-            whole.chain(projected.map(|reference| &*reference.name))
-        });
-        let environment = self.all_containers().flat_map(|(_, container)| {
-            let whole = container.env_from.iter().filter_map(|from| from.secret_ref.as_ref());
-            let keys = container.env.iter().filter_map(|var| var.value_from.as_ref()?.secret_key_ref.as_ref());
-            whole.chain(keys).map(|reference| &*reference.name)
-        });
-        mounted.chain(environment)
-    }
-
     /// How long a member may take to leave, after all defaults.
     pub fn grace(&self) -> i64 {
         self.termination_grace_period_seconds.unwrap_or(30)
@@ -112,7 +81,7 @@ pub struct Volume {
     /// Several sources in one folder.
     pub projected: Option<Projected>,
     /// A Secret as files.
-    pub secret: Option<SecretVolume>,
+    pub secret: Option<SourceRef>,
     /// An empty folder that goes with the pod.
     pub empty_dir: Option<EmptyDir>,
     /// A claim, by name.
@@ -121,15 +90,6 @@ pub struct Volume {
     pub ephemeral: Option<serde::de::IgnoredAny>,
     /// A folder of the node.
     pub host_path: Option<serde::de::IgnoredAny>,
-}
-
-/// A Secret as files.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct SecretVolume {
-    /// Its name.
-    #[serde(deserialize_with = "or_default")]
-    pub secret_name: String,
 }
 
 /// An empty folder that goes with the pod.

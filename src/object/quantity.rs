@@ -12,6 +12,26 @@ impl Quantity {
         &self.0
     }
 
+    /// The number of bytes of `10Gi` or `500M`. `None`: it cannot be told.
+    pub fn bytes(&self) -> Option<u64> {
+        const UNITS: [(&str, u64); 9] = [
+            ("Ki", 1 << 10),
+            ("Mi", 1 << 20),
+            ("Gi", 1 << 30),
+            ("Ti", 1 << 40),
+            ("Pi", 1 << 50),
+            ("k", 1_000),
+            ("M", 1_000_000),
+            ("G", 1_000_000_000),
+            ("T", 1_000_000_000_000),
+        ];
+        let unit = UNITS.iter().find_map(|(unit, factor)| Some((self.0.strip_suffix(unit)?, *factor)));
+        let (number, factor) = unit.unwrap_or((&self.0, 1));
+        // Whole units are enough for what is judged; a fraction of one is rounded down.
+        let whole: u64 = number.split(['.', 'e', 'E']).next()?.parse().ok()?;
+        if number.contains(['e', 'E']) { None } else { whole.checked_mul(factor) }
+    }
+
     /// How many of `total` it means: a number, or a percentage rounded up. `None`: neither.
     pub fn of(&self, total: i64) -> Option<i64> {
         match self.0.strip_suffix('%') {
@@ -63,6 +83,9 @@ mod tests {
     fn numbers_and_percentages() {
         let of = |json: &str| serde_json::from_str::<Quantity>(json).unwrap().of(3);
         assert_eq!((of("2"), of("\"2\""), of("\"50%\""), of("\"10Gi\"")), (Some(2), Some(2), Some(2), None));
+        let bytes = |text: &str| Quantity(text.to_owned()).bytes();
+        assert_eq!((bytes("10M"), bytes("1.5Gi"), bytes("7")), (Some(10_000_000), Some(1 << 30), Some(7)));
+        assert_eq!((bytes("1e9"), bytes("x"), bytes("99999999999Ti")), (None, None, None));
         assert_eq!(of("\"9223372036854775807%\""), None, "too much is no panic");
     }
 }

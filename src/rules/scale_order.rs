@@ -174,7 +174,10 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     let stay_ready =
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
     match view.state(cluster) {
-        State::Healthy => None,
+        State::Healthy => {
+            let (other, seconds) = view.released.besides(cluster, "", view.now)?;
+            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), watch)
+        }
         State::Unknown => refuse(
             Verdict::Unknown,
             "it is not known whether the members that stay are Ready",

@@ -75,7 +75,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             })
         }
         (_, Some(Object::Scale(new))) if review.kind == Kind::Deployment && new.spec.replicas > 0 => {
-            let cluster = bootstrapped_by(ns, &review.name, view);
+            let cluster = view.bootstrapped_by(ns, &review.name);
             cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
         }
         (_, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
@@ -155,13 +155,6 @@ fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding
     let cluster = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
     let by = format!("wsrep_cluster_address=gcomm:// in key {key}");
     refused(&by, &format!("data[{key}]"), data_of(cluster, view))
-}
-
-/// The cluster whose bootstrap Deployment this is.
-fn bootstrapped_by<'a>(ns: &str, deployment: &str, view: &View<'a>) -> Option<&'a Cluster> {
-    view.world
-        .clusters()
-        .find(|it| it.id.namespace == ns && it.bootstrap.deployments.iter().any(|name| name == deployment))
 }
 
 /// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.

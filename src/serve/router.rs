@@ -13,12 +13,14 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use jiff::Timestamp;
 use tracing::info;
 
+use crate::config::Settings;
 use crate::guard::Guard;
-use crate::review::{self, Origin};
+use crate::review::{self, Origin, Review};
 use crate::verdict::{Decision, Judged};
-use crate::view::{Freshness, View};
+use crate::view::{Freshness, Released, View, World};
 use crate::webhooks::Endpoint;
 use crate::{events, mutate, report, rules};
 
@@ -80,9 +82,10 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
             .into_response();
     }
-    let view = View { world: &world, now: started, settings: &guard.settings };
     let review = &incoming.review;
-    let mut decision = rules::evaluate(review, &view);
+    let known = Known { world: &world, now: started, settings: &guard.settings };
+    let (mut decision, released) = decide(guard, review, &known);
+    let view = known.after(&released);
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {
             mutate::amend(review, object.get(), &mut decision, &view)
@@ -96,6 +99,37 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         guard.tell(notice);
     }
     Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref())).into_response()
+}
+
+/// What is the same for all that is asked in this request.
+struct Known<'a> {
+    world: &'a World,
+    now: Timestamp,
+    settings: &'a Settings,
+}
+
+impl Known<'_> {
+    fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
+        View { world: self.world, now: self.now, settings: self.settings, released }
+    }
+}
+
+/// The decision, and who had been let go when it was taken. Two members that are asked to go at the same moment are
+/// judged one after the other, and the second judgement knows of the first.
+fn decide(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Released) {
+    let mut released = guard.released();
+    if rules::lets_go(review, &known.after(&released)).is_none() {
+        let seen = released.clone();
+        drop(released);
+        return (rules::evaluate(review, &known.after(&seen)), seen);
+    }
+    let decision = rules::evaluate(review, &known.after(&released));
+    let seen = released.clone();
+    let view = known.after(&seen);
+    if let Some(cluster) = rules::lets_go(review, &view).filter(|_| decision.allowed()) {
+        released.note(cluster, &review.name, known.now);
+    }
+    (decision, seen)
 }
 
 /// Refusals and used overrides are worth a line; everything else is in the metrics.

@@ -83,6 +83,8 @@ pub struct ClaimOf {
     pub ordinal: i64,
     /// It has a volume.
     pub bound: bool,
+    /// It is deleted as soon as its pod stops.
+    pub going: bool,
 }
 
 /// The bootstrap node beside a cluster.
@@ -149,6 +151,17 @@ impl Cluster {
         }
     }
 
+    /// One of its pods that are there, member or leaving.
+    pub fn pod(&self, name: &str) -> Option<&PodFact> {
+        let members = self.members.iter().filter_map(|member| member.pod.as_ref());
+        members.chain(&self.leaving).find(|pod| pod.name == name).map(Arc::as_ref)
+    }
+
+    /// A member by its pod's name.
+    pub fn member(&self, pod: &str) -> Option<&Member> {
+        self.members.iter().find(|member| member.name == pod)
+    }
+
     /// How many members are Ready.
     pub fn ready(&self) -> usize {
         self.members.iter().filter(|member| member.ready()).count()
@@ -178,9 +191,14 @@ impl Cluster {
     }
 
     /// "3 of 3 members Synced", or as much of that as is known.
-    pub fn describe(&self) -> String {
+    pub fn count(&self) -> String {
         let word = if self.unverified().next().is_some() { "Ready (not proven Synced)" } else { "Synced" };
-        let mut text = format!("{} of {} members {word}", self.ready(), self.workload.replicas());
+        format!("{} of {} members {word}", self.ready(), self.workload.replicas())
+    }
+
+    /// The count, and the first member in trouble.
+    pub fn describe(&self) -> String {
+        let mut text = self.count();
         if let Some((member, trouble)) =
             self.members.iter().find_map(|member| Some((member, member.trouble()?)))
         {
@@ -204,7 +222,7 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
         let same = |other: &Id| other.namespace == id.namespace && other.name.starts_with(&prefix);
         for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
             if let Ok(ordinal) = claim_id.name[prefix.len()..].parse() {
-                found.push(ClaimOf { name: claim_id.name.clone(), ordinal, bound: claim.bound() });
+                found.push(ClaimOf { name: claim_id.name.clone(), ordinal, bound: claim.bound(), going: claim.metadata.going() });
             }
         }
     }

@@ -73,14 +73,19 @@ pub struct PodFact {
     pub going: bool,
     /// Carries the mark of injection: only then does Ready mean Synced.
     pub verified: bool,
-    /// A database server runs in it.
+    /// A database server is in it.
     pub server: bool,
+    /// The server's container runs, as far as the kubelet says.
+    pub running: bool,
+    /// Seconds between "stop" and "die".
+    pub grace: i64,
 }
 
 impl PodFact {
     /// Keeps what matters.
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
+        let server = server::container(&pod.spec, meta.mark(marks::CONTAINER));
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
@@ -91,7 +96,9 @@ impl PodFact {
             stuck: pod.stuck(),
             going: meta.going(),
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
-            server: server::container(&pod.spec, meta.mark(marks::CONTAINER)).is_some(),
+            server: server.is_some(),
+            running: server.is_some_and(|server| pod.runs(&server.name)),
+            grace: pod.spec.grace(),
         }
     }
 }

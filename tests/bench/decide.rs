@@ -66,7 +66,7 @@ impl Engine {
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };
         let incoming = review::read(body, origin).expect("a review");
         let world = self.world.load();
-        let view = View { world: &world, now: Timestamp::now(), settings: &self.settings };
+        let view = View::new(&world, Timestamp::now(), &self.settings);
         let review = &incoming.review;
         let mut decision = rules::evaluate(review, &view);
         let object = incoming.object.filter(|_| mutating && decision.allowed());

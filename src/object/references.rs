@@ -1,0 +1,160 @@
+//! What a pod refers to by name: `ConfigMaps` and Secrets, whole or by key, as files or as variables.
+
+use serde::Deserialize;
+
+use super::PodSpec;
+use super::meta::or_default;
+
+/// A reference by name, and what of the object is meant.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SourceRef {
+    /// Name of the object, in the pod's namespace. Volumes from Secrets call it otherwise.
+    #[serde(alias = "secretName", deserialize_with = "or_default")]
+    pub name: String,
+    /// The one key (variables).
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// The keys that become files; empty: all of them (volumes).
+    #[serde(deserialize_with = "or_default")]
+    pub items: Vec<Item>,
+    /// The pod starts without it.
+    #[serde(deserialize_with = "or_default")]
+    pub optional: bool,
+}
+
+/// A key that becomes a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Item {
+    /// The key.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+}
+
+/// What of one object a pod uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Uses<'a> {
+    /// All of it.
+    pub whole: bool,
+    /// Keys without which the pod does not start, or starts with an empty folder in place of a file.
+    pub needed: Vec<&'a str>,
+}
+
+impl Uses<'_> {
+    /// Something reads the value of this key.
+    pub fn reads(&self, key: &str) -> bool {
+        self.whole || self.needed.contains(&key)
+    }
+}
+
+impl PodSpec {
+    /// The `ConfigMaps` whose text reaches a container of this pod.
+    pub fn config_maps(&self) -> impl Iterator<Item = &str> {
+        let mounted = self.volumes.iter().flat_map(|volume| {
+            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
+            volume.config_map.iter().chain(projected)
+        });
+        mounted.chain(self.variables(Kind::ConfigMap)).map(|reference| &*reference.name)
+    }
+
+    /// The Secrets whose values reach a container of this pod.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let mounted = self.volumes.iter().flat_map(|volume| {
+            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.secret.as_ref());
+            volume.secret.iter().chain(projected)
+        });
+        mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
+    }
+
+    /// What of this ConfigMap the pod uses.
+    pub fn uses_of_config_map(&self, name: &str) -> Uses<'_> {
+        self.uses(Kind::ConfigMap, name)
+    }
+
+    /// What of this Secret the pod uses.
+    pub fn uses_of_secret(&self, name: &str) -> Uses<'_> {
+        self.uses(Kind::Secret, name)
+    }
+
+    fn uses(&self, kind: Kind, name: &str) -> Uses<'_> {
+        let mut uses = Uses::default();
+        for volume in &self.volumes {
+            let own = match kind {
+                Kind::ConfigMap => volume.config_map.as_ref(),
+                Kind::Secret => volume.secret.as_ref(),
+            };
+            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| match kind {
+                Kind::ConfigMap => it.config_map.as_ref(),
+                Kind::Secret => it.secret.as_ref(),
+            });
+            for source in own.into_iter().chain(projected).filter(|source| source.name == name) {
+                uses.whole |= source.items.is_empty();
+                if !source.optional {
+                    uses.needed.extend(source.items.iter().map(|item| &*item.key));
+                }
+                if source.items.is_empty() && own.is_some() {
+                    uses.needed.extend(self.single_files(&volume.name));
+                }
+            }
+        }
+        for variable in self.variables(kind).filter(|variable| variable.name == name) {
+            uses.whole |= variable.key.is_empty();
+            if !variable.optional && !variable.key.is_empty() {
+                uses.needed.push(&variable.key);
+            }
+        }
+        uses
+    }
+
+    /// Files of a volume that are mounted one by one: a file that is not there becomes an empty folder.
+    fn single_files(&self, volume: &str) -> impl Iterator<Item = &str> {
+        let mounts = self.all_containers().flat_map(|(_, container)| &container.volume_mounts);
+        mounts.filter(move |mount| mount.name == volume && !mount.sub_path.is_empty()).map(|mount| &*mount.sub_path)
+    }
+
+    /// Sources of the environment: with a key one variable, without one all of them.
+    fn variables(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
+        self.all_containers().flat_map(move |(_, container)| {
+            let whole = container.env_from.iter().filter_map(move |from| match kind {
+                Kind::ConfigMap => from.config_map_ref.as_ref(),
+                Kind::Secret => from.secret_ref.as_ref(),
+            });
+            let keys = container.env.iter().filter_map(|var| var.value_from.as_ref()).filter_map(move |from| match kind {
+                Kind::ConfigMap => from.config_map_key_ref.as_ref(),
+                Kind::Secret => from.secret_key_ref.as_ref(),
+            });
+            whole.chain(keys)
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    ConfigMap,
+    Secret,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_is_told_by_key() {
+        let spec: PodSpec = serde_json::from_str(
+            r#"{"volumes":[{"name":"v","configMap":{"name":"c","items":[{"key":"a"}]}},
+                {"name":"w","configMap":{"name":"scripts"}},
+                {"name":"s","projected":{"sources":[{"secret":{"name":"t","items":[{"key":"p"}]}}]}},
+                {"name":"o","secret":{"secretName":"u","optional":true}}],
+              "containers":[{"volumeMounts":[{"name":"w","mountPath":"/x","subPath":"wait.sh"}],
+                "env":[{"name":"E","valueFrom":{"secretKeyRef":{"name":"t","key":"q"}}}],"envFrom":[{"configMapRef":{"name":"e"}}]}]}"#,
+        )
+        .unwrap();
+        assert_eq!(spec.uses_of_config_map("c"), Uses { whole: false, needed: vec!["a"] });
+        assert_eq!(spec.uses_of_config_map("scripts"), Uses { whole: true, needed: vec!["wait.sh"] });
+        assert_eq!(spec.uses_of_config_map("e"), Uses { whole: true, needed: vec![] });
+        assert_eq!(spec.uses_of_secret("t"), Uses { whole: false, needed: vec!["p", "q"] });
+        assert_eq!(spec.config_maps().collect::<Vec<_>>(), ["c", "scripts", "e"]);
+        assert_eq!(spec.secrets().collect::<Vec<_>>(), ["t", "u", "t"]);
+    }
+}

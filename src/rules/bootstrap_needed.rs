@@ -1,0 +1,106 @@
+//! G05: the bootstrap node stays until every member can do without it.
+//!
+//! Refuses to delete, evict, stop or restart the bootstrap node, and to delete its Service and ConfigMap, while a member
+//! still joins.
+//!
+//! # Why
+//!
+//! During a first install the bootstrap node is the only one that has the database. A member that copies it loses its
+//! half copy when the node goes, and finds nobody to ask again. Afterwards the node still counts as a member: with one
+//! member joined, its sudden end leaves that one without a majority. Its data is on no volume, so a restart founds yet
+//! another, empty cluster.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete deployment galera-bootstrap
+//! [G05] Deployment db/galera-bootstrap: galera-2 is not Ready yet (2 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order. An install
+//! that does not get anywhere (no member starts) may be deleted at any time.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
+//! override of G03 on the cluster's StatefulSet releases it too.
+
+use super::Rule;
+use crate::object::{Kind, Object};
+use crate::review::{Operation, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, Member, State, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G05",
+    name: "bootstrap-needed",
+    touches: &[Kind::Deployment, Kind::Pod, Kind::Service, Kind::ConfigMap],
+    source: include_str!("bootstrap_needed.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let cluster = match &review.new {
+        _ if review.operation == Operation::Delete || review.subresource == "eviction" => bootstrapped_with(review, view),
+        Some(Object::Scale(new)) if review.kind == Kind::Deployment && new.spec.replicas == 0 => bootstrapped_with(review, view),
+        Some(Object::Deployment(new)) if restarts(review, new) => bootstrapped_with(review, view),
+        _ => None,
+    };
+    cluster.and_then(|cluster| still_needed(cluster, view)).into_iter().collect()
+}
+
+/// An edit that stops the bootstrap node, or replaces it by another empty one.
+fn restarts(review: &Review, new: &crate::object::Workload) -> bool {
+    let Some(Object::Deployment(old)) = &review.old else { return false };
+    old.replicas() > 0 && new.replicas() == 0
+}
+
+/// The cluster whose bootstrap node this object is a part of, while that node is there.
+fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
+    let (ns, name) = (&*review.namespace, &*review.name);
+    let mut there = view.clusters_in(ns).filter(|cluster| !cluster.bootstrap.pods.is_empty());
+    match review.kind {
+        Kind::Deployment => there.find(|it| it.bootstrap.deployments.iter().any(|own| own == name)),
+        Kind::Pod => there.find(|it| it.bootstrap.pods.iter().any(|own| own.name == name)),
+        Kind::Service => there.find(|it| view.bootstrap_service(it) == Some(name)),
+        Kind::ConfigMap => there.find(|it| view.bootstrap_reads(it, name)),
+        _ => None,
+    }
+}
+
+fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+    let ns = &cluster.id.namespace;
+    let wait = format!("kubectl -n {ns} get pods --watch, and repeat the command when all members are Ready");
+    let (verdict, says, instead) = match view.state(cluster) {
+        State::Healthy => return None,
+        State::Unknown => (
+            Verdict::Unknown,
+            "it is not known whether all members are Ready".to_owned(),
+            "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned(),
+        ),
+        // Nobody depends on it: an install that failed may be taken away.
+        State::Forming if !cluster.members.iter().any(Member::starting) => return None,
+        State::Forming | State::Transfer => (Verdict::Wait, trouble(cluster), wait),
+        State::Degraded | State::Down => {
+            let instead = format!("find out why (kubectl -n {ns} describe pods), then {wait}");
+            (Verdict::Deny, trouble(cluster), instead)
+        }
+    };
+    Some(Finding {
+        rule: RULE.id,
+        verdict,
+        field: String::new(),
+        says: format!("{says} ({})", view.count(cluster)),
+        why: "until every member is Synced, the bootstrap node may be the only one with the whole database, and it counts for \
+              the majority"
+            .into(),
+        instead,
+    })
+}
+
+fn trouble(cluster: &Cluster) -> String {
+    let first = cluster.members.iter().find_map(|member| Some((member, member.trouble()?)));
+    first.map_or_else(|| "a member is leaving".to_owned(), |(member, trouble)| format!("{} {trouble}", member.name))
+}

@@ -1,0 +1,127 @@
+//! G08: fields of a StatefulSet that cannot be changed in place.
+//!
+//! The API server refuses such a change anyway, in words that help nobody ("Forbidden: updates to statefulset spec for
+//! fields other than …"), and `kubectl apply --force` answers that by deleting the StatefulSet with all its pods. The
+//! guard is asked before, so it can say what works.
+//!
+//! # Why
+//!
+//! The names of pods and claims are made from `serviceName`, the name of the claim template and the selector; members
+//! know each other by these names. Another name means another, empty member.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch statefulset galera -p '{"spec":{"podManagementPolicy":"Parallel"}}'
+//! [G08] StatefulSet db/galera: podManagementPolicy OrderedReady -> Parallel cannot be changed in place
+//! ```
+//!
+//! # What to do instead
+//!
+//! * podManagementPolicy and the size in a claim template: with all members Ready, `kubectl delete statefulset NAME
+//!   --cascade=orphan`, then apply the new one within minutes. The pods go on running.
+//! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion); the template
+//!   only counts for members to come.
+//! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
+//!
+//! # How to waive it
+//!
+//! Not at all: behind the guard it is the API server that refuses.
+
+use super::Rule;
+use crate::object::{ClaimTemplate, Kind, Object, Workload};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G08",
+    name: "fixed-fields",
+    touches: &[Kind::StatefulSet],
+    source: include_str!("fixed_fields.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) else {
+        return Findings::new();
+    };
+    if !is_cluster(old, &view.settings.adoption) {
+        return Findings::new();
+    }
+    let (before, after) = (&old.spec, &new.spec);
+    let mut found = Findings::new();
+    let mut add = |field: &str, says: String, instead: String| found.push(finding(format!("spec.{field}"), says, instead));
+    if before.pod_management_policy != after.pod_management_policy {
+        let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
+        let says = format!("podManagementPolicy {} -> {} cannot be changed in place", policies[0], policies[1]);
+        add("podManagementPolicy", says, orphan(review));
+    }
+    if before.service_name != after.service_name {
+        let says = format!("serviceName {} -> {} would rename every member", before.service_name, after.service_name);
+        add("serviceName", says, new_cluster("serviceName"));
+    }
+    if before.selector != after.selector {
+        add("selector", "another selector would no longer find the running members".into(), new_cluster("the selector"));
+    }
+    found.extend(claim_templates(review, old, new));
+    found
+}
+
+/// An absent policy is the first of the two.
+fn policy(written: &str) -> &str {
+    if written.is_empty() { "OrderedReady" } else { written }
+}
+
+fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings {
+    let (before, after) = (&old.spec.volume_claim_templates, &new.spec.volume_claim_templates);
+    let names = |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
+    let field = |name: &str| format!("spec.volumeClaimTemplates[{name}]");
+    if names(before) != names(after) {
+        let says = format!(
+            "claim templates {} -> {}: members would not find their claims",
+            names(before).join(", "),
+            names(after).join(", ")
+        );
+        return vec![finding("spec.volumeClaimTemplates".to_owned(), says, new_cluster("the names of claim templates"))];
+    }
+    let pairs = before.iter().zip(after).filter(|(one, other)| one.spec != other.spec);
+    let found = pairs.map(|(one, other)| {
+        let name = &one.metadata.name;
+        let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").map(ToString::to_string).unwrap_or_default();
+        let (from, to) = (size(one), size(other));
+        if from == to {
+            let says = format!("class and access modes of claim template {name} cannot be changed in place");
+            return finding(field(name), says, orphan(review));
+        }
+        let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
+        let Review { namespace, name: set, .. } = review;
+        let instead = format!(
+            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
+             likewise for every member; to have it in the template too, {}",
+            orphan(review)
+        );
+        finding(field(name), says, instead)
+    });
+    found.collect()
+}
+
+fn orphan(review: &Review) -> String {
+    let Review { namespace, name, .. } = review;
+    format!("with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods go on running)")
+}
+
+fn new_cluster(what: &str) -> String {
+    format!("keep {what}; to have it otherwise, set up a new cluster and fill it from a backup")
+}
+
+fn finding(field: String, says: String, instead: String) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field,
+        says,
+        why: "Kubernetes makes the names of pods and claims from these fields, so it never changes them in place".into(),
+        instead,
+    }
+}

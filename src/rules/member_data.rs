@@ -1,0 +1,218 @@
+//! G07: a member's data outlives a careless command.
+//!
+//! Refuses to delete the claim of a member, a retention policy that deletes claims, and a data directory that goes with
+//! the pod (emptyDir, an ephemeral volume, no volume at all) or that several members would share.
+//!
+//! # Why
+//!
+//! Deleting the claim of a running member looks harmless: nothing happens. The claim stays `Terminating` until the pod
+//! restarts, and then the member comes up empty. If the whole cluster is down, an empty member is even "safe to
+//! bootstrap": it founds a new cluster and the others throw their data away when they join it.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete pvc datadir-galera-1
+//! [G07] PersistentVolumeClaim db/datadir-galera-1: it holds the data of member galera-1 (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! To let one member copy everything anew: with all members Ready, annotate its claim with the override, delete the claim,
+//! then its pod; then wait until it is Ready. To take a member away, scale the StatefulSet down: its claim stays and costs
+//! little. Claims beyond the replicas may be deleted while all members are Ready.
+//!
+//! # How to waive it
+//!
+//! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. The
+//! override of a whole cluster (G03) does not release its data.
+
+use super::Rule;
+use crate::galera::server::{self, DATA_DIRECTORIES};
+use crate::marks;
+use crate::object::{Kind, Object, Volume, Workload};
+use crate::review::{Operation, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, State, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G07",
+    name: "member-data",
+    touches: &[Kind::Claim, Kind::StatefulSet],
+    source: include_str!("member_data.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match (&review.new, review.kind) {
+        (_, Kind::Claim) if review.operation == Operation::Delete => claim_deleted(review, view).into_iter().collect(),
+        (Some(Object::StatefulSet(new)), _) if is_cluster(new, &view.settings.adoption) => {
+            let mut found = retention(new);
+            found.extend(data_volume(new));
+            found.extend(small_volumes(new));
+            found.extend(claims_left_behind(review, new, view));
+            found
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&*review.namespace, &*review.name);
+    let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
+    let Some(cluster) = view.clusters_in(ns).find(owner) else {
+        return left_over(review, view);
+    };
+    let ordinal = cluster.claims.iter().find(|claim| claim.name == name)?.ordinal;
+    let seen = view.count(cluster);
+    if let Some(member) = cluster.members.iter().find(|member| member.ordinal == ordinal) {
+        let says = format!("it holds the data of member {} ({seen})", member.name);
+        let until = view.half_an_hour_from_now();
+        let instead = match view.state(cluster) {
+            State::Down => format!(
+                "keep it: nobody is Ready, so it may hold the newest data; start the cluster first (gatera explain G04, \
+                 kubectl -n {ns} get pods)"
+            ),
+            _ => format!(
+                "to let {0} copy everything anew while all others are Ready: kubectl -n {ns} annotate pvc {name} \
+                 'gatera.dev/override=G07 until={until} reason=…', delete the claim, then kubectl -n {ns} delete pod {0}",
+                member.name
+            ),
+        };
+        return Some(finding(Verdict::Deny, String::new(), says, instead));
+    }
+    let says = format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
+    let (verdict, instead) = match view.state(cluster) {
+        State::Healthy => (Verdict::Warn, "all members are Ready, so nothing is lost but a faster way back up".to_owned()),
+        State::Unknown => (Verdict::Unknown, "repeat the command when gatera is ready".to_owned()),
+        State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
+        _ => (Verdict::Deny, "bring all members to Ready first: until then it may hold the newest data".to_owned()),
+    };
+    Some(finding(verdict, String::new(), says, instead))
+}
+
+/// The StatefulSet is gone; its claims are what is left of the database.
+fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let labels = &review.old.as_ref()?.meta().labels;
+    let left = view.left_over_claims(&review.namespace, labels);
+    left.contains(&review.name).then(|| {
+        let says = format!("no StatefulSet uses it any more; it is one of {} claims that hold this database", left.len());
+        let instead = "be sure that there is a backup: apply the StatefulSet again to have the database back".to_owned();
+        finding(Verdict::Warn, String::new(), says, instead)
+    })
+}
+
+fn retention(new: &Workload) -> Findings {
+    let policy = &new.spec.persistent_volume_claim_retention_policy;
+    let fields = [("whenDeleted", &policy.when_deleted, "deleting"), ("whenScaled", &policy.when_scaled, "scaling down")];
+    let deletes = fields.into_iter().filter(|(_, value, _)| *value == "Delete");
+    let found = deletes.map(|(field, _, what)| {
+        let says = format!("{field}: Delete makes {what} the StatefulSet delete its members' data");
+        finding(
+            Verdict::Deny,
+            format!("spec.persistentVolumeClaimRetentionPolicy.{field}"),
+            says,
+            format!("{field}: Retain; claims that are not needed any more can be deleted by hand"),
+        )
+    });
+    found.collect()
+}
+
+/// Where the server keeps its data, if that goes with the pod or is shared.
+fn data_volume(new: &Workload) -> Option<Finding> {
+    let template = &new.spec.template;
+    let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+    let is_data = |path: &str| DATA_DIRECTORIES.contains(&path.trim_end_matches('/'));
+    let mount = server.volume_mounts.iter().find(|mount| is_data(&mount.mount_path));
+    let Some(mount) = mount else {
+        // A claim that is mounted elsewhere may be the data directory of an image we do not know.
+        let claimed = !new.spec.volume_claim_templates.is_empty()
+            || template.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some());
+        let field = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
+        let says = "no volume holds its data: it goes with each pod".to_owned();
+        return (!claimed).then(|| finding(Verdict::Deny, field, says, CLAIMS.to_owned()));
+    };
+    if new.spec.volume_claim_templates.iter().any(|claim| claim.metadata.name == mount.name) {
+        return None;
+    }
+    let volume = template.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
+    let field = format!("spec.template.spec.volumes[{}]", volume.name);
+    let (verdict, says) = unsafe_volume(volume, new.replicas())?;
+    Some(finding(verdict, field, format!("{} {says}", mount.mount_path), CLAIMS.to_owned()))
+}
+
+const CLAIMS: &str = "add spec.volumeClaimTemplates and mount one at the data directory: every member then has a volume of its own";
+
+fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
+    let name = &volume.name;
+    match volume {
+        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => {
+            Some((Verdict::Deny, format!("is kept in memory (volume {name}): it goes with the pod, and the node's power")))
+        }
+        Volume { empty_dir: Some(_), .. } => Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it goes with the pod"))),
+        Volume { ephemeral: Some(_), .. } => {
+            Some((Verdict::Deny, format!("is an ephemeral volume ({name}): its claim is deleted with the pod")))
+        }
+        Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
+            Verdict::Deny,
+            format!("is one claim for all {replicas} members ({}): two servers on the same files destroy them", claim.claim_name),
+        )),
+        Volume { host_path: Some(_), .. } => {
+            Some((Verdict::Warn, format!("is a folder of the node (volume {name}): a member that moves comes up empty")))
+        }
+        _ => None,
+    }
+}
+
+/// A server that fills its disk stops, and all members fill theirs at the same time.
+fn small_volumes(new: &Workload) -> Findings {
+    let asked = new.spec.volume_claim_templates.iter().filter_map(|claim| {
+        let size = claim.spec.resources.requests.get("storage")?;
+        (size.bytes()? < SMALLEST).then_some((claim, size))
+    });
+    let found = asked.map(|(claim, size)| {
+        let name = &claim.metadata.name;
+        finding(
+            Verdict::Warn,
+            format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
+            format!("{size} for {name} is less than an empty MariaDB needs"),
+            "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
+        )
+    });
+    found.collect()
+}
+
+/// System tables, redo log, undo and a gcache of 128 MiB.
+const SMALLEST: u64 = 512 << 20;
+
+/// A StatefulSet that is created beside claims of the same cluster and would not use one of them starts empty.
+fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    if review.operation != Operation::Create || review.old.is_some() {
+        return None;
+    }
+    let left = view.left_over_claims(&review.namespace, &new.spec.template.metadata.labels);
+    let first = left.first()?;
+    if !view.claims_of(&review.namespace, new).is_empty() || new.replicas() == 0 {
+        return None;
+    }
+    let says = format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
+    let instead = format!(
+        "name StatefulSet and claim template as they were: claims are called TEMPLATE-{}-0; or, for a new cluster, choose \
+         another instance label",
+        new.metadata.name
+    );
+    Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
+}
+
+fn finding(verdict: Verdict, field: String, says: String, instead: String) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict,
+        field,
+        says,
+        why: "a member that comes up empty copies everything from another; if nobody else is there, it founds an empty cluster \
+              and the others throw their data away"
+            .into(),
+        instead,
+    }
+}

@@ -1,0 +1,240 @@
+//! G02: members leave one at a time.
+//!
+//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, to force a deletion
+//! while its server runs, and to restart a member whose claim is being deleted before all others are Synced. A member
+//! whose server does not run may always be deleted: a crash loop must be curable.
+//!
+//! # Why
+//!
+//! A member that is not Ready counts as lost when the majority is counted, and it may be receiving its data from the one
+//! that goes. `kubectl delete pod -l app=galera` stops all members at once: none of them knows that it was the last, so
+//! none may start first, and the cluster needs a manual bootstrap. A forced deletion frees the name of a pod while its
+//! server may still run; its successor opens the same files. A claim that was deleted under a running pod goes as soon
+//! as the pod stops, and the member comes back empty.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete pod -l app=galera
+//! pod "galera-0" deleted
+//! [G02] Pod db/galera-1: galera-0 was let go 0s ago (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Delete one pod, wait until it is Ready again, then the next: `kubectl rollout restart statefulset NAME` does exactly
+//! that. `kubectl drain` needs no help: an eviction that has to wait is answered with 429, and drain tries again. If the
+//! node of a member is dead, say so with the taint `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`; then the
+//! control plane removes the pod itself.
+//!
+//! # How to waive it
+//!
+//! Annotate the pod or its StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::Rule;
+use crate::galera::quorum::survives;
+use crate::object::{Kind, Object};
+use crate::review::{Operation, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, Member, PodFact, State, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G02",
+    name: "one-at-a-time",
+    touches: &[Kind::Pod],
+    source: include_str!("one_at_a_time.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(leaving) = Leaving::of(review, view) else { return Findings::new() };
+    let found = leaving
+        .is_forced()
+        .or_else(|| leaving.goes_already().then(Findings::new))
+        .or_else(|| leaving.loses_its_data())
+        .or_else(|| leaving.nothing_runs().then(Findings::new))
+        .or_else(|| leaving.is_the_last())
+        .or_else(|| leaving.others_are_needed());
+    found.unwrap_or_else(|| leaving.uncertain())
+}
+
+/// A member that is asked to go.
+struct Leaving<'a> {
+    review: &'a Review,
+    view: &'a View<'a>,
+    cluster: &'a Cluster,
+    member: &'a Member,
+    pod: &'a PodFact,
+}
+
+impl<'a> Leaving<'a> {
+    fn of(review: &'a Review, view: &'a View<'a>) -> Option<Self> {
+        if review.operation != Operation::Delete && review.subresource != "eviction" {
+            return None;
+        }
+        let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
+        // Beyond its replicas a pod is on its way out already: the step that caused it was judged.
+        let member = cluster.member(&review.name)?;
+        Some(Self { review, view, cluster, member, pod: member.pod.as_deref()? })
+    }
+
+    fn others(&self) -> impl Iterator<Item = &Member> {
+        self.cluster.members.iter().filter(|member| member.ordinal != self.member.ordinal)
+    }
+
+    fn seen(&self) -> String {
+        self.view.count(self.cluster)
+    }
+
+    /// Asked to go before; once more changes nothing.
+    fn goes_already(&self) -> bool {
+        self.pod.going || matches!(&self.review.old, Some(Object::Pod(pod)) if pod.metadata.going())
+    }
+
+    /// Its container does not run: deleting it costs nothing and may cure it.
+    fn nothing_runs(&self) -> bool {
+        !self.pod.running
+    }
+
+    /// A claim that is being deleted goes with the pod.
+    fn loses_its_data(&self) -> Option<Findings> {
+        let own = |claim: &&crate::view::ClaimOf| claim.ordinal == self.member.ordinal && claim.going;
+        let claim = self.cluster.claims.iter().find(own)?;
+        let why = "a claim that was deleted under a running pod goes when the pod stops; the member comes back empty and \
+                   copies everything from another";
+        let says = format!("its claim {} is being deleted, so its data goes with it", claim.name);
+        let safe = self.view.state(self.cluster) != State::Unknown
+            && self.others().count() > 0
+            && self.others().all(Member::ready);
+        let instead = if safe {
+            "let the member copy its data back before you touch another".to_owned()
+        } else {
+            format!("bring all other members to Ready first; {} then returns with a copy of their data", self.member.name)
+        };
+        let verdict = if safe { Verdict::Warn } else { Verdict::Deny };
+        Some(vec![finding(verdict, format!("{says} ({})", self.seen()), why, instead)])
+    }
+
+    /// Its grace is cut short: the server may still run when its successor opens the same files.
+    fn is_forced(&self) -> Option<Findings> {
+        let grace = self.review.options.grace_period_seconds.filter(|grace| *grace < self.pod.grace)?;
+        if self.nothing_runs() {
+            return None;
+        }
+        let node = self.view.node(&self.pod.node);
+        if node.is_none_or(crate::object::Node::out_of_service) {
+            return None;
+        }
+        let Review { namespace, name, .. } = self.review;
+        let says = format!("a grace period of {grace}s instead of its own {}s, while its server runs", self.pod.grace);
+        let why = "a member that is killed says no good-bye, and one that is only forgotten still runs: its successor \
+                   opens the same files";
+        let instead = if grace == 0 {
+            format!(
+                "kubectl -n {namespace} delete pod {name} without --force; if node {0} is dead: kubectl taint node {0} \
+                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                self.pod.node
+            )
+        } else {
+            format!("kubectl -n {namespace} delete pod {name}, without --now or --grace-period")
+        };
+        Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// Nobody would be left, and a member that finds nobody may not start.
+    fn is_the_last(&self) -> Option<Findings> {
+        let size = i64::try_from(self.cluster.members.len()).unwrap_or(i64::MAX);
+        if survives(size, 1, 0) || !self.cluster.has_data() {
+            return None;
+        }
+        let Cluster { id, .. } = self.cluster;
+        let says = format!("it is the only member of cluster {} ({})", id.name, self.seen());
+        let why = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a \
+                   manual bootstrap";
+        let instead =
+            format!("kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then restart it", id.namespace, id.name);
+        Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// While another one is missing, this one carries the cluster.
+    fn others_are_needed(&self) -> Option<Findings> {
+        let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
+                   from this one";
+        let watch = |name: &str| format!("kubectl -n {} get pods --watch, and repeat the command when {name} is Ready", self.review.namespace);
+        let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
+        match self.view.state(self.cluster) {
+            State::Forming => return None,
+            State::Unknown => {
+                let says = format!("it is not known whether the other members are Ready ({})", self.view.seen());
+                let instead = "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned();
+                return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
+            }
+            State::Down => return Some(vec![self.nobody_is_ready()]),
+            State::Healthy | State::Transfer | State::Degraded => {}
+        }
+        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name, self.view.now) {
+            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
+        }
+        if let Some(pod) = self.cluster.leaving.first() {
+            return wait(format!("{} is still leaving ({})", pod.name, self.seen()), "repeat the command when it is gone".to_owned());
+        }
+        let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
+        if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
+            return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
+        }
+        let says = format!("{} {trouble} ({})", other.name, self.seen());
+        let instead = match &other.pod {
+            Some(_) => format!("cure {0} first (kubectl -n {1} describe pod {0}); it may be deleted, as it does not run", other.name, self.review.namespace),
+            None => format!("find out why {} does not exist (kubectl -n {} describe statefulset {})", other.name, self.review.namespace, self.cluster.id.name),
+        };
+        Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    fn nobody_is_ready(&self) -> Finding {
+        finding(
+            Verdict::Deny,
+            format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
+            "members that lost each other form the cluster again by themselves when all of them meet; one that is \
+             restarted forgets whom it belonged to",
+            format!(
+                "give them some minutes and look at their logs (kubectl -n {} logs {}); gatera explain G04 shows the way \
+                 back, whose steps need the override",
+                self.review.namespace, self.review.name
+            ),
+        )
+    }
+
+    /// Allowed, with a word where Ready does not prove much.
+    fn uncertain(&self) -> Findings {
+        let unverified = self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
+        let joins = self.member.starting() && self.cluster.has_data();
+        let (says, why, instead) = match () {
+            () if joins => (
+                "it is not Ready yet and may be receiving its data; it starts over".to_owned(),
+                "a transfer that is interrupted begins again from its start",
+                "let it finish unless it hangs",
+            ),
+            () if unverified > 0 => (
+                format!("{unverified} of the others carry no gatera probe, so Ready does not prove Synced"),
+                "a probe that only asks for an answer also succeeds on a member that is cut off",
+                "look at wsrep_local_state_comment on the others first",
+            ),
+            () => return Findings::new(),
+        };
+        vec![finding(Verdict::Warn, says, why, instead.to_owned())]
+    }
+
+}
+
+fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field: String::new(), says, why: why.to_owned(), instead }
+}
+
+/// A member that this request lets go, if it is one: to be noted, so that the next request knows.
+pub fn lets_go<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
+    let going = matches!(&review.old, Some(Object::Pod(pod)) if pod.metadata.going());
+    let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
+    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
+    (asked && !going && review.kind == Kind::Pod && !review.dry_run && cluster.member(&review.name).is_some()).then_some(cluster)
+}

@@ -1,0 +1,91 @@
+//! G12: a changed Secret changes no password in MariaDB.
+//!
+//! Refuses to change or remove a value that the members of a cluster with data read from a Secret. Certificates and keys
+//! of TLS may change.
+//!
+//! # Why
+//!
+//! The image reads its password variables only when it initialises an empty data directory. Afterwards the password lives
+//! in the database, and the Secret only says what members and clients *believe* it is. When both differ, every probe and
+//! every state transfer that logs in fails, on all members at once; nothing is to be seen until the first one restarts.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl edit secret galera
+//! [G12] Secret db/galera: key root-password is read by the members of galera, and changing it changes no password in MariaDB
+//! ```
+//!
+//! # What to do instead
+//!
+//! 1. `ALTER USER … IDENTIFIED VIA mysql_native_password USING PASSWORD('new') OR mysql_native_password USING
+//!    PASSWORD('old')` on one member: it replicates, and both passwords work.
+//! 2. Change the Secret, with the override of G12.
+//! 3. For the user of the state transfer: `SET GLOBAL wsrep_sst_auth='user:new'` on every member.
+//! 4. Restart the members one at a time (`kubectl rollout restart statefulset NAME`), then drop the old password.
+//!
+//! # How to waive it
+//!
+//! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::Rule;
+use crate::object::{Kind, Object, Secret};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G12",
+    name: "password-drift",
+    touches: &[Kind::Secret],
+    source: include_str!("password_drift.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let (Some(Object::Secret(old)), Some(Object::Secret(new))) = (&review.old, &review.new) else {
+        return Findings::new();
+    };
+    let mut found = Findings::new();
+    for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
+        for key in drifting(old, new, cluster, &review.name) {
+            let gone = if new.data.contains_key(key) { "changing" } else { "removing" };
+            found.push(finding(key, gone, cluster, review));
+        }
+    }
+    found.dedup_by(|a, b| a.field == b.field);
+    found
+}
+
+/// Keys with another value, or none, that a member reads.
+fn drifting<'a>(old: &'a Secret, new: &Secret, cluster: &Cluster, name: &str) -> Vec<&'a str> {
+    let uses = cluster.workload.spec.template.spec.uses_of_secret(name);
+    let mut changed = old.changed_keys(new);
+    changed.retain(|key| uses.reads(key) && !is_certificate(key));
+    changed
+}
+
+/// Certificates are renewed all the time, and the server reads them by itself.
+fn is_certificate(key: &str) -> bool {
+    [".crt", ".key", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
+}
+
+fn finding(key: &str, gone: &str, cluster: &Cluster, review: &Review) -> Finding {
+    let Review { namespace, name, .. } = review;
+    Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field: format!("data[{key}]"),
+        says: format!(
+            "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
+            cluster.id.name
+        ),
+        why: "passwords are taken from the Secret only when an empty data directory is initialised; from then on they live in \
+              the database, and a login with another one fails on all members at once"
+            .into(),
+        instead: format!(
+            "ALTER USER in MariaDB first, so that the old and the new password work; then change Secret {name} in {namespace} \
+             with the override of G12 (gatera explain G12 shows the steps)"
+        ),
+    }
+}

@@ -1,0 +1,135 @@
+//! G10: what a cluster uses stays, and is whole.
+//!
+//! Refuses to delete a ConfigMap, Secret or Service that a cluster with data uses, and a ConfigMap without a key that its
+//! members mount.
+//!
+//! # Why
+//!
+//! Members that run do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, or
+//! cannot be found by the others without the governing Service. A script that is missing under its key becomes an empty
+//! folder, and the hook that should run it fails silently.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete service galera-hs
+//! [G10] Service db/galera-hs: the members of galera find each other by it (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Change it in place (`kubectl apply`, `kubectl edit`); to rename it, create the new one, change the StatefulSet, wait
+//! until all members have restarted, then delete the old one. Files belong under `data:` of a ConfigMap. To remove a
+//! whole cluster, release it with the override of G03 on its StatefulSet: that covers everything it uses.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
+//! override of G03 on the cluster's StatefulSet releases it too.
+
+use super::Rule;
+use crate::object::{ConfigMap, Kind, Object, Workload};
+use crate::review::{Operation, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G10",
+    name: "references",
+    touches: &[Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::StatefulSet],
+    source: include_str!("references.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match &review.new {
+        None if review.operation == Operation::Delete => deleted(review, view).into_iter().collect(),
+        Some(Object::ConfigMap(new)) => incomplete(new, review, view),
+        Some(Object::StatefulSet(new)) if is_cluster(new, &view.settings.adoption) => missing_keys(new, review, view),
+        _ => Findings::new(),
+    }
+}
+
+fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let cluster = view.concerned(review).into_iter().find(|cluster| cluster.has_data())?;
+    let Cluster { id, workload, .. } = cluster;
+    let (says, instead) = match review.kind {
+        Kind::Service if workload.spec.service_name == review.name => (
+            format!("the members of {} find each other by it", id.name),
+            format!("keep it; kubectl -n {} apply changes it in place", id.namespace),
+        ),
+        Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
+        Kind::Service => (
+            format!("it is the last Service that leads clients to {}", id.name),
+            "create the Service that replaces it first".to_owned(),
+        ),
+        Kind::ConfigMap | Kind::Secret => (
+            format!("the members of {} read it when they start", id.name),
+            "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
+                .to_owned(),
+        ),
+        _ => return None,
+    };
+    let says = format!("{says} ({})", view.count(cluster));
+    let instead = format!("{instead}; to remove the whole cluster: gatera explain G03");
+    Some(finding(
+        String::new(),
+        says,
+        "members that run do not notice; the next one that restarts does not come back",
+        instead,
+    ))
+}
+
+/// A ConfigMap without what its readers mount from it.
+fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
+    let name = &review.name;
+    let mut missing: Vec<_> = view
+        .readers_of(&review.namespace, name)
+        .flat_map(|cluster| cluster.workload.spec.template.spec.uses_of_config_map(name).needed)
+        .filter(|key| !new.has(key))
+        .collect();
+    // The seed documents' own mistake, before anybody reads it.
+    if missing.is_empty() && name.ends_with("-node-scripts") && !new.has(SCRIPT) {
+        missing.push(SCRIPT);
+    }
+    missing.sort_unstable();
+    missing.dedup();
+    let found = missing.into_iter().map(|key| {
+        finding(
+            format!("data[{key}]"),
+            format!("it has no data[{key}], which members mount"),
+            FOLDER,
+            format!("put the text under data: {{{key}: …}}"),
+        )
+    });
+    found.collect()
+}
+
+const SCRIPT: &str = "wait-for-sync.sh";
+const FOLDER: &str = "a file that is not there becomes an empty folder, and the hook that should run it fails silently";
+
+/// A template that mounts what its `ConfigMaps` do not have, as far as they are known.
+fn missing_keys(new: &Workload, review: &Review, view: &View<'_>) -> Findings {
+    let spec = &new.spec.template.spec;
+    let mut names: Vec<_> = spec.config_maps().collect();
+    names.sort_unstable();
+    names.dedup();
+    let found = names.into_iter().flat_map(|name| {
+        let map = view.config_map(&review.namespace, name);
+        let needed = spec.uses_of_config_map(name).needed;
+        let missing = needed.into_iter().filter(move |key| map.is_some_and(|map| !map.has(key)));
+        missing.map(move |key| {
+            finding(
+                format!("spec.template.spec.volumes: {name}[{key}]"),
+                format!("it mounts {key} of ConfigMap {name}, which has no such key"),
+                FOLDER,
+                format!("put the text under data: {{{key}: …}} of ConfigMap {name} first"),
+            )
+        })
+    });
+    found.collect()
+}
+
+fn finding(field: String, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict: Verdict::Deny, field, says, why: why.to_owned(), instead }
+}

@@ -1,0 +1,120 @@
+//! G03: a whole cluster is not stopped by deleting what holds it together.
+//!
+//! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives. Deleting
+//! only the StatefulSet object (`--cascade=orphan`) is allowed, with advice.
+//!
+//! # Why
+//!
+//! A StatefulSet that is deleted takes its pods with it, in no order: Kubernetes gives no guarantee at all here. Members
+//! that stop at the same moment are all marked `safe_to_bootstrap: 0`, so none may start first afterwards. With a
+//! namespace go the claims too, and the data with them.
+//!
+//! # Example
+//!
+//! ```text
+//! $ helm uninstall galera
+//! [G03] StatefulSet db/galera: deleting it stops every member at once (3 of 3 members Synced, seen now)
+//! ```
+//!
+//! Everything else that the cluster uses is refused together with it (G10), so that an uninstall is not half done. Helm
+//! shows little of these texts; an Event on each object carries them.
+//!
+//! # What to do instead
+//!
+//! * To change a field that Kubernetes does not let you change: `kubectl delete statefulset NAME --cascade=orphan`, then
+//!   apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
+//!   must stay, or the new StatefulSet does not find pods and claims.
+//! * To remove a cluster for good: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
+//!   one override releases the end of everything the cluster uses, but not the claims (G07).
+//!
+//! # How to waive it
+//!
+//! `kubectl annotate statefulset NAME "gatera.dev/override=G03 until=2026-12-01T10:00:00Z reason=…"`, for an hour at
+//! most; for a namespace, the same annotation on the Namespace.
+
+use super::Rule;
+use crate::object::{Kind, Object};
+use crate::review::{Operation, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, State, View};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G03",
+    name: "whole-cluster-stop",
+    touches: &[Kind::StatefulSet, Kind::Namespace],
+    source: include_str!("whole_stop.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation != Operation::Delete || !review.subresource.is_empty() {
+        return Findings::new();
+    }
+    let found = match review.kind {
+        Kind::StatefulSet => view.cluster(&review.namespace, &review.name).and_then(|it| stateful_set(it, review, view)),
+        Kind::Namespace => namespace(review, view),
+        _ => None,
+    };
+    found.into_iter().collect()
+}
+
+fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
+    let old = review.old.as_ref().map(Object::meta);
+    if old.is_some_and(crate::object::Meta::going) || !lives(cluster, view) {
+        return None;
+    }
+    if review.options.orphans() {
+        let says = "its pods go on running, but nothing heals or replaces them".to_owned();
+        let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
+        return Some(finding(Verdict::Warn, says, instead.to_owned()));
+    }
+    let says = format!("deleting it stops every member at once ({})", view.count(cluster));
+    let instead = format!(
+        "to change a fixed field: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the new one; to remove \
+         the cluster for good: take a backup, then {}",
+        release("statefulset", Some(ns), name, view)
+    );
+    Some(finding(Verdict::Deny, says, instead))
+}
+
+fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
+    living.sort_by(|a, b| a.id.cmp(&b.id));
+    let first = living.first()?;
+    let others = match living.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let says =
+        format!("it holds cluster {}{others} ({}), whose data goes with it", first.id.name, view.count(first));
+    let instead =
+        format!("take a backup and move what uses the database, then {}", release("namespace", None, &review.name, view));
+    let why = "everything in a namespace goes with it, in no order: members, claims and the data on them";
+    Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, says, instead) })
+}
+
+/// It holds data, or may.
+fn lives(cluster: &Cluster, view: &View<'_>) -> bool {
+    cluster.has_data() || view.state(cluster) == State::Unknown
+}
+
+/// The command that takes the responsibility.
+fn release(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> String {
+    let namespace = namespace.map(|ns| format!("-n {ns} ")).unwrap_or_default();
+    let until = view.half_an_hour_from_now();
+    format!("kubectl {namespace}annotate {kind} {name} 'gatera.dev/override=G03 until={until} reason=…'")
+}
+
+fn finding(verdict: Verdict, says: String, instead: String) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict,
+        field: String::new(),
+        says,
+        why: "members that stop together are all marked unsafe to start first: the cluster would need a manual bootstrap, and \
+              a wrong choice loses data"
+            .into(),
+        instead,
+    }
+}

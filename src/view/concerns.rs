@@ -1,0 +1,82 @@
+//! Whom a change concerns: the clusters that an object belongs to, or that use it.
+
+use super::{Cluster, Id, View};
+use crate::object::{ConfigMap, Kind, Labels, Object, Service};
+use crate::review::Review;
+
+impl<'a> View<'a> {
+    /// The clusters that the object of a review belongs to, or that use it.
+    pub fn concerned(&self, review: &Review) -> Vec<&'a Cluster> {
+        let (ns, name) = (&*review.namespace, &*review.name);
+        match review.kind {
+            Kind::StatefulSet => self.cluster(ns, name).into_iter().collect(),
+            Kind::Pod => self.cluster_of_pod(ns, name).into_iter().collect(),
+            Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
+            Kind::Claim => self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect(),
+            Kind::ConfigMap => self.readers_of(ns, name).collect(),
+            Kind::Secret => self.clusters_in(ns).filter(|it| it.reads_secret(name)).collect(),
+            Kind::Service => self.led_to_by(ns, name, review),
+            Kind::Budget => self.protected_by(review),
+            Kind::Namespace => self.clusters_in(name).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The cluster whose bootstrap Deployment this is.
+    pub fn bootstrapped_by(&self, namespace: &str, deployment: &str) -> Option<&'a Cluster> {
+        self.clusters_in(namespace).find(|it| it.bootstrap.deployments.iter().any(|name| name == deployment))
+    }
+
+    /// The bootstrap node of this cluster reads this ConfigMap.
+    pub fn bootstrap_reads(&self, cluster: &Cluster, config_map: &str) -> bool {
+        let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
+        let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
+        read.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
+    }
+
+    /// The ConfigMap of this name, as far as it is known.
+    pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
+        self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref)
+    }
+
+    /// The Services of a namespace.
+    pub fn services_in(&self, namespace: &'a str) -> impl Iterator<Item = &'a Service> {
+        let all = self.world.facts.services.range(Id::new(namespace, "")..);
+        all.take_while(move |(id, _)| id.namespace == namespace).map(|(_, service)| service.as_ref())
+    }
+
+    /// No other Service than this one leads clients to the members.
+    pub fn is_last_way_in(&self, cluster: &'a Cluster, service: &str) -> bool {
+        let governing = &cluster.workload.spec.service_name;
+        let mut others = self.services_in(&cluster.id.namespace).filter(|it| it.metadata.name != service);
+        !others.any(|it| it.metadata.name != *governing && it.selects(cluster.member_labels()))
+    }
+
+    fn led_to_by(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
+        let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else { return Vec::new() };
+        self.clusters_in(ns)
+            .filter(|it| it.workload.spec.service_name == name || service.selects(it.member_labels()))
+            .collect()
+    }
+
+    fn protected_by(&self, review: &Review) -> Vec<&'a Cluster> {
+        match review.old.as_ref().or(review.new.as_ref()) {
+            Some(Object::Budget(budget)) => {
+                self.clusters_in(&review.namespace).filter(|it| budget.protects(it.member_labels())).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Cluster {
+    /// The labels that every member has.
+    pub fn member_labels(&self) -> &Labels {
+        &self.workload.spec.template.metadata.labels
+    }
+
+    /// Its members read this Secret.
+    pub fn reads_secret(&self, name: &str) -> bool {
+        self.workload.spec.template.spec.secrets().any(|other| other == name)
+    }
+}
