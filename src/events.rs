@@ -9,9 +9,9 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use crate::review::{Origin, Review};
+use crate::review::{Operation, Origin, Review};
 use crate::telemetry::chain;
-use crate::verdict::{Decision, Softened};
+use crate::verdict::{Decision, Effect, Finding, Softened};
 
 /// So many may wait.
 const QUEUE: usize = 256;
@@ -20,28 +20,33 @@ const QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
-    rule: &'static str,
+    reason: String,
     note: String,
 }
 
-/// The overrides that a decision used, once per request: the validating call is the last of a request.
+/// What of a decision is told to everybody: overrides that were used, and deletions that were refused (Helm shows little
+/// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
+/// once.
 pub fn notices(review: &Review, decision: &Decision) -> Vec<Notice> {
-    if review.dry_run || review.origin != Origin::Validating || !decision.allowed() {
+    if review.dry_run || review.origin != Origin::Validating {
         return Vec::new();
     }
-    let used = decision.judged.iter().filter_map(|judged| match &judged.softened {
-        Some(Softened::ByOverride(release)) => Some((&judged.finding, release)),
-        _ => None,
+    let deletion = review.operation == Operation::Delete;
+    let told = decision.judged.iter().filter_map(|judged| {
+        let Finding { rule, says, instead, .. } = &judged.finding;
+        let (reason, note) = match &judged.softened {
+            Some(Softened::ByOverride(release)) if decision.allowed() => (
+                format!("OverrideUsed{rule}"),
+                format!("{rule} was allowed to {}: {says} (reason: {})", review.user, release.reason),
+            ),
+            None if deletion && judged.effect == Effect::Refused => {
+                (format!("Refused{rule}"), format!("{} may not delete this: {says}; {instead}", review.user))
+            }
+            _ => return None,
+        };
+        Some(Notice { regarding: regarding(review), reason, note })
     });
-    used.map(|(finding, release)| Notice {
-        regarding: regarding(review),
-        rule: finding.rule,
-        note: format!(
-            "{} was allowed to {}: {} (reason: {})",
-            finding.rule, review.user, finding.says, release.reason
-        ),
-    })
-    .collect()
+    told.collect()
 }
 
 fn regarding(review: &Review) -> ObjectReference {
@@ -69,11 +74,11 @@ pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 /// Writes Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
     let recorder = Recorder::new(client, Reporter { controller: "gatera".into(), instance: Some(identity) });
-    while let Some(Notice { regarding, rule, note }) = notices.recv().await {
+    while let Some(Notice { regarding, reason, note }) = notices.recv().await {
         // The reason names the rule: Events of one reason on one object are folded into a series.
         let event = Event {
             type_: EventType::Warning,
-            reason: format!("OverrideUsed{rule}"),
+            reason,
             note: Some(note.chars().take(1000).collect()),
             action: "Admit".into(),
             secondary: None,

@@ -284,13 +284,8 @@ pub struct ConfigMap {
     #[serde(deserialize_with = "or_default")]
     pub data: BTreeMap<String, Literal>,
     #[serde(rename = "binaryData", deserialize_with = "or_default")]
-    binary_data: BTreeMap<String, Bytes>,
+    binary_data: BTreeMap<String, Fingerprint>,
 }
-
-/// Bytes that nobody looks at; only their key counts.
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Bytes(#[allow(dead_code, reason = "skipped while reading")] serde::de::IgnoredAny);
-
 
 impl ConfigMap {
     /// It holds something under this key.

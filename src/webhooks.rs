@@ -9,6 +9,7 @@
 
 use serde_json::{Value, json};
 
+use crate::exempt;
 use crate::galera::adopt::{Adoption, Requirement};
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
@@ -44,6 +45,23 @@ pub enum Selects {
     LabelledNamespaces,
     /// The namespace has no mode label.
     OtherNamespaces,
+    /// It is a namespace with the mode label, before or after.
+    ModeLabel,
+    /// It is a namespace without the mode label.
+    NoModeLabel,
+}
+
+/// Which of the requests that are selected are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Only {
+    /// Every one.
+    All,
+    /// Bootstrap pods: members must be able to start while the guard is down.
+    NoMembers,
+    /// Not the control plane finishing what was decided before (`exempt.rs`).
+    NotExempt,
+    /// Changes of labels or of the guard's annotations.
+    Marks,
 }
 
 /// One row: what is sent to the guard, and what happens while it cannot answer.
@@ -57,8 +75,8 @@ pub struct Entry {
     pub asks: &'static [(&'static str, &'static str, &'static [&'static str])],
     /// Which of them.
     pub selects: Selects,
-    /// Bootstrap pods only: members must be able to start while the guard is down.
-    pub not_members: bool,
+    /// Which of those.
+    pub only: Only,
     /// Refuse the request while the guard cannot answer.
     pub fail_closed: bool,
     /// Why it is so.
@@ -66,6 +84,7 @@ pub struct Entry {
 }
 
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
+const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
 
 /// Every entry.
 pub const ENTRIES: &[Entry] = &[
@@ -74,63 +93,99 @@ pub const ENTRIES: &[Entry] = &[
         endpoint: Endpoint::Mutate,
         asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
         selects: Selects::Template,
-        not_members: false,
+        only: Only::All,
         fail_closed: true,
-        why: "keeps a bootstrap Deployment at 0 replicas once there is data, and keeps the data mark",
+        why: "keeps a bootstrap Deployment at 0 replicas once there is data, keeps the data mark, and explains fixed fields",
     },
     Entry {
         name: "pods-inject",
         endpoint: Endpoint::Mutate,
         asks: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
-        not_members: false,
+        only: Only::All,
         fail_closed: false,
         why: "gives members what they need to leave and join; a cluster must be able to restart while the guard is down",
     },
     Entry {
         name: "workloads",
         endpoint: Endpoint::Validate,
-        asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
+        asks: &[("apps", "statefulsets", ALL), ("apps", "deployments", ALL)],
         selects: Selects::Template,
-        not_members: false,
+        only: Only::All,
         fail_closed: true,
-        why: "every write of a Galera StatefulSet or bootstrap Deployment",
+        why: "every write and the end of a Galera StatefulSet or bootstrap Deployment",
     },
     Entry {
         name: "bootstrap-pods",
         endpoint: Endpoint::Validate,
         asks: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
-        not_members: true,
+        only: Only::NoMembers,
         fail_closed: true,
         why: "the last line before a second, empty cluster: the pod itself, whoever creates it",
     },
     Entry {
+        name: "pods",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "pods", &["DELETE"])],
+        selects: Selects::Labels,
+        only: Only::NotExempt,
+        fail_closed: true,
+        why: "members leave one at a time",
+    },
+    Entry {
+        name: "marks",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "pods", &["UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        selects: Selects::Labels,
+        only: Only::Marks,
+        fail_closed: true,
+        why: "a label that is taken off would make everything else slip past",
+    },
+    Entry {
         name: "labelled",
         endpoint: Endpoint::Validate,
-        asks: &[("", "configmaps", WRITES)],
+        asks: &[("", "configmaps", ALL), ("", "secrets", ALL), ("", "services", ALL), ("", "persistentvolumeclaims", &["DELETE"]), ("policy", "poddisruptionbudgets", ALL)],
         selects: Selects::LabelsElsewhere,
-        not_members: false,
+        only: Only::All,
         fail_closed: true,
-        why: "labelled ConfigMaps in every namespace",
+        why: "what a cluster uses, by its own labels, in every namespace",
     },
     Entry {
         name: "namespace",
         endpoint: Endpoint::Validate,
-        asks: &[("", "configmaps", WRITES), ("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"])],
+        asks: &[("", "configmaps", ALL), ("", "secrets", ALL), ("", "services", ALL), ("", "persistentvolumeclaims", &["DELETE"]), ("policy", "poddisruptionbudgets", ALL), ("autoscaling", "horizontalpodautoscalers", WRITES), ("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"]), ("", "pods/eviction", &["CREATE"])],
         selects: Selects::LabelledNamespaces,
-        not_members: false,
+        only: Only::All,
         fail_closed: true,
         why: "what carries no labels, in namespaces that are guarded as a whole",
     },
     Entry {
-        name: "scale-elsewhere",
+        name: "elsewhere",
         endpoint: Endpoint::Validate,
-        asks: &[("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"])],
+        asks: &[("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"]), ("", "pods/eviction", &["CREATE"])],
         selects: Selects::OtherNamespaces,
-        not_members: false,
+        only: Only::All,
         fail_closed: false,
-        why: "scaling in other namespaces: judged, but strangers are never held up by a guard that is down",
+        why: "scaling and evictions in other namespaces: judged, but strangers are never held up by a guard that is down",
+    },
+    Entry {
+        name: "namespaces",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "namespaces", &["UPDATE", "DELETE"])],
+        selects: Selects::ModeLabel,
+        only: Only::All,
+        fail_closed: true,
+        why: "the end of a namespace that is guarded as a whole, and of its label",
+    },
+    Entry {
+        name: "namespaces-elsewhere",
+        endpoint: Endpoint::Validate,
+        asks: &[("", "namespaces", &["DELETE"])],
+        selects: Selects::NoModeLabel,
+        only: Only::All,
+        fail_closed: false,
+        why: "the end of other namespaces: judged, but never held up by a guard that is down",
     },
 ];
 
@@ -179,7 +234,7 @@ pub fn entries(endpoint: Endpoint, adoption: &Adoption, target: &Target, ca_bund
 
 fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
     let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
-        json!({ "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource], "operations": verbs, "scope": "Namespaced" })
+        json!({ "apiGroups": [group], "apiVersions": [version(resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) })
     };
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
@@ -191,7 +246,7 @@ fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str
         "timeoutSeconds": if entry.fail_closed { 5 } else { 2 },
         "rules": entry.asks.iter().map(rule).collect::<Vec<_>>(),
         "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
-        "objectSelector": {},
+        "objectSelector": object_selector(entry.selects),
     });
     let labelled = matches!(entry.selects, Selects::Labels | Selects::LabelsElsewhere);
     let mut rendered: Vec<Value> = if labelled {
@@ -209,19 +264,49 @@ fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str
         if entry.endpoint == Endpoint::Mutate {
             one["reinvocationPolicy"] = json!("IfNeeded");
         }
-        if entry.selects == Selects::Template {
-            one["matchConditions"] = json!([{ "name": "galera", "expression": template_condition(adoption) }]);
-        }
-        if entry.not_members {
-            one["matchConditions"] = json!([{ "name": "no-member", "expression": NO_MEMBER }]);
+        let condition = match (entry.selects, entry.only) {
+            (Selects::Template, _) => Some(("galera", template_condition(adoption))),
+            (_, Only::NoMembers) => Some(("no-member", NO_MEMBER.to_owned())),
+            (_, Only::NotExempt) => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
+            (_, Only::Marks) => Some(("marks", marks_condition())),
+            (_, Only::All) => None,
+        };
+        if let Some((name, expression)) = condition {
+            one["matchConditions"] = json!([{ "name": name, "expression": expression }]);
         }
     }
     rendered
 }
 
+/// The API server converts what is written in other versions.
+fn version(resource: &str) -> &'static str {
+    if resource == "horizontalpodautoscalers" { "v2" } else { "v1" }
+}
+
+fn scope(resource: &str) -> &'static str {
+    if resource == "namespaces" { "Cluster" } else { "Namespaced" }
+}
+
+fn object_selector(selects: Selects) -> Value {
+    match selects {
+        Selects::ModeLabel => json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "Exists" }] }),
+        Selects::NoModeLabel => json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "DoesNotExist" }] }),
+        _ => json!({}),
+    }
+}
+
 /// A member of a StatefulSet is not asked about when it starts.
 const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
                          !object.metadata.ownerReferences.exists(owner, owner.kind == 'StatefulSet')";
+
+/// CEL: labels or annotations are not what they were. Everything else about a pod changes all the time.
+fn marks_condition() -> String {
+    let differ = |field: &str| {
+        let of = |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
+        format!("{} != {}", of("object"), of("oldObject"))
+    };
+    format!("{} || {}", differ("labels"), differ("annotations"))
+}
 
 fn namespace_selector(selects: Selects, own: &str) -> Value {
     let never: Vec<&str> = NEVER_GUARDED.into_iter().chain([own]).filter(|name| !name.is_empty()).collect();
@@ -231,7 +316,7 @@ fn namespace_selector(selects: Selects, own: &str) -> Value {
         Selects::OtherNamespaces | Selects::LabelsElsewhere => {
             expressions.push(json!({ "key": MODE_LABEL, "operator": "DoesNotExist" }));
         }
-        Selects::Template | Selects::Labels => {}
+        Selects::Template | Selects::Labels | Selects::ModeLabel | Selects::NoModeLabel => {}
     }
     json!({ "matchExpressions": expressions })
 }

@@ -173,6 +173,8 @@ fn entry_rows() -> Vec<String> {
             Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
             Selects::LabelledNamespaces => "everything in namespaces with the mode label",
             Selects::OtherNamespaces => "everything in other namespaces",
+            Selects::ModeLabel => "namespaces with the mode label",
+            Selects::NoModeLabel => "other namespaces",
         };
         let without = if entry.fail_closed { "refused" } else { "allowed" };
         format!("| {} | {asks} | {of} | {without} |", entry.name)
