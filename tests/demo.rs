@@ -87,15 +87,14 @@ impl Demo<'_> {
             "The two everyday commands that erase a database. First somebody restarts the members, all at once.",
         );
         self.kubectl(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
-        lab::eventually("the pods to be replaced", || {
-            self.plane.finish_deletes(NAMESPACE);
-            let get = ["--namespace", NAMESPACE, "get", "pods", "--selector=app=galera", "--output=name"];
-            (self.plane.kubectl(User::Admin, &get).stdout.lines().count() == 1).then_some(())
-        });
-        self.kubectl(&["get", "pods", "--selector=app=galera"]);
         say(
-            "Nobody is left to join, so nobody may start first; the data is intact. Then somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster, the members that join it are wiped, and every pod is 1/1 Running.",
+            "One member restarts, two stay. But a power cut asks nobody: now all members have stopped. Nobody is left to join, so nobody may start first; the data is intact. Then somebody applies the original manifests again \"to fix it\". Without a guard this starts a second, empty cluster, the members that join it are wiped, and every pod is 1/1 Running.",
         );
+        self.plane.finish_deletes(NAMESPACE);
+        for ordinal in 0..3 {
+            self.plane.make_pod_unready(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
+        }
+        self.kubectl(&["get", "pods", "--selector=app=galera"]);
         self.apply("galera.yaml", GALERA);
         self.kubectl(&["get", "deployment", "galera-instance-bootstrap"]);
         self.kubectl(&["scale", "deployment", "galera-instance-bootstrap", "--replicas=1"]);
@@ -106,6 +105,10 @@ impl Demo<'_> {
         say("Somebody saves money over the weekend.");
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
         self.kubectl(&["scale", "statefulset", STATEFUL_SET, "--replicas=1"]);
+        say("Somebody cleans up claims, and the StatefulSet itself.");
+        let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-0");
+        self.kubectl(&["delete", &claim, "--wait=false"]);
+        self.kubectl(&["delete", "statefulset", STATEFUL_SET, "--wait=false"]);
         say("Somebody makes every member found a cluster of its own at its next start.");
         let patch =
             r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n"}}"#;

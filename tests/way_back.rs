@@ -42,7 +42,7 @@ fn the_way_back_is_open() {
 
     // Somebody has looked at grastate.dat: member 2 has the newest data.
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
-    let release = format!("gatera.dev/override=G01,G04 until={until} reason=start from member 2");
+    let release = format!("gatera.dev/override=G01,G02,G04 until={until} reason=start from member 2");
     for what in [config, &set] {
         run(&["annotate", what, &release]).succeeded();
     }
@@ -53,7 +53,9 @@ fn the_way_back_is_open() {
     assert_eq!(step.status, 0, "{}", step.stderr);
     says(&step, "Warning: [G01] StatefulSet ");
     let pod = format!("pod/{STATEFUL_SET}-2");
-    run(&["delete", "pods", "--selector=app=galera", "--wait=false"]).succeeded();
+    let stopped = run(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
+    assert_eq!(stopped.status, 0, "{}", stopped.stderr);
+    says(&stopped, "Warning: [G02] Pod ");
     plane.finish_deletes(&ns);
     let my_cnf = eventually("member 2 to be made anew", || {
         let pod = run(&[
@@ -92,11 +94,26 @@ fn the_way_back_is_open() {
 fn the_two_commands_that_erase_a_database_do_not() {
     let (plane, ns) = running_cluster("erase");
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
-    run(&["delete", "pods", "--selector=app=galera", "--wait=false"]).succeeded();
-    eventually("the pods to be replaced", || {
-        plane.finish_deletes(&ns);
-        (run(&["get", "pods", "--selector=app=galera", "--output=name"]).stdout.lines().count() == 1)
-            .then_some(())
+    let uids = || {
+        run(&["get", "pods", "--selector=app=galera", "--output=jsonpath={.items[*].metadata.uid}"])
+            .succeeded()
+            .split(' ')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let before = uids();
+    let output = run(&["delete", "pods", "--selector=app=galera", "--wait=false"]);
+    assert_eq!((output.status, output.stderr.matches("[G02] Pod ").count()), (1, 2), "{}", output.stderr);
+    plane.finish_deletes(&ns);
+    let kept = uids().into_iter().filter(|uid| before.contains(uid)).count();
+    assert_eq!(kept, 2, "more than one member was let go");
+    // A power cut asks nobody.
+    for ordinal in 0..3 {
+        plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-{ordinal}"));
+    }
+    eventually("the guard to see that the cluster is down", || {
+        let output = run(&["scale", "statefulset", STATEFUL_SET, "--replicas=2"]);
+        output.stderr.contains("0 of 3 members").then_some(())
     });
     // However often it is repeated.
     for _ in 0..2 {

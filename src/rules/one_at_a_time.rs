@@ -145,7 +145,7 @@ impl<'a> Leaving<'a> {
     /// Nobody would be left, and a member that finds nobody may not start.
     fn is_the_last(&self) -> Option<Findings> {
         let size = i64::try_from(self.cluster.members.len()).unwrap_or(i64::MAX);
-        if survives(size, 1, 0) || !self.cluster.has_data() {
+        if survives(size, 1, 0) || !self.cluster.has_data() || !self.member.ready() {
             return None;
         }
         let Cluster { id, .. } = self.cluster;
