@@ -9,7 +9,7 @@ mod concerns;
 mod facts;
 mod released;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -47,7 +47,7 @@ pub struct World {
     /// How current it is.
     pub freshness: Freshness,
     facts: Facts,
-    clusters: HashMap<Id, Arc<Cluster>>,
+    clusters: BTreeMap<Id, Arc<Cluster>>,
     by_instance: HashMap<(String, String), Id>,
     /// Claims with a cluster's labels whose StatefulSet is gone: data without an owner.
     left_over: HashMap<(String, String), Vec<String>>,
@@ -146,7 +146,8 @@ impl<'a> View<'a> {
 
     /// The clusters of a namespace.
     pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> {
-        self.world.clusters().filter(move |cluster| cluster.id.namespace == namespace)
+        let from = self.world.clusters.range(Id::new(namespace, "")..);
+        from.take_while(move |(id, _)| id.namespace == namespace).map(|(_, cluster)| cluster.as_ref())
     }
 
     /// What is known of a node; `None`: there is no such node.
@@ -216,10 +217,8 @@ impl<'a> View<'a> {
 
     /// The clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
-        self.world.clusters().filter(move |cluster| {
-            cluster.id.namespace == namespace
-                && cluster.workload.spec.template.spec.config_maps().any(|name| name == config_map)
-        })
+        self.clusters_in(namespace)
+            .filter(move |it| it.workload.spec.template.spec.config_maps().any(|name| name == config_map))
     }
 
     /// Some workload of this namespace that is adopted reads this ConfigMap.
@@ -227,7 +226,7 @@ impl<'a> View<'a> {
         let reads =
             |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
         self.readers_of(namespace, config_map).next().is_some()
-            || self.world.facts.deployments.iter().any(|(id, it)| id.namespace == namespace && reads(it))
+            || self.world.facts.deployments.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == namespace).any(|(_, it)| reads(it))
     }
 
     /// The mode of a rule in a namespace: the namespace's label can only make it milder.

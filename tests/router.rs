@@ -173,6 +173,73 @@ async fn whoever_has_a_uid_gets_it_back() {
     }
 }
 
+/// Two members of a healthy cluster are asked to go before any watch has told of the first.
+#[tokio::test]
+async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
+    let guard = healthy();
+    let removal = |ordinal: usize, subresource: &str, dry_run: bool| {
+        let name = format!("{}-{ordinal}", scene::STATEFUL_SET);
+        let (_, pod) = Scene::default().object(&format!("Pod/{name}"));
+        let eviction = subresource == "eviction";
+        let kind = if eviction {
+            json!({ "group": "policy", "version": "v1", "kind": "Eviction" })
+        } else {
+            json!({ "group": "", "version": "v1", "kind": "Pod" })
+        };
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": kind, "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "subResource": subresource, "namespace": "db", "name": name, "dryRun": dry_run,
+            "operation": if eviction { "CREATE" } else { "DELETE" },
+            "object": if eviction { json!({ "metadata": { "name": name } }) } else { Value::Null },
+            "oldObject": if eviction { Value::Null } else { pod },
+        } })
+    };
+    let asked = async |body: Value| ask(&guard, "/validate", &body).await["response"].clone();
+    assert_eq!(asked(removal(0, "", true)).await["allowed"], true, "a dry run lets nobody go");
+    let at_once: Vec<_> = (0..3)
+        .map(|ordinal| {
+            let (guard, body) =
+                (Arc::clone(&guard), removal(ordinal, if ordinal == 1 { "eviction" } else { "" }, false));
+            tokio::spawn(async move { ask(&guard, "/validate", &body).await["response"].clone() })
+        })
+        .collect();
+    let mut answers = Vec::new();
+    for answer in at_once {
+        answers.push(answer.await.unwrap());
+    }
+    let gone = answers.iter().position(|answer| answer["allowed"] == true).expect("one may go");
+    assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 1, "{answers:#?}");
+    for refused in answers.iter().filter(|answer| answer["allowed"] == false) {
+        let message = refused["status"]["message"].as_str().unwrap();
+        assert!(
+            message.contains(&format!(
+                "{}-{gone} was let go 0s ago (3 of 3 members Synced, seen now)",
+                scene::STATEFUL_SET
+            )),
+            "{message}"
+        );
+    }
+    // The one that may go may be asked for again, and shrinking has to wait too.
+    assert_eq!(asked(removal(gone, "", false)).await["allowed"], true);
+    let scale = |replicas: i64| json!({ "metadata": { "name": scene::STATEFUL_SET }, "spec": { "replicas": replicas } });
+    let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": { "group": "autoscaling", "version": "v1", "kind": "Scale" }, "resource": { "group": "apps", "version": "v1", "resource": "statefulsets" },
+        "subResource": "scale", "namespace": "db", "name": scene::STATEFUL_SET, "operation": "UPDATE", "object": scale(2), "oldObject": scale(3),
+    } });
+    let message = asked(body).await["status"]["message"].clone();
+    assert!(
+        message.as_str().unwrap().contains("[G01]") && message.as_str().unwrap().contains("was let go"),
+        "{message}"
+    );
+    // The watch tells that the pod is back under another uid: the next one may go.
+    let mut back = Scene::default();
+    let (_, mut pod) = back.object(&format!("Pod/{}-{gone}", scene::STATEFUL_SET));
+    pod["metadata"]["uid"] = json!("anew");
+    back.also.push(pod);
+    guard.world.store(Arc::new(back.world(&Settings::default())));
+    assert_eq!(asked(removal((gone + 1) % 3, "", false)).await["allowed"], true);
+}
+
 async fn metrics(guard: &Arc<Guard>) -> String {
     operation(guard, "/metrics").await.1
 }

@@ -51,11 +51,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let cluster = view.concerned(review).into_iter().find(|cluster| cluster.has_data())?;
+    let users: Vec<_> = view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).collect();
+    let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
+    let whose = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
     let (says, instead) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
-            format!("the members of {} find each other by it", id.name),
+            format!("the members of {whose} find each other by it"),
             format!("keep it; kubectl -n {} apply changes it in place", id.namespace),
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
@@ -64,7 +66,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             "create the Service that replaces it first".to_owned(),
         ),
         Kind::ConfigMap | Kind::Secret => (
-            format!("the members of {} read it when they start", id.name),
+            format!("the members of {whose} read it when they start"),
             "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
                 .to_owned(),
         ),

@@ -105,7 +105,8 @@ impl ControlPlane {
             });
             let path = format!("--raw=/api/v1/namespaces/{namespace}/pods/{name}");
             // As the kubelet: guards look at who asks.
-            let arguments = ["delete", &path, "--filename=-", "--as=system:node:lab", "--as-group=system:masters"];
+            let arguments =
+                ["delete", &path, "--filename=-", "--as=system:node:lab", "--as-group=system:masters"];
             self.kubectl_stdin(User::Admin, &arguments, &options.to_string()).succeeded();
             name
         };
