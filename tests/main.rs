@@ -10,6 +10,7 @@
     reason = "the modules of a test are nobody else's, and a panic is how a test fails"
 )]
 
+mod advice;
 mod anything;
 mod cases;
 mod cli;
@@ -19,6 +20,7 @@ mod house;
 mod inject;
 mod lab;
 mod outages;
+mod paths;
 mod router;
 mod scene;
 mod script;

@@ -1,0 +1,182 @@
+//! The advice walk: whoever is refused does what the denial says, and gets there. The commands are taken out of the
+//! printed text and run as they stand there, so a text and what it promises cannot part.
+
+use serde_json::json;
+
+use crate::cluster::STATEFUL_SET;
+use crate::lab::{Output, User, eventually};
+use crate::paths::Terminal;
+
+/// The commands in the advice of a denial, in order.
+fn advice(output: &Output) -> Vec<String> {
+    assert_ne!(output.status, 0, "it was to be refused: {output}");
+    let (_, after) = output.stderr.split_once("do instead: ").expect("a denial says what to do instead");
+    let advice = after.lines().next().unwrap();
+    let commands = advice.split("kubectl ").skip(1).map(|rest| {
+        let end = [", ", "; ", " (", ")"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.').to_owned()
+    });
+    commands.collect()
+}
+
+/// As a shell would split it: single quotes hold words together.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in command.split('\'').enumerate() {
+        if index % 2 == 1 {
+            words.push(part.to_owned());
+        } else {
+            words.extend(part.split_whitespace().map(str::to_owned));
+        }
+    }
+    words
+}
+
+impl Terminal {
+    /// Runs one command of an advice, which must work.
+    fn follow(&self, command: &str) {
+        let words = words(command);
+        let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
+        if words.contains(&"delete") {
+            words.push("--wait=false");
+        }
+        let output = self.plane.kubectl(self.user, &words);
+        assert_eq!(output.status, 0, "the advice does not work: kubectl {command}\n{output}");
+    }
+}
+
+#[test]
+fn members_that_are_asked_to_go_together_go_one_after_the_other() {
+    let it = Terminal::new("walk-pods");
+    let delete =
+        |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
+    assert_eq!(delete(0).status, 0);
+    let watch = advice(&delete(1));
+    assert!(watch[0].ends_with("get pods --watch"), "{watch:?}");
+    it.heal();
+    assert_eq!(delete(1).status, 0, "as promised, once the other is Ready");
+    it.heal();
+    let forced = it.run(&[
+        "delete",
+        "pod",
+        &format!("{STATEFUL_SET}-2"),
+        "--force",
+        "--grace-period=0",
+        "--wait=false",
+    ]);
+    it.follow(advice(&forced)[0].trim_end_matches(" without --force"));
+    it.heal();
+}
+
+#[test]
+fn one_step_after_the_other_leads_down_to_one_and_up_again() {
+    let it = Terminal::new("walk-scale");
+    let scale =
+        |replicas: &str| it.run(&["scale", "statefulset", STATEFUL_SET, &format!("--replicas={replicas}")]);
+    it.follow(&advice(&scale("1"))[0]);
+    it.plane.finish_deletes(&it.ns);
+    let down = eventually("two healthy members", || {
+        it.plane.finish_deletes(&it.ns);
+        Some(scale("1")).filter(|output| output.status == 0)
+    });
+    assert!(down.stderr.contains("the loss of a single member stops the cluster"), "{down}");
+    eventually("one healthy member", || {
+        it.plane.finish_deletes(&it.ns);
+        let only = it.run(&["delete", "pod", &format!("{STATEFUL_SET}-0"), "--dry-run=server"]);
+        only.stderr.contains("it is the only member").then_some(())
+    });
+    let only = it.run(&["delete", "pod", &format!("{STATEFUL_SET}-0")]);
+    it.follow(&advice(&only)[0]);
+    it.heal();
+    assert_eq!(it.run(&["delete", "pod", &format!("{STATEFUL_SET}-0"), "--wait=false"]).status, 0);
+}
+
+#[test]
+fn a_fixed_field_is_changed_by_orphaning() {
+    let it = Terminal::new("walk-fixed");
+    let mut set = it.plane.get(&it.ns, &format!("statefulset/{STATEFUL_SET}"));
+    set["metadata"] =
+        json!({ "name": STATEFUL_SET, "namespace": it.ns, "annotations": { "gatera.dev/data": "present" } });
+    set["spec"]["podManagementPolicy"] = json!("Parallel");
+    let apply = || it.feed(&["apply", "--server-side", "--force-conflicts", "--filename=-"], &set);
+    let pod = || it.plane.get(&it.ns, &format!("pod/{STATEFUL_SET}-0"))["metadata"]["uid"].clone();
+    let before = pod();
+    it.follow(&advice(&apply())[0]);
+    let output =
+        eventually("the old StatefulSet to be gone", || Some(apply()).filter(|output| output.status == 0));
+    assert!(!output.stderr.contains("denied"), "{output}");
+    eventually("the pods to be adopted again", || {
+        let pod = it.plane.get(&it.ns, &format!("pod/{STATEFUL_SET}-0"));
+        let set = it.plane.get(&it.ns, &format!("statefulset/{STATEFUL_SET}"));
+        (pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"]).then_some(())
+    });
+    assert_eq!(pod(), before, "the member went on running");
+    assert_eq!(
+        it.plane.get(&it.ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["podManagementPolicy"],
+        "Parallel"
+    );
+}
+
+#[test]
+fn a_cluster_goes_for_good_with_one_override() {
+    let it = Terminal::new("walk-end");
+    let refused = it.run(&["delete", "statefulset", STATEFUL_SET]);
+    let commands = advice(&refused);
+    let release = commands.iter().find(|it| it.contains("annotate")).expect("the override is named");
+    it.follow(release);
+    // Everything the cluster uses goes now, in the order in which Helm removes things. Its data does not.
+    for what in ["service/galera-instance-hs", "service/galera-instance-cs"] {
+        let output = eventually("the override to be seen", || {
+            Some(it.run(&["delete", what])).filter(|output| output.status == 0)
+        });
+        assert!(output.stderr.contains("Warning: [G10] Service "), "{output}");
+    }
+    let claim = format!("galera-instance-datadir-{STATEFUL_SET}-0");
+    let kept = it.run(&["delete", "persistentvolumeclaim", &claim, "--wait=false"]);
+    assert!(kept.status == 1 && kept.stderr.contains("[G07]"), "{kept}");
+    assert_eq!(it.run(&["delete", "statefulset", STATEFUL_SET, "--wait=false"]).status, 0);
+    for what in ["configmap/galera-instance-nodeconfig", "secret/galera-instance"] {
+        assert_eq!(it.run(&["delete", what]).status, 0, "{what}");
+    }
+    it.plane.finish_deletes(&it.ns);
+    let user = User::Admin;
+    let gone = eventually("the guard to forget the cluster", || {
+        Some(it.plane.kubectl(user, &["delete", "namespace", &it.ns, "--wait=false"]))
+            .filter(|output| output.status == 0)
+    });
+    assert!(gone.stdout.contains("deleted"), "{gone}");
+}
+
+#[test]
+fn a_member_copies_everything_anew() {
+    let it = Terminal::new("walk-claim");
+    let claim = format!("persistentvolumeclaim/galera-instance-datadir-{STATEFUL_SET}-1");
+    let commands = advice(&it.run(&["delete", &claim, "--wait=false"]));
+    let [release, restart] = commands.as_slice() else {
+        panic!("two commands, and the claim between them: {commands:?}")
+    };
+    it.follow(release);
+    assert_eq!(it.run(&["delete", &claim, "--wait=false"]).status, 0);
+    // Whoever restarts it while another is missing would lose a copy; now all others are Ready.
+    it.follow(restart);
+    it.plane.finish_deletes(&it.ns);
+    eventually("a new claim", || {
+        let found = it.plane.kubectl(
+            User::Admin,
+            &["--namespace", &it.ns, "get", &claim, "--output=jsonpath={.metadata.deletionTimestamp}|"],
+        );
+        (found.status == 0 && found.stdout == "|").then_some(())
+    });
+    it.heal();
+}
+
+#[test]
+fn a_label_that_is_in_the_way_is_replaced_by_saying_what_is_meant() {
+    let mut it = Terminal::new("walk-label");
+    let pod = format!("{STATEFUL_SET}-1");
+    let refused = it.run(&["label", "pod", &pod, "app-"]);
+    it.user = User::Admin;
+    it.follow(&advice(&refused)[0]);
+    it.user = User::Editor;
+    eventually("the mode to be seen", || (it.run(&["label", "pod", &pod, "app-"]).status == 0).then_some(()));
+}

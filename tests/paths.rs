@@ -1,0 +1,260 @@
+//! Every path a change can take, through real kubectl: what destroys is refused on each of them, in words that are
+//! compared whole; what only looks alike passes.
+//!
+//! One page per cluster state: `tests/fixtures/paths-*.snap` is what people see.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::guarded;
+use crate::lab::{ControlPlane, Output, User, eventually};
+
+/// A namespace and who types in it.
+pub struct Terminal {
+    pub plane: &'static ControlPlane,
+    pub ns: String,
+    pub user: User,
+    page: String,
+}
+
+impl Terminal {
+    pub fn new(prefix: &str) -> Self {
+        let (plane, ns) = running_cluster(prefix);
+        Self { plane, ns, user: User::Editor, page: String::new() }
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.plane.kubectl(self.user, &[&["--namespace", &*self.ns], arguments].concat())
+    }
+
+    pub fn feed(&self, arguments: &[&str], stdin: &Value) -> Output {
+        let all = [&["--namespace", &*self.ns], arguments].concat();
+        self.plane.kubectl_stdin(self.user, &all, &stdin.to_string())
+    }
+
+    /// Runs what a person types and puts it on the page with what kubectl prints.
+    fn types(&mut self, line: &str) -> Output {
+        let words: Vec<&str> = line.split(' ').collect();
+        let output = self.run(&words);
+        self.put(&format!("kubectl {line}"), &output);
+        output
+    }
+
+    fn put(&mut self, line: &str, output: &Output) {
+        let text = format!("$ {line}\nexit {}\n{}{}\n", output.status, output.stdout, output.stderr);
+        self.page.push_str(&text.replace(&self.ns, "db"));
+    }
+
+    fn refused(&mut self, line: &str, rule: &str) {
+        let output = self.types(line);
+        assert_ne!(output.status, 0, "{line}: {output}");
+        assert!(output.stderr.contains(&format!("[{rule}] ")), "{line}: {output}");
+        assert!(!output.stderr.contains("immutable"), "{line}: {output}");
+    }
+
+    fn allowed(&mut self, line: &str) {
+        let output = self.types(line);
+        assert_eq!(output.status, 0, "{line}: {output}");
+    }
+
+    fn page(&self, name: &str) {
+        insta::with_settings!({
+            prepend_module_to_snapshot => false,
+            omit_expression => true,
+            snapshot_path => "fixtures",
+            filters => vec![(r"until=\S+Z", "until=SOON"), (r"let go \d+s ago", "let go 0s ago")],
+        }, { insta::assert_snapshot!(name, self.page) });
+    }
+
+    /// Kubernetes makes new pods for those that are gone, and they become Ready.
+    pub fn heal(&self) {
+        self.plane.finish_deletes(&self.ns);
+        self.plane.run_stateful_set(&self.ns, STATEFUL_SET);
+        eventually("the guard to see a healthy cluster", || {
+            let asked = ["delete", "pod", &format!("{STATEFUL_SET}-0"), "--dry-run=server"];
+            (self.run(&asked).status == 0).then_some(())
+        });
+    }
+
+    pub fn make_unready(&self, ordinal: usize) {
+        self.plane.make_pod_unready(&self.ns, &format!("{STATEFUL_SET}-{ordinal}"));
+        eventually("the guard to see it", || {
+            let other = format!("{STATEFUL_SET}-{}", (ordinal + 1) % 3);
+            (self.run(&["delete", "pod", &other, "--dry-run=server"]).status != 0).then_some(())
+        });
+    }
+
+    pub fn exists(&self, what: &str) -> bool {
+        self.run(&["get", what]).status == 0
+    }
+}
+
+fn eviction(pod: &str, grace: Option<i64>) -> Value {
+    let mut it = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod } });
+    if let Some(grace) = grace {
+        it["deleteOptions"] = json!({ "gracePeriodSeconds": grace });
+    }
+    it
+}
+
+#[test]
+fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
+    let mut it = Terminal::new("paths");
+    let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
+    for (line, rule) in [
+        (format!("delete statefulset {STATEFUL_SET}"), "G03"),
+        (format!("delete statefulset {STATEFUL_SET} --cascade=foreground"), "G03"),
+        (format!("delete statefulset {STATEFUL_SET} --grace-period=0 --force"), "G03"),
+        ("delete statefulset --all".to_owned(), "G03"),
+        (format!("delete pod {STATEFUL_SET}-1 --grace-period=0 --force"), "G02"),
+        (format!("delete pod {STATEFUL_SET}-1 --now"), "G02"),
+        (format!("delete persistentvolumeclaim {claim}"), "G07"),
+        ("delete persistentvolumeclaim --all".to_owned(), "G07"),
+        ("delete service galera-instance-hs".to_owned(), "G10"),
+        ("delete service galera-instance-cs".to_owned(), "G10"),
+        ("delete configmap galera-instance-nodeconfig".to_owned(), "G10"),
+        ("delete secret galera-instance".to_owned(), "G10"),
+        (format!("scale statefulset {STATEFUL_SET} --replicas=0"), "G01"),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --type=json --patch=[{{\"op\":\"replace\",\"path\":\"/spec/replicas\",\"value\":1}}]"
+            ),
+            "G01",
+        ),
+        (
+            format!("patch statefulset {STATEFUL_SET} --type=merge --patch={{\"spec\":{{\"replicas\":0}}}}"),
+            "G01",
+        ),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --subresource=scale --type=merge --patch={{\"spec\":{{\"replicas\":0}}}}"
+            ),
+            "G01",
+        ),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"podManagementPolicy\":\"Parallel\"}}}}"
+            ),
+            "G08",
+        ),
+        (
+            format!("patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"serviceName\":\"other\"}}}}"),
+            "G08",
+        ),
+        (
+            "patch secret galera-instance --patch={\"stringData\":{\"root-password\":\"hunter2\"}}"
+                .to_owned(),
+            "G12",
+        ),
+        (format!("label pod {STATEFUL_SET}-1 app-"), "G18"),
+        (format!("annotate pod {STATEFUL_SET}-1 --overwrite gatera.dev/script=true"), "G18"),
+        (format!("annotate statefulset {STATEFUL_SET} gatera.dev/override=please"), "G18"),
+        (format!("label persistentvolumeclaim {claim} app-"), "G18"),
+    ] {
+        it.refused(&line, rule);
+    }
+    it.user = User::Admin;
+    let ns = it.ns.clone();
+    it.refused(&format!("delete namespace {ns}"), "G03");
+    it.refused(&format!("label namespace {ns} gatera.dev/mode-"), "G18");
+    it.refused(&format!("label namespace {ns} --overwrite gatera.dev/mode=Off"), "G18");
+    it.user = User::Editor;
+
+    // Replacing by force is a deletion and a creation: the deletion is refused, so nothing is lost.
+    let uid = it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
+    let mut set = it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+    set["metadata"] = json!({ "name": STATEFUL_SET });
+    let output = it.feed(&["replace", "--force", "--filename=-"], &set);
+    it.put("kubectl replace --force --filename=statefulset.json", &output);
+    assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
+    assert_eq!(it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"], uid);
+
+    // Many at once, as one request: each object is asked about by itself, and only one member goes.
+    let pods = format!("/api/v1/namespaces/{ns}/pods?labelSelector=app%3Dgalera&dryRun=All");
+    let output = it.run(&["delete", &format!("--raw={pods}")]);
+    assert_eq!(output.status, 0, "a dry run lets nobody go, so each alone could: {output}");
+    let output = it.run(&["delete", &format!("--raw=/apis/apps/v1/namespaces/{ns}/statefulsets")]);
+    it.put("kubectl delete --raw=…/statefulsets", &output);
+    assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
+    assert!(it.exists(&format!("statefulset/{STATEFUL_SET}")));
+
+    // What only looks alike.
+    it.allowed(&format!("delete statefulset {STATEFUL_SET} --cascade=orphan --dry-run=server"));
+    it.allowed(&format!("delete pod {STATEFUL_SET}-2 --dry-run=server"));
+    it.allowed(&format!("annotate statefulset {STATEFUL_SET} team=databases"));
+    it.allowed(&format!("label pod {STATEFUL_SET}-1 team=databases"));
+    it.allowed(&format!("rollout restart statefulset {STATEFUL_SET}"));
+    it.page("paths-healthy");
+}
+
+#[test]
+fn evictions_wait_with_429_and_go_through_one_at_a_time() {
+    let mut it = Terminal::new("evict");
+    let ns = it.ns.clone();
+    let pod = |ordinal: usize| format!("{STATEFUL_SET}-{ordinal}");
+    let evict = |it: &Terminal, ordinal: usize, grace: Option<i64>| {
+        let path = format!("--raw=/api/v1/namespaces/{ns}/pods/{}/eviction", pod(ordinal));
+        it.feed(&["create", &path, "--filename=-"], &eviction(&pod(ordinal), grace))
+    };
+    it.make_unready(2);
+    let output = evict(&it, 1, None);
+    it.put("evict galera-1 while galera-2 is not Ready", &output);
+    assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
+    it.heal();
+    let output = evict(&it, 1, Some(0));
+    it.put("evict galera-1 without grace", &output);
+    assert!(output.stderr.contains("[G02] Pod "), "{output}");
+    assert_eq!(evict(&it, 1, None).status, 0, "all others are Ready");
+    let output = evict(&it, 0, None);
+    it.put("evict galera-0 right after galera-1", &output);
+    assert!(output.stderr.contains("TooManyRequests") && output.stderr.contains("[G02] Pod "), "{output}");
+    it.heal();
+    assert_eq!(evict(&it, 0, None).status, 0, "galera-1 is back");
+    it.page("paths-evictions");
+}
+
+/// The first installation: its bootstrap node is the only one that has the database.
+#[test]
+fn the_bootstrap_node_is_kept_while_members_join() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("joining", &[("gatera.dev/mode", "enforce")]);
+    let galera = include_str!("fixtures/galera.yaml");
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], galera).succeeded();
+    plane.make_pod_ready(&ns, &format!("{STATEFUL_SET}-0"));
+    let node = eventually("the bootstrap pod", || {
+        let get = [
+            "--namespace",
+            &ns,
+            "get",
+            "pods",
+            "--selector=app=galera-bootstrap",
+            "--output=jsonpath={.items[0].metadata.name}",
+        ];
+        Some(plane.kubectl(User::Admin, &get))
+            .filter(|output| output.status == 0 && !output.stdout.is_empty())
+    });
+    plane.make_pod_ready(&ns, &node.stdout);
+    eventually("the next member", || {
+        let get = ["--namespace", &ns, "get", "pod", &format!("{STATEFUL_SET}-1")];
+        (plane.kubectl(User::Admin, &get).status == 0).then_some(())
+    });
+    plane.make_pod_unready(&ns, &format!("{STATEFUL_SET}-1"));
+    let mut it = Terminal { plane, ns, user: User::Editor, page: String::new() };
+    eventually("the guard to see who joins", || {
+        let output = it.run(&["delete", "deployment", "galera-instance-bootstrap", "--dry-run=server"]);
+        output.stderr.contains("1 of 3 members").then_some(())
+    });
+    for line in [
+        "delete deployment galera-instance-bootstrap".to_owned(),
+        "scale deployment galera-instance-bootstrap --replicas=0".to_owned(),
+        "delete service galera-instance-bootstrap-svc".to_owned(),
+        "delete configmap galera-instance-bootstrap".to_owned(),
+        format!("delete pod {}", node.stdout),
+        "rollout restart deployment galera-instance-bootstrap".to_owned(),
+    ] {
+        let line = line.as_str();
+        it.refused(line, "G05");
+    }
+    it.page = it.page.replace(&node.stdout, "galera-instance-bootstrap-HASH");
+    it.page("paths-joining");
+}
