@@ -25,7 +25,7 @@ pub use second_bootstrap::held_at_zero;
 use crate::exempt;
 use crate::marks;
 use crate::object::{Kind, Meta, Object};
-use crate::overrides::Override;
+use crate::overrides::{Invalid, Override};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
 use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
@@ -152,17 +152,20 @@ const DATA: &str = "G07";
 
 impl Released {
     fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
+        let written = review.new.as_ref().and_then(|new| new.meta().mark(marks::OVERRIDE));
         let mut read = |meta: &Meta, subject: &str| {
             let text = meta.mark(marks::OVERRIDE)?;
             match Override::read(text, view.now) {
                 Ok(release) => Some(release),
-                Err(problem) => {
+                // One with a mistake in it is G18's where it is written.
+                Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
                     let remark = format!("the annotation gatera.dev/override of {subject} releases nothing: {problem}");
                     if !decision.remarks.contains(&remark) {
                         decision.remarks.push(remark);
                     }
                     None
                 }
+                Err(_) => None,
             }
         };
         let subject = review.subject();
@@ -178,10 +181,10 @@ impl Released {
     fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
         let ends = review.operation == Operation::Delete && rule != DATA;
         let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
-        let first = |releases_of: &'_ Vec<Override>| releases_of.iter().position(|it| releases(&it)).is_some();
-        self.own.iter().find(|it| releases(it)).or_else(|| {
-            let all = !self.clusters.is_empty() && self.clusters.iter().all(first);
-            self.clusters.first().filter(|_| all)?.iter().find(|it| releases(it))
+        self.own.iter().find(releases).or_else(|| {
+            let each = self.clusters.iter().map(|released| released.iter().find(releases));
+            // What several clusters use is released by all of them.
+            each.collect::<Option<Vec<_>>>()?.into_iter().next()
         })
     }
 }

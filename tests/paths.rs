@@ -62,7 +62,11 @@ impl Terminal {
             prepend_module_to_snapshot => false,
             omit_expression => true,
             snapshot_path => "fixtures",
-            filters => vec![(r"until=\S+Z", "until=SOON"), (r"let go \d+s ago", "let go 0s ago")],
+            filters => vec![
+                (r"until=\S+Z", "until=SOON"),
+                (r"let go \d+s ago", "let go 0s ago"),
+                (r"/\S*/kubectl_replace_\d+/", ""),
+            ],
         }, { insta::assert_snapshot!(name, self.page) });
     }
 
