@@ -48,6 +48,7 @@ pub mod guard;
 pub mod lease;
 pub mod reconcile;
 pub mod register;
+pub mod reload;
 pub mod serve;
 pub mod telemetry;
 pub mod watch;

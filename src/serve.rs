@@ -31,7 +31,7 @@ use crate::config::Settings;
 use crate::register::{self, Place};
 use crate::view::World;
 use crate::webhooks::Target;
-use crate::{events, lease, reconcile, telemetry, watch};
+use crate::{events, lease, reconcile, reload, telemetry, watch};
 
 pub use router::{LARGEST_BODY, admission, operations};
 pub use tls::{config, serve as accept};
@@ -42,7 +42,7 @@ pub use crate::guard::Guard;
 /// Options of `gatera serve`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Settings file: adopt (label selectors), modes (per rule)
+    /// Settings file: adopt (label selectors), modes (per rule); read again when it changes
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Kubeconfig, for a guard that runs outside the cluster [default: the pod's service account]
@@ -116,8 +116,12 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let (changed, world_changed) = channel::channel(0);
     let (elected, leading) = channel::channel(false);
     let (close, closing) = channel::channel(false);
+    let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
-    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed));
+    if let Some(file) = options.config.clone() {
+        tokio::spawn(reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
+    }
+    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
     tokio::spawn(register::run(
         client.clone(),
         Arc::clone(&guard),

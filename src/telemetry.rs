@@ -26,6 +26,8 @@ pub struct Metrics {
     view: Family<Held, Gauge>,
     /// 1 while every watch is running.
     pub view_current: Gauge,
+    /// 1 while the settings file is in effect as it is.
+    pub config_current: Gauge,
     /// Objects the watches brought that could not be read.
     pub unreadable: Counter,
     /// Connections that are open.
@@ -81,6 +83,7 @@ impl Default for Metrics {
             decision_seconds: Histogram::new(DECISION_BUCKETS),
             view: Family::default(),
             view_current: Gauge::default(),
+            config_current: Gauge::default(),
             unreadable: Counter::default(),
             connections: Gauge::default(),
             turned_away: Family::default(),
@@ -98,6 +101,12 @@ impl Default for Metrics {
         );
         registry.register("view_objects", "Objects in the view", it.view.clone());
         registry.register("view_current", "1 while every watch is running", it.view_current.clone());
+        it.config_current.set(1);
+        registry.register(
+            "config_current",
+            "1 while the settings file is in effect as it is",
+            it.config_current.clone(),
+        );
         registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
         registry.register("connections", "Open connections", it.connections.clone());
         registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());

@@ -19,6 +19,7 @@ mod house;
 mod inject;
 mod lab;
 mod outages;
+mod reload;
 mod router;
 mod scene;
 mod script;

@@ -80,7 +80,8 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
             .into_response();
     }
-    let view = View { world: &world, now: started, settings: &guard.settings };
+    let settings = guard.settings.load();
+    let view = View { world: &world, now: started, settings: &settings };
     let review = &incoming.review;
     let mut decision = rules::evaluate(review, &view);
     let patch = match (endpoint, incoming.object) {
