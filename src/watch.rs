@@ -25,7 +25,7 @@ use tracing::warn;
 
 use crate::galera::adopt::Adoption;
 use crate::guard::Guard;
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, Unreadable};
 use crate::telemetry::chain;
 use crate::view::{Freshness, Id, World};
 
@@ -57,11 +57,11 @@ enum Told {
     Put(Box<Object>),
     /// A ConfigMap exists in this version.
     Version(Id, String),
-    /// The content of a ConfigMap, unless it is gone meanwhile.
-    Fetched(Box<Option<Object>>),
+    /// The content of a ConfigMap was told, unless it is gone meanwhile.
+    Fetched,
     Gone(Id),
     Listed,
-    Unreadable,
+    Unreadable(Id, Unreadable),
     Failing,
 }
 
@@ -165,11 +165,13 @@ fn begin(
 fn read(kind: Kind, sent: &Sent) -> Told {
     match Object::read(kind, sent.text()) {
         Ok(object) => Told::Put(Box::new(object)),
-        Err(problem) => {
-            warn!(object = %id(sent.meta()), %problem, "the view cannot hold this object");
-            Told::Unreadable
-        }
+        Err(problem) => unreadable(id(sent.meta()), problem),
     }
+}
+
+fn unreadable(id: Id, problem: Unreadable) -> Told {
+    warn!(object = %id, %problem, "the view cannot hold this object");
+    Told::Unreadable(id, problem)
 }
 
 fn id(meta: &ObjectMeta) -> Id {

@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::Told;
+use super::{Told, unreadable};
 use crate::object::{Kind, Object};
 use crate::telemetry::chain;
 use crate::view::{Facts, Id};
@@ -75,22 +75,27 @@ pub(super) async fn fetch(
         .for_each_concurrent(AT_ONCE, |id| {
             let (client, tell) = (client.clone(), tell.clone());
             async move {
-                let told = Told::Fetched(Box::new(one(&client, &id).await));
-                // Nobody listens any more: the process ends.
-                let _ = tell.send((source, told)).await;
+                let found = one(&client, &id).await;
+                for told in found.into_iter().chain([Told::Fetched]) {
+                    // Nobody listens any more: the process ends.
+                    let _ = tell.send((source, told)).await;
+                }
             }
         })
         .await;
 }
 
 /// One ConfigMap; `None` if it is gone meanwhile, which the watch also tells.
-async fn one(client: &Client, id: &Id) -> Option<Object> {
+async fn one(client: &Client, id: &Id) -> Option<Told> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     loop {
         match api.get_opt(&id.name).await {
             Ok(found) => {
                 let text = serde_json::to_string(&found?).ok()?;
-                return Object::read(Kind::ConfigMap, &text).ok();
+                return Some(match Object::read(Kind::ConfigMap, &text) {
+                    Ok(map) => Told::Put(Box::new(map)),
+                    Err(problem) => unreadable(id.clone(), problem),
+                });
             }
             Err(error) => warn!(%id, error = chain(&error), "fetching a ConfigMap"),
         }

@@ -67,7 +67,7 @@ impl Keeper {
         let mut batch = Vec::new();
         while told.recv_many(&mut batch, 4096).await > 0 {
             for (source, told) in batch.drain(..) {
-                if matches!(told, Told::Unreadable) {
+                if matches!(told, Told::Unreadable(..)) {
                     guard.metrics.unreadable.inc();
                 }
                 self.hear(source, told);
@@ -98,7 +98,8 @@ impl Keeper {
             Told::Put(object) => {
                 let id = Id::of(object.meta());
                 source.before.remove(&id);
-                source.holds.insert(id);
+                source.holds.insert(id.clone());
+                self.facts.unreadable.remove(&(source.kind, id));
                 self.facts.put(*object, &self.adoption);
             }
             Told::Version(id, version) => {
@@ -106,12 +107,7 @@ impl Keeper {
                 source.holds.insert(id.clone());
                 self.contents.saw(id, version);
             }
-            Told::Fetched(found) => {
-                self.contents.pending = self.contents.pending.saturating_sub(1);
-                if let Some(map) = *found {
-                    self.facts.put(map, &self.adoption);
-                }
-            }
+            Told::Fetched => self.contents.pending = self.contents.pending.saturating_sub(1),
             Told::Gone(id) => {
                 source.holds.remove(&id);
                 self.forget(index, &id);
@@ -124,7 +120,12 @@ impl Keeper {
                 }
             }
             Told::Failing => source.failing_since = source.failing_since.or_else(|| Some(Timestamp::now())),
-            Told::Unreadable => {}
+            // It is there, so what was known of it is not forgotten; the audit says that it is old.
+            Told::Unreadable(id, problem) => {
+                source.before.remove(&id);
+                source.holds.insert(id.clone());
+                self.facts.unreadable.insert((source.kind, id), problem);
+            }
         }
     }
 
@@ -196,6 +197,28 @@ mod tests {
             keeper.hear(0, told);
         }
         assert_eq!(keeper.facts.pods.keys().map(|id| &*id.name).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        let odd = || {
+            let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
+            Told::Unreadable(Id::new("", "a"), problem)
+        };
+        for told in [Told::Begun, pod("a"), odd(), Told::Listed, Told::Begun, odd(), Told::Listed] {
+            keeper.hear(0, told);
+        }
+        assert_eq!(
+            (keeper.facts.unreadable.len(), keeper.facts.pods.len()),
+            (1, 1),
+            "the last that was read stays"
+        );
+        keeper.hear(0, pod("a"));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 1));
+        keeper.hear(0, odd());
+        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 0));
     }
 
     #[test]
