@@ -5,7 +5,8 @@
 //!                                 ├─> rules::evaluate ─────┤
 //!   watch ───> facts ───> World ──┘     (one engine)       └─> mutate, inject ──> patch
 //!                           │
-//!                           └─> plan ──> reconcile (leader)      check: files ──> the same World and reviews
+//!                           ├─> plan ──> reconcile (leader)      check: files ──> the same World and reviews
+//!                           └─> audit ─> gauges, Events, `gatera audit`
 //! ```
 //!
 //! Three laws. *One engine*: webhook and `gatera check` call the same `evaluate`. *Deciding is pure, doing is thin*:
@@ -21,6 +22,7 @@ macro_rules! deciding {
 }
 
 deciding! {
+    audit
     config
     edit
     galera

@@ -130,6 +130,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         leading.clone(),
         world_changed.clone(),
     ));
+    tokio::spawn(reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
     tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(&options);
     tokio::spawn(events::publish(client.clone(), me.clone(), notices));

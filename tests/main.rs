@@ -11,6 +11,7 @@
 )]
 
 mod anything;
+mod audit;
 mod cases;
 mod cli;
 mod cluster;
