@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::telemetry::chain;
-use crate::{check, reload, rules, serve};
+use crate::{check, inspect, reload, rules, serve};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -25,6 +25,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Judge what a cluster holds already: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be
+    /// told
+    Audit(inspect::Options),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
     Check(Check),
     /// Print the manual page of a rule
@@ -73,6 +76,11 @@ impl Cli {
     fn answer(self) -> anyhow::Result<ExitCode> {
         let mut out = io::stdout().lock();
         match self.command {
+            Command::Audit(options) => {
+                let settings = settings(options.config.as_deref())?;
+                let outcome = inspect::run(&options, &settings, &mut out)?;
+                Ok(ExitCode::from(outcome as u8))
+            }
             Command::Check(Check { paths, namespace, config }) => {
                 let settings = settings(config.as_deref())?;
                 let outcome = check::run(&paths, &namespace, &settings, Timestamp::now(), &mut out)?;

@@ -45,8 +45,10 @@ deciding! {
 pub mod certs;
 pub mod check;
 pub mod cli;
+pub mod connect;
 pub mod events;
 pub mod guard;
+pub mod inspect;
 pub mod lease;
 pub mod reconcile;
 pub mod register;

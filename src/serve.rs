@@ -19,8 +19,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch as channel;
@@ -31,7 +30,7 @@ use crate::config::Settings;
 use crate::register::{self, Place};
 use crate::view::World;
 use crate::webhooks::Target;
-use crate::{events, lease, reconcile, reload, telemetry, watch};
+use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
 
 pub use router::{LARGEST_BODY, admission, operations};
 pub use tls::{config, serve as accept};
@@ -99,7 +98,7 @@ pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
 
 async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let place = place(&options)?;
-    let client = client(options.kubeconfig.as_ref()).await?;
+    let client = connect::guard(options.kubeconfig.as_deref()).await?;
     settings.own_user = own_user(&client).await;
     let webhooks = TcpListener::bind(options.listen)
         .await
@@ -174,24 +173,6 @@ async fn stopped() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-async fn client(kubeconfig: Option<&PathBuf>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            // The parser's own error quotes the file, and a kubeconfig holds tokens.
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
-            let file = Kubeconfig::from_yaml(&text)
-                .ok()
-                .with_context(|| format!("{} is no kubeconfig", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .context("understanding the kubeconfig")?
-        }
-        None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
-    };
-    Client::try_from(config).context("preparing the client")
 }
 
 /// Who we are to the API server: our own writes are not judged.

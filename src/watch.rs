@@ -6,6 +6,7 @@
 
 mod contents;
 mod keeper;
+mod once;
 mod sent;
 
 use std::fmt::Debug;
@@ -28,6 +29,8 @@ use crate::guard::Guard;
 use crate::object::{Kind, Object, Unreadable};
 use crate::telemetry::chain;
 use crate::view::{Freshness, Id, World};
+
+pub use once::{Error, Listed, once};
 
 use keeper::{Keeper, Source};
 use sent::Sent;
@@ -139,13 +142,7 @@ fn begin(
             vec![None]
         };
         for selector in selectors {
-            let resource = ApiResource {
-                group: (*group).into(),
-                version: "v1".into(),
-                api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
-                kind: kind.name().into(),
-                plural: (*plural).into(),
-            };
+            let resource = resource(*kind, group, plural);
             let api: Api<Sent> = Api::all_with(client.clone(), &resource);
             tasks.spawn(follow(api, selector, sources.len(), tell.clone(), |sent| read(*kind, &sent)));
             sources.push(Source::new(*kind));
@@ -159,6 +156,16 @@ fn begin(
     let (want, wanted) = mpsc::unbounded_channel();
     tasks.spawn(contents::fetch(client.clone(), wanted, tell, sources.len() - 1));
     (Keeper::new(sources, want, adoption.clone()), told)
+}
+
+fn resource(kind: Kind, group: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
+        kind: kind.name().into(),
+        plural: plural.into(),
+    }
 }
 
 /// An object of a watch, for the facts.

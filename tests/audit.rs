@@ -1,6 +1,7 @@
 //! The audit: what is wrong with what is there already, as gauges, Events and a command say it.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use gatera::audit::{self, Audit, Told};
 use gatera::config::Settings;
@@ -9,6 +10,9 @@ use gatera::report;
 use gatera::view::{Facts, Freshness, Id, View, World};
 use serde_json::{Value, json};
 
+use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::guarded;
+use crate::lab::{ControlPlane, User, eventually};
 use crate::scene::{self, NAMESPACE, Scene};
 
 fn judged(scene: &Scene) -> Audit {
@@ -114,4 +118,82 @@ fn what_is_held_back_is_still_news() {
     assert_eq!(next(1), (vec!["G11"], 1));
     assert_eq!(next(9), (vec!["G04"], 0), "the ConfigMap");
     assert_eq!(next(9), (vec![], 0));
+}
+
+/// `gatera audit` as this user: exit code, stdout, stderr.
+fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(guarded::program())
+        .arg("audit")
+        .args(arguments)
+        .env("KUBECONFIG", plane.kubeconfig(user))
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A password slips into a cluster while its namespace is only warned; then the namespace is meant seriously.
+#[test]
+fn what_slipped_in_is_found_told_and_printed() {
+    let (plane, ns) = running_cluster("audit");
+    let (_, guard) = guarded::shared();
+    let run = |arguments: &[&str]| plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat());
+    let command =
+        |user, arguments: &[&str]| command(plane, user, &[&["--namespace", &*ns], arguments].concat());
+    let (code, out, err) = command(User::Editor, &[]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.starts_with(&format!("{ns}/{STATEFUL_SET}  HEALTHY  3 of 3 members Synced\n1 cluster, ")),
+        "{out}"
+    );
+    assert_eq!(err, "gatera: nodes may not be listed; what depends on them is not judged\n");
+
+    run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=warn"]).succeeded();
+    let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"hunter2"}]}]}}}}"#;
+    eventually("the milder mode to count", || {
+        (run(&["patch", "statefulset", STATEFUL_SET, "--patch", patch]).status == 0).then_some(())
+    });
+    run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=enforce"]).succeeded();
+    let events = || {
+        let text = run(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
+        let all: Value = serde_json::from_str(&text).unwrap();
+        let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == "AuditG11").cloned();
+        ours.collect::<Vec<_>>()
+    };
+    let event = eventually("an Event about the password", || events().pop());
+    assert_eq!(event["regarding"]["name"], STATEFUL_SET);
+    assert_eq!(event["type"], "Warning");
+    assert!(
+        event["note"]
+            .as_str()
+            .unwrap()
+            .starts_with("G11 would refuse this object as it is: container mariadb writes out"),
+        "{event}"
+    );
+    let metrics = guard.get("/metrics").unwrap().1;
+    assert!(metrics.contains("gatera_audit_findings{rule=\"G11\",verdict=\"deny\"}"), "{metrics}");
+    assert!(metrics.contains("gatera_clusters{state=\"UNKNOWN\"} 0\n"), "{metrics}");
+
+    let (code, out, _) = command(User::Editor, &["--output=json"]);
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 1, "{out}");
+    assert_eq!(found["summary"]["refused"], 1, "{out}");
+    assert_eq!(found["clusters"][0]["name"], STATEFUL_SET);
+    assert!(!out.contains("hunter2"), "{out}");
+}
+
+#[test]
+fn whoever_may_not_look_is_told_so() {
+    let (plane, _) = guarded::shared();
+    let (code, out, err) = command(plane, User::Editor, &[]);
+    assert_eq!((code, &*out), (2, ""));
+    assert!(
+        err.starts_with("gatera: --namespace NS needs rights in one namespace only: listing statefulsets: "),
+        "{err}"
+    );
+    let (code, out, err) = command(plane, User::Admin, &["--namespace=nowhere"]);
+    assert_eq!((code, &*out, &*err), (2, "", "gatera: there is no namespace nowhere\n"));
+    let (code, out, _) = command(plane, User::Admin, &[]);
+    assert!(code < 2, "{out}");
+    assert!(out.contains(" judged: "), "{out}");
 }
