@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use crate::audit::{self, Audit};
 use crate::check::Outcome;
 use crate::config::Settings;
+use crate::telemetry::chain;
 use crate::view::{Freshness, View, World};
 use crate::{connect, report, watch};
 
@@ -58,7 +59,7 @@ async fn audited(options: &Options, settings: &Settings) -> anyhow::Result<Audit
     let namespace = options.namespace.as_deref();
     let listed = match watch::once(&client, namespace, &settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
-            return Err(error).context("--namespace NS needs rights in one namespace only");
+            anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));
         }
         listed => listed?,
     };

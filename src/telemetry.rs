@@ -3,8 +3,10 @@
 //! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
 //! with the number of objects.
 
+use std::error::Error;
 use std::sync::atomic::AtomicU64;
 
+use kube::core::Status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -214,17 +216,28 @@ fn gauge(count: usize) -> i64 {
 }
 
 /// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let words = source.to_string();
-        if !text.ends_with(&words) {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let refused = refused(error);
+        let words = refused.map_or_else(|| error.to_string(), |status| status.message.clone());
+        if text.is_empty() {
+            text = words;
+        } else if !text.ends_with(&words) {
             text = format!("{text}: {words}");
         }
-        next = source.source();
+        next = if refused.is_some() { None } else { error.source() };
     }
     text
+}
+
+/// The API server's answer is a sentence; kube prints all of its fields around it.
+fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status),
+        _ => None,
+    }
 }
 
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.

@@ -187,9 +187,10 @@ fn whoever_may_not_look_is_told_so() {
     let (plane, _) = guarded::shared();
     let (code, out, err) = command(plane, User::Editor, &[]);
     assert_eq!((code, &*out), (2, ""));
-    assert!(
-        err.starts_with("gatera: --namespace NS needs rights in one namespace only: listing statefulsets: "),
-        "{err}"
+    assert_eq!(
+        err,
+        "gatera: listing statefulsets: statefulsets.apps is forbidden: User \"editor\" cannot list resource \"statefulsets\" \
+         in API group \"apps\" at the cluster scope; --namespace NS needs rights in one namespace only\n"
     );
     let (code, out, err) = command(plane, User::Admin, &["--namespace=nowhere"]);
     assert_eq!((code, &*out, &*err), (2, "", "gatera: there is no namespace nowhere\n"));
