@@ -43,6 +43,25 @@ fn a_running_cluster_is_no_finding() {
 }
 
 #[test]
+fn a_first_installation_is_no_finding() {
+    let members = vec!["starting".into(), "absent".into(), "absent".into()];
+    let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
+    let text = report::audit::text(&judged(&scene));
+    assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
+}
+
+#[test]
+fn in_audit_mode_findings_are_counted_and_not_said() {
+    let settings = Settings::read("modes: {G11: audit}", &["G11"]).unwrap();
+    let world = Scene { stateful_set: with_password(), ..Scene::default() }.world(&settings);
+    let audit = audit::run(&View { world: &world, now: scene::now(), settings: &settings });
+    assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
+    assert_eq!((audit.refused(), audit.warned()), (0, 0));
+    assert!(!report::audit::text(&audit).contains("G11"));
+    assert_eq!(report::audit::json(&audit)["findings"][0]["effect"], "recorded");
+}
+
+#[test]
 fn what_is_wrong_already_is_said_as_it_would_be_refused() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let scene =
