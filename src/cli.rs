@@ -3,7 +3,7 @@
 //! Must not know: how anything is decided or served.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::telemetry::chain;
-use crate::{check, rules, serve};
+use crate::{check, inspect, reload, rules, serve};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -25,6 +25,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Judge what a cluster holds already: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be
+    /// told
+    Audit(inspect::Options),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
     Check(Check),
     /// Print the manual page of a rule
@@ -73,8 +76,14 @@ impl Cli {
     fn answer(self) -> anyhow::Result<ExitCode> {
         let mut out = io::stdout().lock();
         match self.command {
+            Command::Audit(options) => {
+                let settings = settings(options.config.as_deref())?;
+                let outcome = inspect::run(&options, &settings, &mut out)?;
+                Ok(ExitCode::from(outcome as u8))
+            }
             Command::Check(Check { paths, namespace, config }) => {
-                let outcome = check::run(&paths, &namespace, &settings(config)?, Timestamp::now(), &mut out)?;
+                let settings = settings(config.as_deref())?;
+                let outcome = check::run(&paths, &namespace, &settings, Timestamp::now(), &mut out)?;
                 Ok(ExitCode::from(outcome as u8))
             }
             Command::Explain { rule } => {
@@ -92,7 +101,7 @@ impl Cli {
             }
             Command::Serve(options) => {
                 drop(out);
-                let settings = settings(options.config.clone())?;
+                let settings = settings(options.config.as_deref())?;
                 serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -106,9 +115,6 @@ fn ids() -> Vec<&'static str> {
 }
 
 /// The settings file, or the defaults.
-fn settings(path: Option<PathBuf>) -> anyhow::Result<Settings> {
-    let Some(path) = path else { return Ok(Settings::default()) };
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("reading the settings file {}", path.display()))?;
-    Settings::read(&text, &ids()).with_context(|| format!("settings file {}", path.display()))
+fn settings(path: Option<&Path>) -> Result<Settings, reload::Error> {
+    path.map_or_else(|| Ok(Settings::default()), reload::load)
 }

@@ -10,7 +10,7 @@ use crate::galera::adopt::{Adoption, BadSelector};
 use crate::verdict::Mode;
 
 /// What an administrator can choose. Everything has a default that is safe.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Which pod templates are Galera's.
     pub adoption: Adoption,
@@ -24,6 +24,18 @@ impl Settings {
     /// The mode of a rule before the namespace has its say.
     pub fn mode(&self, rule: &str) -> Mode {
         self.modes.get(rule).copied().unwrap_or(Mode::Enforce)
+    }
+
+    /// These settings with the modes of others: all that can change while the view is what it is.
+    #[must_use]
+    pub fn with_modes_of(&self, others: &Self) -> Self {
+        Self { modes: others.modes.clone(), ..self.clone() }
+    }
+
+    /// These settings once the view holds what another adoption selects.
+    #[must_use]
+    pub fn with_adoption(&self, adoption: Adoption) -> Self {
+        Self { adoption, ..self.clone() }
     }
 
     /// This user is the guard itself.
@@ -95,5 +107,16 @@ mod tests {
             let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
             assert!(error.contains(words), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn what_is_read_again_keeps_who_we_are() {
+        let now = Settings { own_user: Some("us".into()), ..Settings::default() };
+        let new = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
+        let first = now.with_modes_of(&new);
+        assert_eq!((first.mode("G11"), &first.adoption), (Mode::Warn, &now.adoption));
+        let then = first.with_adoption(new.adoption.clone());
+        assert_eq!((then.mode("G11"), &then.adoption), (Mode::Warn, &new.adoption));
+        assert!(then.is_own("us"));
     }
 }

@@ -1,6 +1,6 @@
 //! Events: what everybody should see in `kubectl describe` and `kubectl get events`, not only the person who asked.
 //!
-//! Owns: the way from a decision to an Event. Must not know: rules. Requests hand over and go on; a queue that is full
+//! Owns: the way from a decision, or from what an audit found, to an Event. Must not know: rules. Requests hand over and go on; a queue that is full
 //! drops the newest, because a guard that waits for its own Events would be an outage.
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -9,6 +9,9 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 use tracing::warn;
 
+use crate::audit::{Audited, News};
+use crate::object::Kind;
+use crate::report;
 use crate::review::{Operation, Origin, Review};
 use crate::telemetry::chain;
 use crate::verdict::{Decision, Effect, Finding, Softened};
@@ -20,7 +23,9 @@ const QUEUE: usize = 256;
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
+    /// Names the rule: Events of one reason on one object are folded into a series.
     reason: String,
+    action: &'static str,
     note: String,
 }
 
@@ -44,23 +49,39 @@ pub fn notices(review: &Review, decision: &Decision) -> Vec<Notice> {
             }
             _ => return None,
         };
-        Some(Notice { regarding: regarding(review), reason, note })
+        Some(Notice { regarding: changed(review), reason, action: "Admit", note })
     });
     told.collect()
 }
 
-fn regarding(review: &Review) -> ObjectReference {
-    let api_version = match review.kind.group() {
+/// What the audit found new on an object.
+pub fn found(news: &News<'_>) -> Notice {
+    let Audited { kind, id, uid, .. } = news.object;
+    let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
+    Notice {
+        regarding: regarding(*kind, &id.namespace, &id.name, uid),
+        reason: format!("Audit{}", news.rule),
+        action: "Audit",
+        note: report::audit::note(news),
+    }
+}
+
+fn changed(review: &Review) -> ObjectReference {
+    // A Scale has a uid of its own kind: that of its parent.
+    let uid = review.objects().map(|object| object.meta().uid.clone()).find(|uid| !uid.is_empty());
+    regarding(review.kind, &review.namespace, &review.name, uid)
+}
+
+fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
+    let api_version = match kind.group() {
         "" => "v1".to_owned(),
         group => format!("{group}/v1"),
     };
-    // A Scale has a uid of its own kind: that of its parent.
-    let uid = review.objects().map(|object| object.meta().uid.clone()).find(|uid| !uid.is_empty());
     ObjectReference {
         api_version: Some(api_version),
-        kind: Some(review.kind.name().to_owned()),
-        namespace: Some(review.namespace.clone()),
-        name: Some(review.name.clone()),
+        kind: Some(kind.name().to_owned()),
+        namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
+        name: Some(name.to_owned()),
         uid,
         ..ObjectReference::default()
     }
@@ -74,13 +95,12 @@ pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 /// Writes Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
     let recorder = Recorder::new(client, Reporter { controller: "gatera".into(), instance: Some(identity) });
-    while let Some(Notice { regarding, reason, note }) = notices.recv().await {
-        // The reason names the rule: Events of one reason on one object are folded into a series.
+    while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
         let event = Event {
             type_: EventType::Warning,
             reason,
             note: Some(note.chars().take(1000).collect()),
-            action: "Admit".into(),
+            action: action.into(),
             secondary: None,
         };
         if let Err(error) = recorder.publish(&event, &regarding).await {

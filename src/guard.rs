@@ -27,8 +27,8 @@ const MOST_AT_ONCE: usize = 256;
 pub struct Guard {
     /// Everything known, swapped whole.
     pub world: Arc<ArcSwap<World>>,
-    /// What the administrator chose.
-    pub settings: Settings,
+    /// What the administrator chose, as far as it is in effect. Read once per request.
+    pub settings: ArcSwap<Settings>,
     /// What is counted.
     pub metrics: Metrics,
     /// What time it is.
@@ -46,6 +46,7 @@ impl Guard {
     /// A guard that knows this world.
     pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let (metrics, ready) = (Metrics::default(), Readiness::default());
+        let settings = ArcSwap::from_pointee(settings);
         Self {
             world,
             settings,

@@ -5,7 +5,8 @@
 //!                                 ├─> rules::evaluate ─────┤
 //!   watch ───> facts ───> World ──┘     (one engine)       └─> mutate, inject ──> patch
 //!                           │
-//!                           └─> plan ──> reconcile (leader)      check: files ──> the same World and reviews
+//!                           ├─> plan ──> reconcile (leader)      check: files ──> the same World and reviews
+//!                           └─> audit ─> gauges, Events, `gatera audit`
 //! ```
 //!
 //! Three laws. *One engine*: webhook and `gatera check` call the same `evaluate`. *Deciding is pure, doing is thin*:
@@ -21,6 +22,7 @@ macro_rules! deciding {
 }
 
 deciding! {
+    audit
     config
     edit
     exempt
@@ -44,11 +46,14 @@ deciding! {
 pub mod certs;
 pub mod check;
 pub mod cli;
+pub mod connect;
 pub mod events;
 pub mod guard;
+pub mod inspect;
 pub mod lease;
 pub mod reconcile;
 pub mod register;
+pub mod reload;
 pub mod serve;
 pub mod telemetry;
 pub mod watch;

@@ -1,6 +1,9 @@
 //! The leader's loop: look at the world, do what the plan says.
 //!
 //! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
+//! `reconcile/audit.rs` only looks.
+
+pub mod audit;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -282,12 +282,8 @@ impl Desk {
         let Some(bundle) = self.bundle.clone() else { return Ok(()) };
         let mut missing = Vec::new();
         for (index, (endpoint, kind)) in CONFIGURATIONS.into_iter().enumerate() {
-            let wanted = webhooks::entries(
-                endpoint,
-                &self.guard.settings.adoption,
-                &self.place.target,
-                &encoded(&bundle),
-            );
+            let adoption = &self.guard.settings.load().adoption;
+            let wanted = webhooks::entries(endpoint, adoption, &self.place.target, &encoded(&bundle));
             match &self.entries[index] {
                 None => missing.push(kind),
                 Some(found) if covers(found, &wanted) => {}

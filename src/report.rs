@@ -3,6 +3,8 @@
 //! Owns: layout only; the sentences are the findings' own. Must not know: rules, clients, files. Whatever leaves the
 //! process about a decision is written here, so this is where the limits of the API server are kept.
 
+pub mod audit;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};

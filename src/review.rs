@@ -19,6 +19,8 @@ pub enum Origin {
     Validating,
     /// `gatera check`.
     Check,
+    /// The audit: the object is there already, and is judged as if it were created as it is.
+    Audit,
 }
 
 /// What is done to the object.

@@ -19,8 +19,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config};
+use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch as channel;
@@ -31,7 +30,7 @@ use crate::config::Settings;
 use crate::register::{self, Place};
 use crate::view::World;
 use crate::webhooks::Target;
-use crate::{events, lease, reconcile, telemetry, watch};
+use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
 
 pub use router::{LARGEST_BODY, admission, operations};
 pub use tls::{config, serve as accept};
@@ -42,7 +41,7 @@ pub use crate::guard::Guard;
 /// Options of `gatera serve`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Settings file: adopt (label selectors), modes (per rule)
+    /// Settings file: adopt (label selectors), modes (per rule); read again when it changes
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Kubeconfig, for a guard that runs outside the cluster [default: the pod's service account]
@@ -99,7 +98,7 @@ pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
 
 async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let place = place(&options)?;
-    let client = client(options.kubeconfig.as_ref()).await?;
+    let client = connect::guard(options.kubeconfig.as_deref()).await?;
     settings.own_user = own_user(&client).await;
     let webhooks = TcpListener::bind(options.listen)
         .await
@@ -116,8 +115,12 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let (changed, world_changed) = channel::channel(0);
     let (elected, leading) = channel::channel(false);
     let (close, closing) = channel::channel(false);
+    let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
-    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed));
+    if let Some(file) = options.config.clone() {
+        tokio::spawn(reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
+    }
+    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
     tokio::spawn(register::run(
         client.clone(),
         Arc::clone(&guard),
@@ -126,6 +129,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         leading.clone(),
         world_changed.clone(),
     ));
+    tokio::spawn(reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
     tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(&options);
     tokio::spawn(events::publish(client.clone(), me.clone(), notices));
@@ -169,24 +173,6 @@ async fn stopped() -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-async fn client(kubeconfig: Option<&PathBuf>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
-        Some(path) => {
-            // The parser's own error quotes the file, and a kubeconfig holds tokens.
-            let text = std::fs::read_to_string(path)
-                .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
-            let file = Kubeconfig::from_yaml(&text)
-                .ok()
-                .with_context(|| format!("{} is no kubeconfig", path.display()))?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .context("understanding the kubeconfig")?
-        }
-        None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
-    };
-    Client::try_from(config).context("preparing the client")
 }
 
 /// Who we are to the API server: our own writes are not judged.

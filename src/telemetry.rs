@@ -3,8 +3,10 @@
 //! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
 //! with the number of objects.
 
+use std::error::Error;
 use std::sync::atomic::AtomicU64;
 
+use kube::core::Status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +15,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::verdict::{Decision, Effect, Softened};
+use crate::audit::Counts;
+use crate::verdict::{Decision, Softened};
+use crate::view::State;
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -24,8 +28,12 @@ pub struct Metrics {
     overrides: Family<Rule, Counter>,
     decision_seconds: Histogram,
     view: Family<Held, Gauge>,
+    audit: Family<Found, Gauge>,
+    clusters: Family<InState, Gauge>,
     /// 1 while every watch is running.
     pub view_current: Gauge,
+    /// 1 while the settings file is in effect as it is.
+    pub config_current: Gauge,
     /// Objects the watches brought that could not be read.
     pub unreadable: Counter,
     /// Connections that are open.
@@ -49,6 +57,17 @@ struct Finding {
     rule: &'static str,
     verdict: &'static str,
     effect: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Found {
+    rule: &'static str,
+    verdict: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -80,7 +99,10 @@ impl Default for Metrics {
             overrides: Family::default(),
             decision_seconds: Histogram::new(DECISION_BUCKETS),
             view: Family::default(),
+            audit: Family::default(),
+            clusters: Family::default(),
             view_current: Gauge::default(),
+            config_current: Gauge::default(),
             unreadable: Counter::default(),
             connections: Gauge::default(),
             turned_away: Family::default(),
@@ -96,8 +118,20 @@ impl Default for Metrics {
             "Time from request body to answer",
             it.decision_seconds.clone(),
         );
+        registry.register(
+            "audit_findings",
+            "Objects a rule finds something on as they are, on the leader",
+            it.audit.clone(),
+        );
+        registry.register("clusters", "Clusters by state, on the leader", it.clusters.clone());
         registry.register("view_objects", "Objects in the view", it.view.clone());
         registry.register("view_current", "1 while every watch is running", it.view_current.clone());
+        it.config_current.set(1);
+        registry.register(
+            "config_current",
+            "1 while the settings file is in effect as it is",
+            it.config_current.clone(),
+        );
         registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
         registry.register("connections", "Open connections", it.connections.clone());
         registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());
@@ -119,11 +153,7 @@ impl Metrics {
         self.reviews.get_or_create(&Review { endpoint, answer }).inc();
         self.decision_seconds.observe(seconds);
         for judged in &decision.judged {
-            let effect = match judged.effect {
-                Effect::Recorded => "recorded",
-                Effect::Warned => "warned",
-                Effect::Refused => "refused",
-            };
+            let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
             self.findings.get_or_create(&Finding { rule, verdict, effect }).inc();
             if matches!(judged.softened, Some(Softened::ByOverride(_))) {
@@ -145,8 +175,31 @@ impl Metrics {
     /// Notes how much the view holds.
     pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
         for (kind, size) in sizes {
-            self.view.get_or_create(&Held { kind }).set(i64::try_from(size).unwrap_or(i64::MAX));
+            self.view.get_or_create(&Held { kind }).set(gauge(size));
         }
+    }
+
+    /// Notes what an audit found; what was there `before` and is gone becomes 0.
+    pub fn audited(&self, now: &Counts, before: &Counts) {
+        for &(rule, verdict) in before.keys().chain(now.keys()) {
+            let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
+            self.audit.get_or_create(&Found { rule, verdict }).set(gauge(count));
+        }
+    }
+
+    /// Notes how many clusters are in which state.
+    pub fn clusters_are(&self, states: impl Iterator<Item = State>) {
+        let states: Vec<_> = states.collect();
+        for state in State::ALL {
+            let count = states.iter().filter(|it| **it == state).count();
+            self.clusters.get_or_create(&InState { state: state.name() }).set(gauge(count));
+        }
+    }
+
+    /// Somebody else audits now.
+    pub fn not_auditing(&self) {
+        self.audit.clear();
+        self.clusters.clear();
     }
 
     /// The text that Prometheus scrapes.
@@ -158,18 +211,33 @@ impl Metrics {
     }
 }
 
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        let words = source.to_string();
-        if !text.ends_with(&words) {
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let refused = refused(error);
+        let words = refused.map_or_else(|| error.to_string(), |status| status.message.clone());
+        if text.is_empty() {
+            text = words;
+        } else if !text.ends_with(&words) {
             text = format!("{text}: {words}");
         }
-        next = source.source();
+        next = if refused.is_some() { None } else { error.source() };
     }
     text
+}
+
+/// The API server's answer is a sentence; kube prints all of its fields around it.
+fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status),
+        _ => None,
+    }
 }
 
 /// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.

@@ -97,6 +97,17 @@ pub enum Effect {
     Refused,
 }
 
+impl Effect {
+    /// As metrics, audit annotations and JSON call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Warned => "warned",
+            Self::Refused => "refused",
+        }
+    }
+}
+
 /// Why a finding that would refuse does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Softened {

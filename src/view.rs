@@ -92,6 +92,11 @@ impl World {
         self.clusters.values().map(Arc::as_ref)
     }
 
+    /// What the watches know.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
     /// How many objects the view holds, by kind, for metrics.
     pub fn sizes(&self) -> [(&'static str, usize); 3] {
         [

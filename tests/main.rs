@@ -12,6 +12,7 @@
 
 mod advice;
 mod anything;
+mod audit;
 mod cases;
 mod cli;
 mod cluster;
@@ -21,6 +22,7 @@ mod inject;
 mod lab;
 mod outages;
 mod paths;
+mod reload;
 mod router;
 mod scene;
 mod script;

@@ -164,6 +164,9 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let objects = format!("validating{}", command.split(' ').next().unwrap());
     plane.kubectl(User::Admin, &["delete", &objects, "gatera"]).succeeded();
     assert_eq!(label("statefulset/galera-instance-galera", "a=1").status, 0);
+    let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"x"}]}]}}}}"#;
+    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
+    run(&["patch", "statefulset", STATEFUL_SET, "--patch", patch]).succeeded();
 
     install(&plane);
     let guard = Guard::start(&plane, &program(), &Start { identity: "back".into(), ..Start::default() });
@@ -171,6 +174,12 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let scaled = plane
         .kubectl(User::Editor, &["--namespace", &ns, "scale", "statefulset", STATEFUL_SET, "--replicas=0"]);
     assert!(scaled.stderr.contains("[G01]"), "{}", scaled.stderr);
+    // What happened meanwhile is found, and told once: a change that leaves it there is no news.
+    eventually("an Event about the password", || {
+        let found = run(&["get", "events.events.k8s.io"]).succeeded();
+        found.contains("AuditG11").then_some(())
+    });
+    run(&["label", "statefulset", STATEFUL_SET, "--overwrite", "a=2"]).succeeded();
     asks_nothing_but_its_lease(&plane);
 }
 

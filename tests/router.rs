@@ -259,7 +259,7 @@ async fn unready_says_why() {
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(
         text,
-        "[-] view: the first lists are not complete\n[-] certificate: no certificate yet\n[+] webhooks: not registered yet\n[+] server: serving\n"
+        "[-] view: the first lists are not complete\n[-] certificate: no certificate yet\n[+] webhooks: not registered yet\n[+] settings: current\n[+] server: serving\n"
     );
     let stale = guard(Scene { view: "stale".into(), ..Scene::default() }.world(&Settings::default()));
     stale.ready.leaf_ends.store(Some(Arc::new("2027-01-01T00:00:00Z".parse().unwrap())));

@@ -21,6 +21,10 @@ pub struct Readiness {
     pub leaving: AtomicBool,
     /// How the webhook entries are, in words; `None` before anything is known.
     pub registration: ArcSwapOption<String>,
+    /// What is the matter with the settings file, in words; `None` while it is in effect.
+    pub settings: ArcSwapOption<String>,
+    /// The watches still list what another adoption selects.
+    pub adopting: AtomicBool,
 }
 
 /// The answer of `/readyz`.
@@ -58,7 +62,19 @@ impl Readiness {
         };
         let known = self.registration.load();
         let webhooks = known.as_deref().map_or("not registered yet", |words| words).to_owned();
-        let parts = [("view", view), ("certificate", leaf), ("webhooks", Ok(webhooks)), ("server", leaving)];
+        let trouble = self.settings.load();
+        let settings = match trouble.as_deref() {
+            Some(words) => words.clone(),
+            None if self.adopting.load(Ordering::Relaxed) => "listing what adopt selects now".to_owned(),
+            None => "current".to_owned(),
+        };
+        let parts = [
+            ("view", view),
+            ("certificate", leaf),
+            ("webhooks", Ok(webhooks)),
+            ("settings", Ok(settings)),
+            ("server", leaving),
+        ];
         let mut text = String::new();
         for (name, part) in &parts {
             let (sign, words) = match part {

@@ -59,7 +59,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (old, Some(Object::Deployment(new))) => {
             let old = old
                 .as_ref()
-                .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None });
+                .and_then(|old| if let Object::Deployment(old) = old { Some(&**old) } else { None })
+                // What is there already starts nothing.
+                .or_else(|| (review.origin == Origin::Audit).then_some(&**new));
             deployment_applied(review, old, new, view)
         }
         (None, Some(Object::Pod(pod))) => {

@@ -82,8 +82,9 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
             .into_response();
     }
+    let settings = guard.settings.load();
     let review = &incoming.review;
-    let known = Known { world: &world, now: started, settings: &guard.settings };
+    let known = Known { world: &world, now: started, settings: &settings };
     let (mut decision, released) = decide(guard, review, &known);
     let view = known.after(&released);
     let patch = match (endpoint, incoming.object) {

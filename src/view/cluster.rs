@@ -27,6 +27,10 @@ pub enum State {
 }
 
 impl State {
+    /// All states, for metrics that list them.
+    pub const ALL: [State; 6] =
+        [Self::Healthy, Self::Degraded, Self::Transfer, Self::Forming, Self::Down, Self::Unknown];
+
     /// As messages and test cases write it.
     pub fn name(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Workload};
+use crate::object::{Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Unreadable, Workload};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +49,8 @@ pub struct Facts {
     pub nodes: BTreeMap<String, Arc<Node>>,
     pub namespaces: BTreeMap<String, Arc<Meta>>,
     pub budgets: BTreeMap<Id, Arc<Budget>>,
+    /// What could not be read as it is now; what was read before stays in its map.
+    pub unreadable: BTreeMap<(Kind, Id), Unreadable>,
 }
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
@@ -125,6 +127,7 @@ impl Facts {
 
     /// Forgets one object.
     pub fn remove(&mut self, kind: Kind, id: &Id) {
+        self.unreadable.remove(&(kind, id.clone()));
         match kind {
             Kind::StatefulSet => drop(self.stateful_sets.remove(id)),
             Kind::Deployment => drop(self.deployments.remove(id)),

@@ -12,13 +12,13 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::Told;
+use super::{Told, unreadable};
 use crate::object::{Kind, Object};
 use crate::telemetry::chain;
 use crate::view::{Facts, Id};
 
 /// So many are fetched at once when the guard starts.
-const AT_ONCE: usize = 16;
+pub(super) const AT_ONCE: usize = 16;
 /// A fetch that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -45,12 +45,8 @@ impl Contents {
 
     /// What should be fetched now: read by a workload of ours, in a version that was not asked for.
     pub(super) fn missing(&mut self, facts: &Facts) -> Vec<Id> {
-        let workloads = facts.stateful_sets.iter().chain(&facts.deployments);
-        let read = workloads.flat_map(|(id, workload)| {
-            workload.spec.template.spec.config_maps().map(|name| Id::new(&id.namespace, name))
-        });
         let mut missing = Vec::new();
-        for id in read {
+        for id in read_by(facts) {
             let Some(version) = self.exist.get(&id).filter(|version| self.asked.get(&id) != Some(*version))
             else {
                 continue;
@@ -61,6 +57,22 @@ impl Contents {
         }
         missing
     }
+}
+
+/// The ConfigMaps that workloads of ours read, each once per reader.
+pub(super) fn read_by(facts: &Facts) -> impl Iterator<Item = Id> {
+    facts.stateful_sets.iter().chain(&facts.deployments).flat_map(|(id, workload)| {
+        workload.spec.template.spec.config_maps().map(|name| Id::new(&id.namespace, name))
+    })
+}
+
+/// A ConfigMap that was fetched, for the facts.
+pub(super) fn open(id: &Id, map: &ConfigMap) -> Option<Told> {
+    let text = serde_json::to_string(map).ok()?;
+    Some(match Object::read(Kind::ConfigMap, &text) {
+        Ok(map) => Told::Put(Box::new(map)),
+        Err(problem) => unreadable(id.clone(), problem),
+    })
 }
 
 /// Fetches whatever it is asked for, until nobody can ask any more.
@@ -75,23 +87,22 @@ pub(super) async fn fetch(
         .for_each_concurrent(AT_ONCE, |id| {
             let (client, tell) = (client.clone(), tell.clone());
             async move {
-                let told = Told::Fetched(Box::new(one(&client, &id).await));
-                // Nobody listens any more: the process ends.
-                let _ = tell.send((source, told)).await;
+                let found = one(&client, &id).await;
+                for told in found.into_iter().chain([Told::Fetched]) {
+                    // Nobody listens any more: the process ends.
+                    let _ = tell.send((source, told)).await;
+                }
             }
         })
         .await;
 }
 
 /// One ConfigMap; `None` if it is gone meanwhile, which the watch also tells.
-async fn one(client: &Client, id: &Id) -> Option<Object> {
+async fn one(client: &Client, id: &Id) -> Option<Told> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     loop {
         match api.get_opt(&id.name).await {
-            Ok(found) => {
-                let text = serde_json::to_string(&found?).ok()?;
-                return Object::read(Kind::ConfigMap, &text).ok();
-            }
+            Ok(found) => return open(id, &found?),
             Err(error) => warn!(%id, error = chain(&error), "fetching a ConfigMap"),
         }
         tokio::time::sleep(PAUSE).await;

@@ -158,7 +158,21 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("8 KB create", of(Shape::Create(8 * 1024))),
         ("scale", of(Shape::Scale)),
         ("pod, with its patch", of(Shape::Pod)),
+        ("audit of every cluster", audit(each, engine)),
     ]
+}
+
+/// Milliseconds per audit, as the leader's task does it.
+fn audit(length: Duration, engine: &Engine) -> f64 {
+    let world = engine.world.load();
+    let view = View::new(&world, Timestamp::now(), &engine.settings);
+    let started = Instant::now();
+    let mut done = 0;
+    while done == 0 || started.elapsed() < length {
+        assert_eq!(black_box(gatera::audit::run(&view)).clusters.len(), CLUSTERS);
+        done += 1;
+    }
+    started.elapsed().as_secs_f64() * 1e3 / count(done)
 }
 
 /// Milliseconds per body.

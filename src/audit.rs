@@ -1,0 +1,236 @@
+//! The audit: what would be refused or warned about if it were applied today as it is.
+//!
+//! Owns: the way from a World to findings, object by object, and what of them is news. Must not know: clients, formats.
+//! Every object of which the view holds all that is judged becomes a review, a CREATE, for the same `evaluate` as
+//! everything else. Data: World -> reviews -> decisions, sorted by namespace and name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::object::{DeleteOptions, Kind, Object, Unreadable};
+use crate::review::{Operation, Origin, Review};
+use crate::rules::{self, RULES};
+use crate::verdict::{Decision, Effect, Finding};
+use crate::view::{Facts, Id, State, View};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Audit {
+    /// Every cluster.
+    pub clusters: Vec<Summary>,
+    /// The objects about which there is something to say.
+    pub objects: Vec<Audited>,
+    /// How many objects were judged.
+    pub judged: usize,
+}
+
+/// How a cluster is.
+#[derive(Debug)]
+pub struct Summary {
+    /// Namespace and name of its StatefulSet.
+    pub id: Id,
+    /// Its state.
+    pub state: State,
+    /// How many members there should be.
+    pub members: i64,
+    /// How many of them are Ready.
+    pub ready: usize,
+    /// "3 of 3 members Synced".
+    pub says: String,
+}
+
+/// One object about which there is something to say.
+#[derive(Debug)]
+pub struct Audited {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace and name.
+    pub id: Id,
+    /// Differs when it was re-created; empty where it is not known.
+    pub uid: String,
+    /// "StatefulSet db/galera", as every message begins.
+    pub subject: String,
+    /// What was found.
+    pub decision: Decision,
+}
+
+/// Judges everything.
+pub fn run(view: &View<'_>) -> Audit {
+    let facts = view.world.facts();
+    let mut audit = Audit { clusters: clusters(view), ..Audit::default() };
+    let mut judge = |review: &Review, uid: &str| {
+        audit.judged += 1;
+        let decision = rules::evaluate(review, view);
+        if !decision.judged.is_empty() || !decision.remarks.is_empty() {
+            let id = Id::new(&review.namespace, &review.name);
+            let (kind, subject) = (review.kind, review.subject());
+            audit.objects.push(Audited { kind, id, uid: uid.to_owned(), subject, decision });
+        }
+    };
+    for ((kind, id), problem) in &facts.unreadable {
+        judge(&review(*kind, id, Err(problem.clone())), "");
+    }
+    // One at a time: an object lives no longer than its review.
+    each(facts, &mut |kind, id, object| {
+        let meta = object.meta();
+        if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
+            let uid = meta.uid.clone();
+            judge(&review(kind, id, Ok(object)), &uid);
+        }
+    });
+    audit.objects.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
+    audit
+}
+
+/// Every cluster and its state.
+pub fn clusters(view: &View<'_>) -> Vec<Summary> {
+    let summary = view.world.clusters().map(|cluster| Summary {
+        id: cluster.id.clone(),
+        state: view.state(cluster),
+        members: cluster.workload.replicas(),
+        ready: cluster.ready(),
+        says: cluster.describe(),
+    });
+    let mut clusters: Vec<_> = summary.collect();
+    clusters.sort_by(|a, b| a.id.cmp(&b.id));
+    clusters
+}
+
+/// Hands out every object that some rule looks at and of which the view holds all that is judged: not pods, of which it
+/// keeps a few facts. Of what carries no labels of ours, only what is in a namespace of ours.
+fn each(facts: &Facts, take: &mut impl FnMut(Kind, &Id, Object)) {
+    let ours: BTreeSet<&str> =
+        facts.stateful_sets.keys().chain(facts.deployments.keys()).map(|id| &*id.namespace).collect();
+    let anywhere = |_: &Id| true;
+    let here = |id: &Id| ours.contains(&*id.namespace);
+    all(Kind::StatefulSet, &facts.stateful_sets, anywhere, |it| Object::StatefulSet(Box::new(it)), take);
+    all(Kind::Deployment, &facts.deployments, anywhere, |it| Object::Deployment(Box::new(it)), take);
+    all(Kind::ConfigMap, &facts.config_maps, anywhere, Object::ConfigMap, take);
+    all(Kind::Service, &facts.services, here, Object::Service, take);
+    all(Kind::Claim, &facts.claims, here, Object::Claim, take);
+    all(Kind::Budget, &facts.budgets, here, Object::Budget, take);
+}
+
+fn all<T: Clone>(
+    kind: Kind,
+    known: &BTreeMap<Id, Arc<T>>,
+    ours: impl Fn(&Id) -> bool,
+    open: impl Fn(T) -> Object,
+    take: &mut impl FnMut(Kind, &Id, Object),
+) {
+    if RULES.iter().any(|rule| rule.touches.contains(&kind)) {
+        for (id, it) in known.iter().filter(|(id, _)| ours(id)) {
+            take(kind, id, open(T::clone(it)));
+        }
+    }
+}
+
+fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
+    let (new, unreadable) = match object {
+        Ok(object) => (Some(object), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    Review {
+        origin: Origin::Audit,
+        operation: Operation::Create,
+        kind,
+        subresource: String::new(),
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+        user: String::new(),
+        dry_run: true,
+        options: DeleteOptions::default(),
+        old: None,
+        new,
+        unreadable,
+    }
+}
+
+/// How many objects a rule finds something on, by rule and verdict, whatever its mode.
+pub type Counts = BTreeMap<(&'static str, &'static str), usize>;
+
+impl Audit {
+    /// Objects by rule and verdict.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::new();
+        for object in &self.objects {
+            let found = object.decision.judged.iter().map(|it| (it.finding.rule, it.finding.verdict.name()));
+            for key in found.collect::<BTreeSet<_>>() {
+                *counts.entry(key).or_default() += 1;
+            }
+        }
+        counts
+    }
+
+    /// How many objects would be refused.
+    pub fn refused(&self) -> usize {
+        self.objects.iter().filter(|it| !it.decision.allowed()).count()
+    }
+
+    /// How many would be allowed with a warning.
+    pub fn warned(&self) -> usize {
+        let warned = |it: &&Audited| {
+            let Decision { remarks, .. } = &it.decision;
+            it.decision.allowed() && (it.decision.with(Effect::Warned).next().is_some() || !remarks.is_empty())
+        };
+        self.objects.iter().filter(warned).count()
+    }
+}
+
+/// Names a finding that refuses, from one audit to the next. Not its words: they tell the time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Fingerprint {
+    kind: Kind,
+    id: Id,
+    rule: &'static str,
+    field: String,
+}
+
+/// What everybody knows already: nothing is told twice while it stays.
+#[derive(Debug, Default)]
+pub struct Told(BTreeSet<Fingerprint>);
+
+/// Findings of one rule on one object, at least one of them new.
+#[derive(Debug)]
+pub struct News<'a> {
+    /// The object.
+    pub object: &'a Audited,
+    /// The rule.
+    pub rule: &'static str,
+    /// What it refuses, worst first.
+    pub findings: Vec<&'a Finding>,
+}
+
+impl Told {
+    /// What is new and would be refused, `most` of it, and how much more there is. The rest is still news next time.
+    pub fn news<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<News<'a>>, usize) {
+        let mut news = Vec::new();
+        let mut held_back = 0;
+        let mut stays = BTreeSet::new();
+        for object in &audit.objects {
+            let mut by_rule: BTreeMap<&'static str, Vec<&Finding>> = BTreeMap::new();
+            for judged in object.decision.with(Effect::Refused) {
+                by_rule.entry(judged.finding.rule).or_default().push(&judged.finding);
+            }
+            for (rule, findings) in by_rule {
+                let prints: Vec<_> = findings.iter().map(|finding| fingerprint(object, finding)).collect();
+                let known = prints.iter().all(|print| self.0.contains(print));
+                if known {
+                    stays.extend(prints);
+                } else if news.len() < most {
+                    stays.extend(prints);
+                    news.push(News { object, rule, findings });
+                } else {
+                    stays.extend(prints.into_iter().filter(|print| self.0.contains(print)));
+                    held_back += 1;
+                }
+            }
+        }
+        self.0 = stays;
+        (news, held_back)
+    }
+}
+
+fn fingerprint(object: &Audited, finding: &Finding) -> Fingerprint {
+    Fingerprint { kind: object.kind, id: object.id.clone(), rule: finding.rule, field: finding.field.clone() }
+}

@@ -1,0 +1,106 @@
+//! An audit, laid out: for a person at a terminal, for a program, for `kubectl get events`.
+//!
+//! The JSON is a contract; fields are added, never renamed:
+//!
+//! ```text
+//! { "findings": [{ "object": { "kind", "namespace", "name" },
+//!                  "rule", "verdict": "deny|wait|unknown|amend|warn", "effect": "refused|warned|recorded",
+//!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
+//!   "remarks":  [{ "object": …, "says" }],
+//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says" }],
+//!   "summary":  { "objects", "refused", "warned" } }
+//! ```
+
+use serde_json::{Value, json};
+
+use super::{because, refusal};
+use crate::audit::{Audit, Audited, News, Summary};
+use crate::verdict::{Effect, Judged};
+
+/// For a person.
+pub fn text(audit: &Audit) -> String {
+    let mut text = String::new();
+    for object in &audit.objects {
+        let Audited { subject, decision, .. } = object;
+        if !decision.allowed() {
+            text.push_str(&format!("would be refused\n{}\n\n", refusal(subject, decision)));
+        }
+        for judged in decision.with(Effect::Warned) {
+            text.push_str(&format!("warning\n{}\n", super::text(subject, &judged.finding)));
+            if let Some(softened) = &judged.softened {
+                text.push_str(&format!("  only a warning: {}\n", because(softened)));
+            }
+            text.push('\n');
+        }
+        for remark in &decision.remarks {
+            text.push_str(&format!("warning\n{remark}\n\n"));
+        }
+    }
+    for Summary { id, state, says, .. } in &audit.clusters {
+        text.push_str(&format!("{id}  {}  {says}\n", state.name()));
+    }
+    let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
+    let (refused, warned) = (audit.refused(), audit.warned());
+    text.push_str(&format!(
+        "{clusters}, {objects} judged: {refused} would be refused, {warned} allowed with a warning\n"
+    ));
+    text
+}
+
+fn count(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
+/// For a program.
+pub fn json(audit: &Audit) -> Value {
+    let findings = audit.objects.iter().flat_map(|it| it.decision.judged.iter().map(|judged| finding(it, judged)));
+    let remarks = audit.objects.iter().flat_map(|it| {
+        it.decision.remarks.iter().map(|remark| json!({ "object": object(it), "says": remark }))
+    });
+    let cluster = |it: &Summary| {
+        json!({
+            "namespace": it.id.namespace,
+            "name": it.id.name,
+            "state": it.state.name(),
+            "members": it.members,
+            "ready": it.ready,
+            "says": it.says,
+        })
+    };
+    json!({
+        "findings": findings.collect::<Vec<_>>(),
+        "remarks": remarks.collect::<Vec<_>>(),
+        "clusters": audit.clusters.iter().map(cluster).collect::<Vec<_>>(),
+        "summary": { "objects": audit.judged, "refused": audit.refused(), "warned": audit.warned() },
+    })
+}
+
+fn finding(audited: &Audited, judged: &Judged) -> Value {
+    let Judged { finding, effect, softened } = judged;
+    json!({
+        "object": object(audited),
+        "rule": finding.rule,
+        "verdict": finding.verdict.name(),
+        "effect": effect.name(),
+        "field": finding.field,
+        "says": finding.says,
+        "why": finding.why,
+        "instead": finding.instead,
+        "softened": softened.as_ref().map(because),
+    })
+}
+
+fn object(it: &Audited) -> Value {
+    json!({ "kind": it.kind.name(), "namespace": it.id.namespace, "name": it.id.name })
+}
+
+/// For everybody who looks at the object: the worst finding of one rule, and how many more there are.
+pub fn note(news: &News<'_>) -> String {
+    let Some(first) = news.findings.first() else { return String::new() };
+    let more = match news.findings.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    format!("{} would refuse this object as it is: {}{more}; {}", news.rule, first.says, first.instead)
+}

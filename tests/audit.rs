@@ -1,0 +1,219 @@
+//! The audit: what is wrong with what is there already, as gauges, Events and a command say it.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use gatera::audit::{self, Audit, Told};
+use gatera::config::Settings;
+use gatera::object::{Kind, Object};
+use gatera::report;
+use gatera::view::{Facts, Freshness, Id, View, World};
+use serde_json::{Value, json};
+
+use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::guarded;
+use crate::lab::{ControlPlane, User, eventually};
+use crate::scene::{self, NAMESPACE, Scene};
+
+fn judged(scene: &Scene) -> Audit {
+    let settings = Settings::default();
+    judged_world(&scene.world(&settings))
+}
+
+fn judged_world(world: &World) -> Audit {
+    audit::run(&View::new(world, scene::now(), &Settings::default()))
+}
+
+fn with_password() -> Value {
+    let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }, { "name": "MYSQL_PASSWORD", "value": "x" }]);
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "ports": [{ "containerPort": 4567 }] }] } } } })
+}
+
+#[test]
+fn a_running_cluster_is_no_finding() {
+    let bootstraps = ["absent", "held", "running"];
+    for bootstrap in bootstraps {
+        let audit = judged(&Scene { bootstrap: bootstrap.into(), ..Scene::default() });
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit));
+        assert!(
+            report::audit::text(&audit)
+                .starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, ")
+        );
+    }
+}
+
+#[test]
+fn a_first_installation_is_no_finding() {
+    let members = vec!["starting".into(), "absent".into(), "absent".into()];
+    let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
+    let text = report::audit::text(&judged(&scene));
+    assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
+}
+
+#[test]
+fn in_audit_mode_findings_are_counted_and_not_said() {
+    let settings = Settings::read("modes: {G11: audit}", &["G11"]).unwrap();
+    let world = Scene { stateful_set: with_password(), ..Scene::default() }.world(&settings);
+    let audit = audit::run(&View::new(&world, scene::now(), &settings));
+    assert_eq!(audit.counts(), BTreeMap::from([(("G11", "deny"), 1)]));
+    assert_eq!((audit.refused(), audit.warned()), (0, 0));
+    assert!(!report::audit::text(&audit).contains("G11"));
+    assert_eq!(report::audit::json(&audit)["findings"][0]["effect"], "recorded");
+}
+
+#[test]
+fn what_is_wrong_already_is_said_as_it_would_be_refused() {
+    let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
+    let scene =
+        Scene { members: vec!["ready".into(); 4], stateful_set: with_password(), config, ..Scene::default() };
+    let audit = judged(&scene);
+    let expected = BTreeMap::from([(("G01", "warn"), 1), (("G04", "deny"), 2), (("G11", "deny"), 1)]);
+    assert_eq!(audit.counts(), expected, "objects are counted, not findings");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        let json = serde_json::to_string_pretty(&report::audit::json(&audit)).unwrap();
+        insta::assert_snapshot!("audit", format!("{}\n{json}", report::audit::text(&audit)));
+    });
+}
+
+#[test]
+fn what_is_going_is_left_alone() {
+    let mut stateful_set = with_password();
+    stateful_set["metadata"] = json!({ "deletionTimestamp": "2026-12-01T09:29:00Z" });
+    assert_eq!(judged(&Scene { stateful_set, ..Scene::default() }).refused(), 0);
+}
+
+#[test]
+fn an_override_counts_and_ends() {
+    let mut stateful_set = with_password();
+    stateful_set["metadata"] =
+        json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
+    let scene = Scene { stateful_set, ..Scene::default() };
+    assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
+    let settings = Settings::default();
+    let now = "2026-12-01T10:00:01Z".parse().unwrap();
+    let later = audit::run(&View::new(&scene.world(&settings), now, &settings));
+    assert_eq!(later.refused(), 1);
+}
+
+#[test]
+fn what_cannot_be_read_is_a_finding() {
+    let mut facts = Facts::default();
+    let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
+    facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
+    let audit = judged_world(&World::build(facts, &Settings::default().adoption, Freshness::Current));
+    let text = report::audit::text(&audit);
+    assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: invalid type: string"), "{text}");
+    assert!(!text.contains("hunter2"));
+}
+
+#[test]
+fn nothing_is_told_twice_while_it_stays() {
+    let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() });
+    let right = judged(&Scene::default());
+    let mut told = Told::default();
+    let (news, held_back) = told.news(&wrong, 50);
+    assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
+    assert_eq!(
+        report::audit::note(&news[0]),
+        "G11 would refuse this object as it is: container mariadb writes out the value of MARIADB_ROOT_PASSWORD (and 1 more); \
+         use valueFrom.secretKeyRef instead of value"
+    );
+    assert_eq!(told.news(&wrong, 50).0.len(), 0);
+    assert_eq!(told.news(&right, 50).0.len(), 0);
+    assert_eq!(told.news(&wrong, 50).0.len(), 1, "it is back");
+}
+
+#[test]
+fn what_is_held_back_is_still_news() {
+    let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
+    let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() });
+    let mut told = Told::default();
+    let mut next = |most| {
+        let (news, held_back) = told.news(&wrong, most);
+        (news.iter().map(|news| news.rule).collect::<Vec<_>>(), held_back)
+    };
+    assert_eq!(next(0), (vec![], 3));
+    assert_eq!(next(1), (vec!["G04"], 2));
+    assert_eq!(next(1), (vec!["G11"], 1));
+    assert_eq!(next(9), (vec!["G04"], 0), "the ConfigMap");
+    assert_eq!(next(9), (vec![], 0));
+}
+
+/// `gatera audit` as this user: exit code, stdout, stderr.
+fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String, String) {
+    let output = Command::new(guarded::program())
+        .arg("audit")
+        .args(arguments)
+        .env("KUBECONFIG", plane.kubeconfig(user))
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A password slips into a cluster while its namespace is only warned; then the namespace is meant seriously.
+#[test]
+fn what_slipped_in_is_found_told_and_printed() {
+    let (plane, ns) = running_cluster("audit");
+    let (_, guard) = guarded::shared();
+    let run = |arguments: &[&str]| plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat());
+    let command =
+        |user, arguments: &[&str]| command(plane, user, &[&["--namespace", &*ns], arguments].concat());
+    let (code, out, err) = command(User::Editor, &[]);
+    assert_eq!(code, 0, "{err}");
+    assert!(
+        out.starts_with(&format!("{ns}/{STATEFUL_SET}  HEALTHY  3 of 3 members Synced\n1 cluster, ")),
+        "{out}"
+    );
+    assert_eq!(err, "gatera: nodes may not be listed; what depends on them is not judged\n");
+
+    run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=warn"]).succeeded();
+    let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"hunter2"}]}]}}}}"#;
+    eventually("the milder mode to count", || {
+        (run(&["patch", "statefulset", STATEFUL_SET, "--patch", patch]).status == 0).then_some(())
+    });
+    run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=enforce"]).succeeded();
+    let events = || {
+        let text = run(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
+        let all: Value = serde_json::from_str(&text).unwrap();
+        let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == "AuditG11").cloned();
+        ours.collect::<Vec<_>>()
+    };
+    let event = eventually("an Event about the password", || events().pop());
+    assert_eq!(event["regarding"]["name"], STATEFUL_SET);
+    assert_eq!(event["type"], "Warning");
+    assert!(
+        event["note"]
+            .as_str()
+            .unwrap()
+            .starts_with("G11 would refuse this object as it is: container mariadb writes out"),
+        "{event}"
+    );
+    let metrics = guard.get("/metrics").unwrap().1;
+    assert!(metrics.contains("gatera_audit_findings{rule=\"G11\",verdict=\"deny\"}"), "{metrics}");
+    assert!(metrics.contains("gatera_clusters{state=\"UNKNOWN\"} 0\n"), "{metrics}");
+
+    let (code, out, _) = command(User::Editor, &["--output=json"]);
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 1, "{out}");
+    assert_eq!(found["summary"]["refused"], 1, "{out}");
+    assert_eq!(found["clusters"][0]["name"], STATEFUL_SET);
+    assert!(!out.contains("hunter2"), "{out}");
+}
+
+#[test]
+fn whoever_may_not_look_is_told_so() {
+    let (plane, _) = guarded::shared();
+    let (code, out, err) = command(plane, User::Editor, &[]);
+    assert_eq!((code, &*out), (2, ""));
+    assert_eq!(
+        err,
+        "gatera: listing statefulsets: statefulsets.apps is forbidden: User \"editor\" cannot list resource \"statefulsets\" \
+         in API group \"apps\" at the cluster scope; --namespace NS needs rights in one namespace only\n"
+    );
+    let (code, out, err) = command(plane, User::Admin, &["--namespace=nowhere"]);
+    assert_eq!((code, &*out, &*err), (2, "", "gatera: there is no namespace nowhere\n"));
+    let (code, out, _) = command(plane, User::Admin, &[]);
+    assert!(code < 2, "{out}");
+    assert!(out.contains(" judged: "), "{out}");
+}

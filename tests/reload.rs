@@ -1,0 +1,105 @@
+//! Settings that change while the guard runs: what counts at once, what waits for the watches, what stays.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use gatera::config::Settings;
+use gatera::galera::adopt::Adoption;
+use gatera::reload;
+use gatera::serve::Guard;
+use gatera::verdict::Mode;
+use gatera::view::World;
+use tokio::sync::watch;
+
+use crate::guarded::{self, Start, install, program};
+use crate::lab::{ControlPlane, User, eventually};
+use crate::scene;
+
+#[test]
+fn modes_count_at_once_and_adoption_when_it_is_listed() {
+    let mut at_the_start = Settings::default();
+    at_the_start.own_user = Some("us".into());
+    let world = Arc::new(ArcSwap::from_pointee(World::default()));
+    let guard = Guard::new(world, at_the_start, scene::now);
+    let (adopted, adoption) = watch::channel(Adoption::default());
+    let read = |yaml| Ok(Settings::read(yaml, &["G01"]).unwrap());
+
+    reload::take(read("{modes: {G01: warn}, adopt: [team=db]}"), &guard, &adopted);
+    let settings = guard.settings.load_full();
+    assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
+    assert_eq!(*adoption.borrow(), Adoption::from_texts(["team=db"]).unwrap(), "the watches are told");
+
+    reload::take(Err("no settings: here".into()), &guard, &adopted);
+    assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
+    assert!(settings.is_own("us"), "who we are is no setting");
+    let said = |guard: &Guard| guard.ready.report(&guard.world.load(), scene::now()).text;
+    assert!(
+        said(&guard).contains("[+] settings: no settings: here; the last good ones stay\n"),
+        "{}",
+        said(&guard)
+    );
+    assert!(guard.metrics.text().contains("gatera_config_current 0\n"));
+
+    reload::take(read("{}"), &guard, &adopted);
+    assert_eq!(guard.settings.load().mode("G01"), Mode::Enforce);
+    assert_eq!(*adoption.borrow(), Adoption::default());
+    assert!(said(&guard).contains("[+] settings: current\n"), "{}", said(&guard));
+    assert!(guard.metrics.text().contains("gatera_config_current 1\n"));
+}
+
+#[test]
+fn the_settings_file_is_read_again_when_it_changes() {
+    let plane = ControlPlane::start();
+    install(&plane);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gatera.yaml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("{}");
+    let arguments = vec![format!("--config={}", file.display())];
+    let start = Start { identity: "reload".into(), arguments, ..Start::default() };
+    let guard = guarded::Guard::start(&plane, &program(), &start);
+    guard.until_registered();
+    let ns = plane.namespace_with_labels("reload", &[("gatera.dev/mode", "enforce")]);
+    let manifest = include_str!("fixtures/galera.yaml");
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], manifest).succeeded();
+    let to_zero = || {
+        let scale = ["scale", "statefulset", "galera-instance-galera", "--replicas=0", "--dry-run=server"];
+        plane.kubectl(User::Editor, &[&["--namespace", &*ns], &scale[..]].concat())
+    };
+    assert!(to_zero().stderr.contains("[G01]") && to_zero().status == 1, "{}", to_zero());
+
+    write("modes: {G01: warn}");
+    eventually("the mode to count", || (to_zero().status == 0).then_some(()));
+    assert!(to_zero().stderr.contains("not enforced here: mode warn"), "{}", to_zero());
+
+    write("modes: {G01: perhaps}");
+    eventually("/readyz to say what is wrong", || {
+        let (status, text) = guard.get("/readyz")?;
+        assert_eq!(status, 200, "wrong settings are no reason to be unready: {text}");
+        text.contains("G01 cannot be \"perhaps\"").then_some(())
+    });
+    assert_eq!(to_zero().status, 0, "the last good ones stay");
+
+    let create = |label: &str| {
+        let set = serde_json::json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": { "name": "db", "namespace": ns },
+            "spec": {
+                "serviceName": "db", "selector": { "matchLabels": { label: "db" } },
+                "template": {
+                    "metadata": { "labels": { label: "db" } },
+                    "spec": { "containers": [{ "name": "a", "image": "a", "env": [{ "name": "A_PASSWORD", "value": "x" }] }] },
+                },
+            },
+        });
+        plane.kubectl_stdin(User::Editor, &["create", "--dry-run=server", "--filename=-"], &set.to_string())
+    };
+    assert_eq!(create("team").status, 0, "{}", create("team"));
+    write("adopt: [team=db]");
+    eventually("the API server to ask about other labels", || {
+        create("team").stderr.contains("[G11]").then_some(())
+    });
+    assert_eq!(create("gatera.dev/cluster").status, 0, "and about these no more");
+    assert_eq!(to_zero().status, 0, "what is no longer adopted is a stranger: {}", to_zero());
+    assert!(guard.get("/readyz").unwrap().1.contains("[+] settings: current\n"));
+}
