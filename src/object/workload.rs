@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::meta::or_default;
 use super::quantity::Quantity;
-use super::{Labels, Meta, Template};
+use super::{Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,15 +49,6 @@ pub struct WorkloadSpec {
     /// Where counting begins (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
-}
-
-/// Which pods are its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Selector {
-    /// Labels a pod must have.
-    #[serde(deserialize_with = "or_default")]
-    pub match_labels: Labels,
 }
 
 /// A claim made for every ordinal.
@@ -113,6 +104,9 @@ pub struct UpdateStrategy {
 pub struct RollingUpdate {
     /// A number or a percentage; absent is 1.
     pub max_unavailable: Option<Quantity>,
+    /// Members below this ordinal keep their old template.
+    #[serde(deserialize_with = "or_default")]
+    pub partition: i64,
 }
 
 /// What becomes of the claims.
@@ -136,13 +130,6 @@ pub struct Ordinals {
     pub start: i64,
 }
 
-impl Selector {
-    /// These labels are what it asks for. An empty selector is nobody's.
-    pub fn selects(&self, labels: &Labels) -> bool {
-        !self.match_labels.is_empty() && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-    }
-}
-
 impl Workload {
     /// How many pods are asked for; the API server makes an absent number 1.
     pub fn replicas(&self) -> i64 {
@@ -152,6 +139,13 @@ impl Workload {
     /// All pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"
+    }
+
+    /// The members that a new template reaches by itself: with OnDelete nobody, with a partition those from it on.
+    pub fn rolled(&self) -> std::ops::Range<i64> {
+        let (all, strategy) = (self.ordinals(), &self.spec.update_strategy);
+        let from = if strategy.kind == "OnDelete" { all.end } else { strategy.rolling_update.partition };
+        from.clamp(all.start, all.end)..all.end
     }
 
     /// The ordinals that should exist. A negative number of replicas has none.
