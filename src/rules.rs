@@ -7,9 +7,12 @@
 //! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
 //! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
 
+mod image;
 mod plain_password;
+mod probes;
 mod scale_order;
 mod second_bootstrap;
+mod template;
 
 pub use second_bootstrap::held_at_zero;
 
@@ -34,7 +37,13 @@ pub struct Rule {
 }
 
 /// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, plain_password::RULE];
+pub const RULES: &[Rule] = &[
+    scale_order::RULE,
+    second_bootstrap::RULE,
+    plain_password::RULE,
+    probes::RULE,
+    image::RULE,
+];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";

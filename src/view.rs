@@ -7,7 +7,7 @@
 mod cluster;
 mod facts;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::config::Settings;
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Labels, PodSpec, Workload};
+use crate::object::{Budget, Labels, PodSpec, Service, Workload};
 use crate::verdict::Mode;
 
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
@@ -102,6 +102,12 @@ impl World {
     pub fn schedulable_nodes(&self) -> usize {
         self.facts.nodes.values().filter(|node| node.schedulable()).count()
     }
+
+    /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
+    pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
+        let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
+        told.then(|| self.facts.nodes.values().filter(|node| node.takes(pod)).count())
+    }
 }
 
 /// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
@@ -183,9 +189,30 @@ impl<'a> View<'a> {
         let leads = |selector: &Labels| {
             adopt::instance(selector) == Some(instance) && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
         };
-        let namespace = &cluster.id.namespace;
-        let mut own = self.world.facts.services.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == *namespace);
-        own.find(|(_, service)| leads(&service.spec.selector)).map(|(id, _)| &*id.name)
+        let mut own = self.services_in(&cluster.id.namespace);
+        own.find(|service| leads(&service.spec.selector)).map(|service| &*service.metadata.name)
+    }
+
+    /// The clusters of a namespace.
+    pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> {
+        self.world.clusters().filter(move |cluster| cluster.id.namespace == namespace)
+    }
+
+    /// The Services of a namespace.
+    pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
+        in_namespace(&self.world.facts.services, namespace)
+    }
+
+    /// The disruption budgets of a namespace.
+    pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
+        in_namespace(&self.world.facts.budgets, namespace)
+    }
+
+    /// The labels of this cluster's bootstrap nodes, as far as there are some.
+    pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
+        let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
+        let ids = cluster.bootstrap.deployments.iter().map(|name| Id::new(namespace, name)).collect::<Vec<_>>();
+        ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
     /// The clusters whose members read this ConfigMap.
@@ -241,4 +268,12 @@ impl<'a> View<'a> {
     pub fn describe(&self, cluster: &Cluster) -> String {
         format!("{}, {}", cluster.describe(), self.seen())
     }
+}
+
+fn in_namespace<'a, T>(objects: &'a BTreeMap<Id, Arc<T>>, namespace: &str) -> impl Iterator<Item = &'a T> {
+    let namespace = namespace.to_owned();
+    objects
+        .range(Id::new(&namespace, "")..)
+        .take_while(move |(id, _)| id.namespace == namespace)
+        .map(|(_, object)| &**object)
 }
