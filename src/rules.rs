@@ -7,11 +7,13 @@
 //! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
 //! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
 
+mod anti_affinity;
 mod image;
 mod plain_password;
 mod probes;
 mod scale_order;
 mod second_bootstrap;
+mod services;
 mod template;
 
 pub use second_bootstrap::held_at_zero;
@@ -41,7 +43,9 @@ pub const RULES: &[Rule] = &[
     scale_order::RULE,
     second_bootstrap::RULE,
     plain_password::RULE,
+    anti_affinity::RULE,
     probes::RULE,
+    services::RULE,
     image::RULE,
 ];
 
