@@ -11,6 +11,7 @@ mod anti_affinity;
 mod image;
 mod plain_password;
 mod probes;
+mod rollout_shape;
 mod scale_order;
 mod second_bootstrap;
 mod services;
@@ -44,6 +45,7 @@ pub const RULES: &[Rule] = &[
     second_bootstrap::RULE,
     plain_password::RULE,
     anti_affinity::RULE,
+    rollout_shape::RULE,
     probes::RULE,
     services::RULE,
     image::RULE,

@@ -98,6 +98,18 @@ pub struct UpdateStrategy {
     pub rolling_update: RollingUpdate,
 }
 
+impl UpdateStrategy {
+    /// A new template restarts nobody by itself: pods get it when somebody deletes them.
+    pub fn on_delete(&self) -> bool {
+        self.kind == "OnDelete"
+    }
+
+    /// A new template reaches members from this ordinal on.
+    pub fn reaches_from(&self) -> i64 {
+        if self.on_delete() { i64::MAX } else { self.rolling_update.partition }
+    }
+}
+
 /// Details of a rolling update.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -139,13 +151,6 @@ impl Workload {
     /// All pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"
-    }
-
-    /// The members that a new template reaches by itself: with OnDelete nobody, with a partition those from it on.
-    pub fn rolled(&self) -> std::ops::Range<i64> {
-        let (all, strategy) = (self.ordinals(), &self.spec.update_strategy);
-        let from = if strategy.kind == "OnDelete" { all.end } else { strategy.rolling_update.partition };
-        from.clamp(all.start, all.end)..all.end
     }
 
     /// The ordinals that should exist. A negative number of replicas has none.
