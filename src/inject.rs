@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::edit;
 use crate::galera::server;
 use crate::marks;
-use crate::object::Pod;
+use crate::object::{Container, Meta, Pod};
 use crate::view::{Cluster, View};
 
 use profile::Profile;
@@ -39,6 +39,29 @@ struct Patient<'a> {
 impl Patient<'_> {
     fn mark(&self, name: &str) -> Option<&str> {
         self.read.metadata.mark(name)
+    }
+}
+
+/// What injection will make of the probes of a server container, so that a rule can say it at the template already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    /// Why the container keeps its probes; `None`: it gets ours.
+    pub kept: Option<String>,
+    /// The liveness probe gives way to a look at the port.
+    pub replaces_liveness: bool,
+    /// Ready will mean Synced.
+    pub readiness_proves: bool,
+}
+
+impl Prospect {
+    /// Of the server container of a pod with these marks.
+    pub fn of(server: &Container, meta: &Meta) -> Self {
+        let profile = Profile::of(server, meta.mark(marks::PROFILE));
+        let kept = files::conflict(server).or_else(|| profile.keeps_probes().map(str::to_owned));
+        let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
+        let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
+        let replaces_readiness = kept.is_none() && meta.mark(marks::READINESS) != Some("keep");
+        Self { replaces_liveness: asks && kept.is_none(), readiness_proves: sees || replaces_readiness, kept }
     }
 }
 

@@ -6,7 +6,9 @@
 //!
 //! Only the fields that are judged have a place here; everything else is skipped while reading.
 
+mod affinity;
 mod container;
+mod fingerprint;
 mod meta;
 mod node;
 mod pod;
@@ -14,6 +16,7 @@ mod policy;
 mod quantity;
 mod references;
 mod secret;
+mod selector;
 mod service;
 mod workload;
 
@@ -21,14 +24,17 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub use affinity::{Affinity, AntiAffinity, Term};
 pub use container::{Container, EnvVar, Handler, Literal};
+pub use fingerprint::Fingerprint;
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};
 pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
 pub use references::Uses;
-pub use secret::{Fingerprint, Secret};
+pub use secret::Secret;
+pub use selector::Selector;
 pub use service::Service;
 pub use workload::{ClaimTemplate, Scale, Workload};
 

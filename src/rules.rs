@@ -7,16 +7,22 @@
 //! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
 //! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
 
+mod anti_affinity;
 mod bootstrap_needed;
 mod fixed_fields;
+mod image;
 mod member_data;
 mod one_at_a_time;
 mod own_marks;
 mod password_drift;
 mod plain_password;
+mod probes;
 mod references;
+mod rollout_shape;
 mod scale_order;
 mod second_bootstrap;
+mod services;
+mod template;
 mod whole_stop;
 
 pub use one_at_a_time::lets_go;
@@ -44,7 +50,24 @@ pub struct Rule {
 }
 
 /// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[scale_order::RULE, one_at_a_time::RULE, whole_stop::RULE, second_bootstrap::RULE, bootstrap_needed::RULE, member_data::RULE, fixed_fields::RULE, references::RULE, plain_password::RULE, password_drift::RULE, own_marks::RULE];
+pub const RULES: &[Rule] = &[
+    scale_order::RULE,
+    one_at_a_time::RULE,
+    whole_stop::RULE,
+    second_bootstrap::RULE,
+    bootstrap_needed::RULE,
+    member_data::RULE,
+    fixed_fields::RULE,
+    references::RULE,
+    plain_password::RULE,
+    password_drift::RULE,
+    anti_affinity::RULE,
+    rollout_shape::RULE,
+    probes::RULE,
+    services::RULE,
+    image::RULE,
+    own_marks::RULE,
+];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";

@@ -110,6 +110,12 @@ impl World {
     pub fn schedulable_nodes(&self) -> usize {
         self.facts.nodes.values().filter(|node| node.schedulable()).count()
     }
+
+    /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
+    pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
+        let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
+        told.then(|| self.facts.nodes.values().filter(|node| node.takes(pod)).count())
+    }
 }
 
 /// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in

@@ -78,12 +78,12 @@ impl Requirement {
     }
 }
 
+/// Labels that name a cluster, the first one that is there.
+pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance"];
+
 /// Which cluster of its namespace a pod belongs to, by the label that names it.
 pub fn instance(labels: &Labels) -> Option<&str> {
-    ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance"]
-        .iter()
-        .find_map(|key| labels.get(*key))
-        .map(|value| &**value)
+    INSTANCE_LABELS.iter().find_map(|key| labels.get(*key)).map(|value| &**value)
 }
 
 impl FromStr for Selector {

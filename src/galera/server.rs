@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::address::Address;
+use super::image::Image;
 use super::options::{effective, one_spelling};
 use crate::object::{Container, Literal, PodSpec};
 
@@ -25,15 +26,8 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
                 .any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
         })
         .or_else(|| by(&|container| container.ports.iter().any(|port| port.container_port == GALERA_PORT)))
-        .or_else(|| by(&|container| IMAGES.contains(&image_name(&container.image)))),
+        .or_else(|| by(&|container| IMAGES.contains(&Image::read(&container.image).name()))),
     }
-}
-
-/// `registry:5000/library/mariadb:10.11@sha256:…` is called `mariadb`.
-fn image_name(image: &str) -> &str {
-    let path = image.split('@').next().unwrap_or_default();
-    let last = path.rsplit('/').next().unwrap_or_default();
-    last.split(':').next().unwrap_or_default()
 }
 
 /// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
@@ -89,19 +83,6 @@ pub fn founds_new_cluster<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn image_names_survive_registries_tags_and_digests() {
-        for image in [
-            "mariadb",
-            "mariadb:10.11",
-            "docker.io/library/mariadb:latest",
-            "r:5000/mariadb@sha256:00",
-            "r:5000/x/mariadb",
-        ] {
-            assert_eq!(image_name(image), "mariadb", "{image}");
-        }
-    }
 
     #[test]
     fn the_command_line_wins_over_the_environment_and_that_over_files() {

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::files::SCRIPT;
-use super::profile::Profile;
 use super::Patient;
 use crate::{edit, marks};
 use crate::galera::options;
@@ -25,11 +24,7 @@ pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
 
 /// The three probes, where it is known how the server is started. Returns whether Ready will mean Synced.
 pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) -> bool {
-    if !patient.profile.tells_its_state() {
-        let why = match patient.profile {
-            Profile::Replaced => "its command is replaced",
-            _ => "it is not known how its image takes options; gatera.dev/profile can name it",
-        };
+    if let Some(why) = patient.profile.keeps_probes() {
         remarks.push(format!("container {} keeps its probes: {why}", server.name));
         return false;
     }
@@ -58,7 +53,7 @@ fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, r
 }
 
 /// A probe that asks for Galera's state, by ours or by another way.
-fn sees_galera(probe: &Handler) -> bool {
+pub(super) fn sees_galera(probe: &Handler) -> bool {
     probe.exec.command.iter().any(|word| ["wsrep", "galera_online", SCRIPT].iter().any(|known| word.look().contains(known)))
 }
 
@@ -85,11 +80,16 @@ fn startup(container: &mut Value, patient: &Patient<'_>) {
     }));
 }
 
+/// A command that has to do with the database; replacing one too many does no harm.
+pub(super) fn asks_the_database(probe: &Handler) -> bool {
+    let asks = |word: &str| ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"].iter().any(|known| word.contains(known));
+    probe.exec.command.iter().any(|word| asks(word.look()))
+}
+
 /// A liveness probe that logs in kills every member at once when the password changes, and one that wants Synced kills
 /// donors and joiners. Whether the port answers is enough to know that the server lives.
 fn liveness(container: &mut Value, server: &Container, remarks: &mut Vec<String>) {
-    let asks = |word: &str| ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"].iter().any(|known| word.contains(known));
-    if !server.liveness_probe.as_ref().is_some_and(|probe| probe.exec.command.iter().any(|word| asks(word.look()))) {
+    if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
     remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port 3306", server.name));

@@ -3,6 +3,7 @@
 //! A probe that can never succeed would be an outage of our own making. Where it is not known how the server is
 //! started, it gets no option and no probe that depends on one.
 
+use crate::galera::image::Image;
 use crate::galera::options::one_spelling;
 use crate::object::Container;
 
@@ -39,19 +40,22 @@ impl Profile {
             server.args.iter().any(|word| same(word.look()))
         };
         let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
-        let repository = server.image.split('@').next().unwrap_or_default();
-        let name = repository.rsplit('/').next().unwrap_or_default().split(':').next().unwrap_or_default();
-        match name {
+        let image = Image::read(&server.image);
+        match image.name() {
             "mariadb-galera" => Self::Bitnami,
-            "mariadb" if !repository.contains("bitnami") && !has_home && !option("defaults_file") && !option("no_defaults") => {
+            "mariadb" if !image.repository.contains("bitnami") && !has_home && !option("defaults_file") && !option("no_defaults") => {
                 Self::Official
             }
             _ => Self::Unknown,
         }
     }
 
-    /// The server writes its status file where the script looks for it.
-    pub(super) fn tells_its_state(self) -> bool {
-        matches!(self, Self::Official | Self::Bitnami)
+    /// Why a container keeps its probes. `None`: the server writes its status file where the script looks for it.
+    pub(super) fn keeps_probes(self) -> Option<&'static str> {
+        match self {
+            Self::Official | Self::Bitnami => None,
+            Self::Replaced => Some("its command is replaced"),
+            Self::Unknown => Some("it is not known how its image takes options; gatera.dev/profile can name it"),
+        }
     }
 }

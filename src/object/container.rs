@@ -151,13 +151,28 @@ pub struct Mount {
     pub sub_path: String,
 }
 
-/// A probe or hook, as far as it runs a command.
+/// A probe or hook: its command, and of a probe its patience.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
     #[serde(deserialize_with = "or_default")]
     pub exec: Exec,
+    /// Seconds before the first try.
+    #[serde(deserialize_with = "or_default")]
+    pub initial_delay_seconds: i64,
+    /// Seconds between tries; the API server makes an absent number 10.
+    pub period_seconds: Option<i64>,
+    /// So many failures in a row count; the API server makes an absent number 3.
+    pub failure_threshold: Option<i64>,
+}
+
+impl Handler {
+    /// The seconds that may pass before it gives up on a container that just started.
+    pub fn patience(&self) -> i64 {
+        let tries = self.period_seconds.unwrap_or(10).saturating_mul(self.failure_threshold.unwrap_or(3));
+        self.initial_delay_seconds.saturating_add(tries)
+    }
 }
 
 /// A command run in a container.

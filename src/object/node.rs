@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::Meta;
 use super::meta::or_default;
-use super::pod::{Condition, condition};
+use super::pod::{Condition, PodSpec, Toleration, condition};
 
 /// A Node, as far as it decides where a member can run.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -40,6 +40,9 @@ pub struct Taint {
     /// Its key.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
+    /// Its value.
+    #[serde(deserialize_with = "or_default")]
+    pub value: String,
     /// NoSchedule, PreferNoSchedule, NoExecute.
     #[serde(deserialize_with = "or_default")]
     pub effect: String,
@@ -62,9 +65,23 @@ impl Node {
 
     /// An ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
-        let tainted =
-            self.spec.taints.iter().any(|taint| taint.effect == "NoSchedule" || taint.effect == "NoExecute");
-        !self.spec.unschedulable && !tainted && condition(&self.status.conditions, "Ready")
+        self.takes(&PodSpec::default())
+    }
+
+    /// Such a pod could be placed here now, as far as labels and taints decide.
+    pub fn takes(&self, pod: &PodSpec) -> bool {
+        let labelled = pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));
+        let mut taints = self.spec.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
+        let tolerated = taints.all(|taint| pod.tolerations.iter().any(|it| taint.tolerated(it)));
+        !self.spec.unschedulable && labelled && tolerated && condition(&self.status.conditions, "Ready")
     }
 }
 
+impl Taint {
+    fn tolerated(&self, by: &Toleration) -> bool {
+        let exists = by.operator == "Exists";
+        (by.key == self.key || exists && by.key.is_empty())
+            && (by.effect.is_empty() || by.effect == self.effect)
+            && (exists || by.value == self.value)
+    }
+}

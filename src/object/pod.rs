@@ -1,10 +1,13 @@
 //! Pods: what they run, what they refer to, and how they do.
 
-use serde::Deserialize;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, de};
+use serde_json::value::RawValue;
 
 use super::references::SourceRef;
 use super::meta::or_default;
-use super::{Container, Labels, Meta};
+use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
 /// A Pod.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -22,15 +25,34 @@ pub struct Pod {
 }
 
 /// The pod template of a StatefulSet or Deployment.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default)]
 pub struct Template {
     /// Labels and marks that every pod gets.
-    #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     /// What every pod runs.
-    #[serde(deserialize_with = "or_default")]
     pub spec: PodSpec,
+    /// Of the whole text: any change of it restarts the pods, also of what is not read here.
+    pub fingerprint: Fingerprint,
+}
+
+impl<'de> Deserialize<'de> for Template {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Read {
+            #[serde(deserialize_with = "or_default")]
+            metadata: Meta,
+            #[serde(deserialize_with = "or_default")]
+            spec: PodSpec,
+        }
+        let text = <&RawValue>::deserialize(input)?.get();
+        let Read { metadata, spec } = serde_json::from_str(text).map_err(|error| {
+            // Its place is counted from the template; the reader around it adds one of its own.
+            let problem = error.to_string();
+            de::Error::custom(problem.rsplit_once(" at line ").map_or(&*problem, |(problem, _)| problem))
+        })?;
+        Ok(Self { metadata, spec, fingerprint: Fingerprint::of(text) })
+    }
 }
 
 /// What a pod runs.
@@ -51,6 +73,33 @@ pub struct PodSpec {
     pub node_name: String,
     /// Seconds between "stop" and "die"; the API server makes an absent number 30.
     pub termination_grace_period_seconds: Option<i64>,
+    /// Beside whom it may run.
+    #[serde(deserialize_with = "or_default")]
+    pub affinity: Affinity,
+    /// Labels its node must have.
+    #[serde(deserialize_with = "or_default")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints it does not mind.
+    #[serde(deserialize_with = "or_default")]
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A taint that a pod does not mind.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Toleration {
+    /// Its key; empty: any.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// Exists, or Equal (also if empty).
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
+    /// For Equal.
+    #[serde(deserialize_with = "or_default")]
+    pub value: String,
+    /// Empty: any effect.
+    #[serde(deserialize_with = "or_default")]
+    pub effect: String,
 }
 
 impl PodSpec {

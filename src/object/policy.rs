@@ -4,8 +4,7 @@ use serde::Deserialize;
 
 use super::meta::or_default;
 use super::quantity::Quantity;
-use super::workload::Selector;
-use super::{Labels, Meta};
+use super::{Labels, Meta, Selector};
 
 /// A `PodDisruptionBudget`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -23,19 +22,21 @@ pub struct Budget {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BudgetSpec {
-    /// Which pods.
-    #[serde(deserialize_with = "or_default")]
-    pub selector: Selector,
+    /// Which pods; empty: all of the namespace, absent: none.
+    pub selector: Option<Selector>,
     /// So many must stay.
     pub min_available: Option<Quantity>,
     /// So many may go.
     pub max_unavailable: Option<Quantity>,
+    /// What becomes of pods that are not Ready: IfHealthyBudget (also if empty) or AlwaysAllow.
+    #[serde(deserialize_with = "or_default")]
+    pub unhealthy_pod_eviction_policy: String,
 }
 
 impl Budget {
     /// It protects pods with these labels.
     pub fn protects(&self, labels: &Labels) -> bool {
-        self.spec.selector.selects(labels)
+        self.spec.selector.as_ref().is_some_and(|it| it.is_empty() || it.selects(labels))
     }
 
     /// How many of `members` may go at once; `None` if that cannot be told.

@@ -2,12 +2,11 @@
 //! no variable of the guard ever holds one.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 
-use super::Meta;
 use super::meta::or_default;
+use super::{Fingerprint, Meta};
 
 /// A Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -19,44 +18,6 @@ pub struct Secret {
     /// Fingerprints by key.
     #[serde(deserialize_with = "or_default")]
     pub data: BTreeMap<String, Fingerprint>,
-}
-
-/// Tells whether two values are the same, and nothing else.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fingerprint(u64);
-
-impl std::fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-impl Fingerprint {
-    /// Of any text.
-    pub fn of(text: &str) -> Self {
-        let mut hasher = DefaultHasher::new();
-        text.hash(&mut hasher);
-        Self(hasher.finish())
-    }
-}
-
-impl<'de> Deserialize<'de> for Fingerprint {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Hashed;
-        impl de::Visitor<'_> for Hashed {
-            type Value = Fingerprint;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("text")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Fingerprint, E> {
-                Ok(Fingerprint::of(text))
-            }
-            fn visit_unit<E>(self) -> Result<Fingerprint, E> {
-                Ok(Fingerprint::default())
-            }
-        }
-        input.deserialize_any(Hashed)
-    }
 }
 
 impl Secret {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::meta::or_default;
 use super::quantity::Quantity;
-use super::{Labels, Meta, Template};
+use super::{Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,15 +49,6 @@ pub struct WorkloadSpec {
     /// Where counting begins (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub ordinals: Ordinals,
-}
-
-/// Which pods are its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Selector {
-    /// Labels a pod must have.
-    #[serde(deserialize_with = "or_default")]
-    pub match_labels: Labels,
 }
 
 /// A claim made for every ordinal.
@@ -107,12 +98,27 @@ pub struct UpdateStrategy {
     pub rolling_update: RollingUpdate,
 }
 
+impl UpdateStrategy {
+    /// A new template restarts nobody by itself: pods get it when somebody deletes them.
+    pub fn on_delete(&self) -> bool {
+        self.kind == "OnDelete"
+    }
+
+    /// A new template reaches members from this ordinal on.
+    pub fn reaches_from(&self) -> i64 {
+        if self.on_delete() { i64::MAX } else { self.rolling_update.partition }
+    }
+}
+
 /// Details of a rolling update.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
     /// A number or a percentage; absent is 1.
     pub max_unavailable: Option<Quantity>,
+    /// Members below this ordinal keep their old template.
+    #[serde(deserialize_with = "or_default")]
+    pub partition: i64,
 }
 
 /// What becomes of the claims.
@@ -134,13 +140,6 @@ pub struct Ordinals {
     /// The first ordinal.
     #[serde(deserialize_with = "or_default")]
     pub start: i64,
-}
-
-impl Selector {
-    /// These labels are what it asks for. An empty selector is nobody's.
-    pub fn selects(&self, labels: &Labels) -> bool {
-        !self.match_labels.is_empty() && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-    }
 }
 
 impl Workload {

@@ -54,7 +54,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// An edit that stops the bootstrap node, or replaces it by another empty one.
 fn restarts(review: &Review, new: &crate::object::Workload) -> bool {
     let Some(Object::Deployment(old)) = &review.old else { return false };
-    old.replicas() > 0 && new.replicas() == 0
+    old.replicas() > 0
+        && (new.replicas() == 0 || old.spec.template.fingerprint != new.spec.template.fingerprint)
 }
 
 /// The cluster whose bootstrap node this object is a part of, while that node is there.

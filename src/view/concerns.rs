@@ -1,7 +1,10 @@
 //! Whom a change concerns: the clusters that an object belongs to, or that use it.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use super::{Cluster, Id, View};
-use crate::object::{ConfigMap, Kind, Labels, Object, Service};
+use crate::object::{Budget, ConfigMap, Kind, Labels, Object, Service};
 use crate::review::Review;
 
 impl<'a> View<'a> {
@@ -40,9 +43,20 @@ impl<'a> View<'a> {
     }
 
     /// The Services of a namespace.
-    pub fn services_in(&self, namespace: &'a str) -> impl Iterator<Item = &'a Service> {
-        let all = self.world.facts.services.range(Id::new(namespace, "")..);
-        all.take_while(move |(id, _)| id.namespace == namespace).map(|(_, service)| service.as_ref())
+    pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
+        in_namespace(&self.world.facts.services, namespace)
+    }
+
+    /// The disruption budgets of a namespace.
+    pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
+        in_namespace(&self.world.facts.budgets, namespace)
+    }
+
+    /// The labels of this cluster's bootstrap nodes, as far as there are some.
+    pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
+        let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
+        let ids = cluster.bootstrap.deployments.iter().map(|name| Id::new(namespace, name)).collect::<Vec<_>>();
+        ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
     /// No other Service than this one leads clients to the members.
@@ -79,4 +93,13 @@ impl Cluster {
     pub fn reads_secret(&self, name: &str) -> bool {
         self.workload.spec.template.spec.secrets().any(|other| other == name)
     }
+}
+
+/// All objects of a namespace, without looking at any other.
+fn in_namespace<'a, T>(objects: &'a BTreeMap<Id, Arc<T>>, namespace: &str) -> impl Iterator<Item = &'a T> {
+    let namespace = namespace.to_owned();
+    objects
+        .range(Id::new(&namespace, "")..)
+        .take_while(move |(id, _)| id.namespace == namespace)
+        .map(|(_, object)| &**object)
 }

@@ -1,0 +1,248 @@
+//! Image references: whose server it is, which series, and whether that can change by itself.
+//!
+//! A tag is only text. What is no known server, or no number of a known series, is not guessed about.
+
+use std::fmt;
+
+/// `registry:5000/library/mariadb:10.11@sha256:…`, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image<'a> {
+    /// Registry and path, without tag and digest.
+    pub repository: &'a str,
+    /// What stands after the colon.
+    pub tag: Option<&'a str>,
+    /// What stands after the `@`.
+    pub digest: Option<&'a str>,
+}
+
+/// Whose server it is. Data directories of one are not another's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each is the vendor of its name")]
+pub enum Vendor {
+    MariaDb,
+    MySql,
+    Percona,
+}
+
+/// `10.11`: within a series files and state transfers stay compatible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Series(pub u32, pub u32);
+
+/// From one series to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The same series.
+    Same,
+    /// The following one, or the following one with long support.
+    Up,
+    /// Further than that; this one comes first.
+    Skips(Series),
+    /// Back.
+    Down,
+}
+
+impl<'a> Image<'a> {
+    /// Takes a reference apart. Nothing is an error: the kubelet will say so.
+    pub fn read(text: &'a str) -> Self {
+        let (rest, digest) = text.trim().split_once('@').map_or((text.trim(), None), |(rest, it)| (rest, Some(it)));
+        // A colon before a slash belongs to the registry's port.
+        let tagged = rest.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
+        let (repository, tag) = tagged.map_or((rest, None), |(repository, tag)| (repository, Some(tag)));
+        Self { repository, tag: tag.filter(|tag| !tag.is_empty()), digest }
+    }
+
+    /// The last part of the path: `mariadb`.
+    pub fn name(&self) -> &'a str {
+        self.repository.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Whose server it is, if the name says so.
+    pub fn vendor(&self) -> Option<Vendor> {
+        let name = self.name();
+        let named = |word: &str| name.contains(word);
+        match () {
+            () if named("mariadb") => Some(Vendor::MariaDb),
+            () if named("percona") || named("pxc") => Some(Vendor::Percona),
+            () if named("mysql") => Some(Vendor::MySql),
+            () => None,
+        }
+    }
+
+    /// The same reference names another image tomorrow.
+    pub fn floats(&self) -> bool {
+        const MOVING: [&str; 9] = ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
+        let first = |tag: &'a str| tag.split(['-', '_']).next().unwrap_or_default();
+        self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first(tag)))
+    }
+
+    /// The tag is a major version alone: it moves from series to series.
+    pub fn major_only(&self) -> bool {
+        let digits = |tag: &str| tag.chars().all(|c| c.is_ascii_digit());
+        self.digest.is_none() && self.vendor().is_some() && self.tag.is_some_and(digits)
+    }
+
+    /// The series, if a known vendor's tag begins with a plausible one.
+    pub fn series(&self) -> Option<Series> {
+        let tag = self.tag?.trim_start_matches('v');
+        let mut numbers = tag.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+        let series = Series(numbers.next()?.ok()?, tag.contains('.').then(|| numbers.next())??.ok()?);
+        let plausible = match self.vendor()? {
+            Vendor::MariaDb => series.0 == 5 || (10..20).contains(&series.0),
+            Vendor::MySql | Vendor::Percona => (5..10).contains(&series.0),
+        };
+        plausible.then_some(series)
+    }
+
+    /// The official image and its copies, which from 11.0 on have no programs called `mysql…`.
+    pub fn dropped_old_names(&self) -> bool {
+        self.name() == "mariadb" && !self.repository.contains("bitnami") && self.series() >= Some(Series(11, 0))
+    }
+}
+
+/// Series with long support, oldest first; the early ones all had it.
+const MARIADB_LONG: [Series; 12] = [
+    Series(5, 5),
+    Series(10, 0),
+    Series(10, 1),
+    Series(10, 2),
+    Series(10, 3),
+    Series(10, 4),
+    Series(10, 5),
+    Series(10, 6),
+    Series(10, 11),
+    Series(11, 4),
+    Series(11, 8),
+    Series(12, 3),
+];
+const MYSQL_LONG: [Series; 5] = [Series(5, 5), Series(5, 6), Series(5, 7), Series(8, 0), Series(8, 4)];
+/// The last series before the next major.
+const MARIADB_LAST: [Series; 4] = [Series(5, 5), Series(10, 11), Series(11, 8), Series(12, 3)];
+const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
+
+impl Vendor {
+    /// What it means to go from one series to another.
+    pub fn step(self, from: Series, to: Series) -> Step {
+        let (long, last): (&[Series], &[Series]) = match self {
+            Self::MariaDb => (&MARIADB_LONG, &MARIADB_LAST),
+            Self::MySql | Self::Percona => (&MYSQL_LONG, &MYSQL_LAST),
+        };
+        let next_long = long.iter().copied().find(|series| *series > from);
+        let next = if last.contains(&from) && from != Series(5, 5) {
+            Series(from.0.saturating_add(1), 0)
+        } else {
+            Series(from.0, from.1.saturating_add(1))
+        };
+        match () {
+            () if to == from => Step::Same,
+            () if to < from => Step::Down,
+            () if to == next || Some(to) == next_long => Step::Up,
+            () => Step::Skips(next_long.unwrap_or(next)),
+        }
+    }
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MariaDb => "MariaDB",
+            Self::MySql => "MySQL",
+            Self::Percona => "Percona",
+        })
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Vendor::{MariaDb, MySql, Percona};
+
+    #[test]
+    fn names_survive_registries_tags_and_digests() {
+        for image in [
+            "mariadb",
+            "mariadb:10.11",
+            "docker.io/library/mariadb:latest",
+            "r:5000/mariadb@sha256:00",
+            "r:5000/x/mariadb",
+        ] {
+            assert_eq!(Image::read(image).name(), "mariadb", "{image}");
+        }
+    }
+
+    #[test]
+    fn references_are_taken_apart() {
+        for (text, vendor, series, floats) in [
+            ("mariadb:10.11", Some(MariaDb), Some(Series(10, 11)), false),
+            ("mariadb:10.11-jammy", Some(MariaDb), Some(Series(10, 11)), false),
+            ("r:5000/bitnami/mariadb-galera:10.11.6-debian-12-r0", Some(MariaDb), Some(Series(10, 11)), false),
+            ("mariadb:10.6@sha256:00", Some(MariaDb), Some(Series(10, 6)), false),
+            ("mariadb@sha256:00", Some(MariaDb), None, false),
+            ("r:5000/mariadb", Some(MariaDb), None, true),
+            ("mariadb:latest", Some(MariaDb), None, true),
+            ("mariadb:lts-noble", Some(MariaDb), None, true),
+            ("mariadb:11", Some(MariaDb), None, false),
+            ("our/mariadb:1.4.2", Some(MariaDb), None, false),
+            ("our/mariadb:20240101", Some(MariaDb), None, false),
+            ("our/mariadb:99999999999999999999.1", Some(MariaDb), None, false),
+            ("mysql:8.0", Some(MySql), Some(Series(8, 0)), false),
+            ("percona/percona-xtradb-cluster:8.0.35-27.1", Some(Percona), Some(Series(8, 0)), false),
+            ("our/db:1", None, None, false),
+            ("", None, None, true),
+            (":", None, None, true),
+            ("@", None, None, false),
+            ("é:é@é", None, None, false),
+        ] {
+            let image = Image::read(text);
+            assert_eq!((image.vendor(), image.series(), image.floats()), (vendor, series, floats), "{text}");
+        }
+        assert!(Image::read("mariadb:11").major_only() && !Image::read("our/db:11").major_only());
+    }
+
+    #[test]
+    fn steps_between_series() {
+        let s = |text: &str| Image::read(&format!("mariadb:{text}")).series().unwrap();
+        for (from, to, step) in [
+            ("10.11", "10.11", Step::Same),
+            ("10.5", "10.6", Step::Up),
+            ("10.6", "10.7", Step::Up),
+            ("10.6", "10.11", Step::Up),
+            ("10.7", "10.11", Step::Up),
+            ("10.11", "11.0", Step::Up),
+            ("10.11", "11.4", Step::Up),
+            ("11.8", "12.0", Step::Up),
+            ("5.5", "10.0", Step::Up),
+            ("12.3", "13.0", Step::Up),
+            ("10.6", "11.4", Step::Skips(s("10.11"))),
+            ("10.4", "10.6", Step::Skips(s("10.5"))),
+            ("10.11", "11.8", Step::Skips(s("11.4"))),
+            ("13.0", "13.2", Step::Skips(s("13.1"))),
+            ("10.11", "10.6", Step::Down),
+            ("11.4", "10.11", Step::Down),
+        ] {
+            assert_eq!(MariaDb.step(s(from), s(to)), step, "{from} -> {to}");
+        }
+        assert_eq!(MySql.step(Series(5, 7), Series(8, 0)), Step::Up);
+        assert_eq!(Percona.step(Series(5, 6), Series(8, 0)), Step::Skips(Series(5, 7)));
+        assert_eq!(Percona.step(Series(8, 4), Series(9, 0)), Step::Up);
+    }
+
+    #[test]
+    fn old_names_are_gone_where_they_are_gone() {
+        for (text, dropped) in [
+            ("mariadb:11.4", true),
+            ("r:5000/mariadb:11.0.2-jammy", true),
+            ("mariadb:10.11", false),
+            ("mariadb:latest", false),
+            ("bitnami/mariadb:11.4", false),
+            ("bitnami/mariadb-galera:11.4", false),
+        ] {
+            assert_eq!(Image::read(text).dropped_old_names(), dropped, "{text}");
+        }
+    }
+}

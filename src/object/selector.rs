@@ -1,0 +1,84 @@
+//! Label selectors as objects write them: `matchLabels` and `matchExpressions`.
+
+use serde::Deserialize;
+
+use super::Labels;
+use super::meta::or_default;
+
+/// Which pods are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Selector {
+    /// Labels a pod must have.
+    #[serde(deserialize_with = "or_default")]
+    pub match_labels: Labels,
+    /// What else must hold for its labels.
+    #[serde(deserialize_with = "or_default")]
+    pub match_expressions: Vec<Expression>,
+}
+
+/// What must hold for one label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Expression {
+    /// The label.
+    #[serde(deserialize_with = "or_default")]
+    pub key: String,
+    /// In, NotIn, Exists, DoesNotExist.
+    #[serde(deserialize_with = "or_default")]
+    pub operator: String,
+    /// For In and NotIn.
+    #[serde(deserialize_with = "or_default")]
+    pub values: Vec<String>,
+}
+
+impl Selector {
+    /// It asks for nothing. Of a budget or an affinity term that means every pod, of a workload nobody.
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// These labels are what it asks for. An empty selector is nobody's.
+    pub fn selects(&self, labels: &Labels) -> bool {
+        !self.is_empty()
+            && self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|expression| expression.holds(labels))
+    }
+}
+
+impl Expression {
+    fn holds(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match &*self.operator {
+            "In" => value.is_some_and(|value| self.values.contains(value)),
+            "NotIn" => value.is_none_or(|value| !self.values.contains(value)),
+            "Exists" => value.is_some(),
+            "DoesNotExist" => value.is_none(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_expressions_hold_together() {
+        let labels = Labels::from([("app".into(), "galera".into()), ("tier".into(), "db".into())]);
+        for (json, selects) in [
+            ("{}", false),
+            (r#"{"matchLabels":{"app":"galera"}}"#, true),
+            (r#"{"matchLabels":{"app":"web"}}"#, false),
+            (r#"{"matchExpressions":[{"key":"app","operator":"In","values":["galera"]}]}"#, true),
+            (r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["galera"]}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["a"]}]}"#, true),
+            (r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#, true),
+            (r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"DoesNotExist"}]}"#, false),
+            (r#"{"matchExpressions":[{"key":"app","operator":"Resembles"}]}"#, false),
+        ] {
+            let selector: Selector = serde_json::from_str(json).unwrap();
+            assert_eq!(selector.selects(&labels), selects, "{json}");
+        }
+    }
+}

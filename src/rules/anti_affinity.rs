@@ -1,0 +1,185 @@
+//! G13: no two members share a node.
+//!
+//! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, and
+//! to require one of a running cluster while there are fewer nodes than members. Warns where members may share a node
+//! because `gatera.dev/anti-affinity: none` says so, where a term separates nobody, and where a member will find no node.
+//!
+//! # Why
+//!
+//! A cluster of three survives the loss of one member. With two of them on one node it does not survive the loss of that
+//! node: one member is left, which is no majority and stops answering. The same holds for a drain of that node.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch statefulset galera --type=json -p='[{"op":"remove","path":"/spec/template/spec/affinity"}]'
+//! [G13] StatefulSet db/galera: required podAntiAffinity on kubernetes.io/hostname is removed
+//! ```
+//!
+//! # What to do instead
+//!
+//! Write nothing: gatera adds the required term when a pod is created, if there are as many schedulable nodes as members,
+//! and a preferred one if not. `gatera.dev/anti-affinity` in the template's annotations chooses `required`, `preferred`
+//! or `none` for one cluster. A term of your own stays as it is, so its `labelSelector` must select the members.
+//!
+//! Nodes are counted as the pods would be placed: Ready, not cordoned, with the labels of `nodeSelector`, every taint
+//! tolerated. A required `nodeAffinity` is not counted, and neither is where volumes are: a member whose volume is local
+//! to a node can run only there, however many nodes are free. Look at the volumes before you require anything:
+//! `kubectl get pv -o wide`, and `.spec.nodeAffinity` of each.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::{Rule, template};
+use crate::marks;
+use crate::object::{Kind, Object, PodSpec, Template, Workload};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, Freshness, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G13",
+    name: "anti-affinity",
+    touches: &[Kind::StatefulSet],
+    source: include_str!("anti_affinity.rs"),
+    check,
+};
+
+const FIELD: &str = "spec.template.spec.affinity.podAntiAffinity";
+const MARK_FIELD: &str = "spec.template.metadata.annotations";
+
+/// How far a template keeps the members apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Apart {
+    /// Rather Pending than together.
+    Required,
+    /// If there is another node.
+    Preferred,
+    /// It has terms for nodes, and none of them is about its own members. Injection takes them for the user's will.
+    Missing,
+    /// It says nothing: injection decides.
+    Unsaid,
+    /// It asks injection to leave it alone.
+    Waived,
+}
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let adoption = &view.settings.adoption;
+    let ns = &review.namespace;
+    match (&review.old, &review.new) {
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            let found = in_template(&new.spec.template);
+            let found = template::news(found, &in_template(&old.spec.template));
+            let changed = weakened(old, new).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
+            changed.into_iter().chain(found).collect()
+        }
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            let found = in_template(&new.spec.template).into_iter();
+            found.chain(too_few_nodes(&new.spec.template, new.replicas(), view)).collect()
+        }
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) if new.spec.replicas > old.spec.replicas => {
+            let template = view.cluster(ns, &review.name).map(|cluster| &cluster.workload.spec.template);
+            let few = template.and_then(|it| too_few_nodes(it, new.spec.replicas, view));
+            few.map(grown).into_iter().collect()
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn apart(template: &Template) -> Apart {
+    let terms = &template.spec.affinity.pod_anti_affinity;
+    let labels = &template.metadata.labels;
+    match template.metadata.mark(marks::ANTI_AFFINITY) {
+        _ if terms.required.iter().any(|term| term.parts(labels)) => Apart::Required,
+        _ if terms.terms().any(|term| term.parts(labels)) => Apart::Preferred,
+        _ if terms.terms().any(crate::object::Term::on_nodes) => Apart::Missing,
+        Some("required") => Apart::Required,
+        Some("preferred") => Apart::Preferred,
+        Some("none") => Apart::Waived,
+        _ => Apart::Unsaid,
+    }
+}
+
+/// What the template says of itself.
+fn in_template(template: &Template) -> Findings {
+    let why = "with two members on one node, the loss of that node leaves a cluster of three without a majority";
+    let found = match apart(template) {
+        Apart::Waived => finding(
+            Verdict::Warn,
+            MARK_FIELD,
+            "members may share a node (gatera.dev/anti-affinity: none)".into(),
+            why,
+            "prefer gatera.dev/anti-affinity: preferred, which keeps nobody Pending".into(),
+        ),
+        Apart::Missing => finding(
+            Verdict::Warn,
+            FIELD,
+            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it separates nobody".into(),
+            why,
+            "leave it out (gatera adds the right one), or select the template's labels".into(),
+        ),
+        Apart::Required | Apart::Preferred | Apart::Unsaid => return Findings::new(),
+    };
+    vec![found]
+}
+
+/// What kept the members apart no longer does.
+fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
+    let (before, after) = (apart(&old.spec.template), apart(&new.spec.template));
+    let how = match (before, after) {
+        (Apart::Required, Apart::Preferred) => "only preferred from now on",
+        (Apart::Required, Apart::Missing) => "no longer about its own members",
+        (Apart::Required, Apart::Unsaid | Apart::Waived) => "removed",
+        _ => return None,
+    };
+    Some(finding(
+        Verdict::Deny,
+        FIELD,
+        format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
+        "from the next restart on two members can share a node, and the loss of that node leaves no majority",
+        "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line".into(),
+    ))
+}
+
+/// A running cluster that newly requires more nodes than there are, or grows beyond them.
+fn crowded(old: &Workload, new: &Workload, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let newly = apart(&old.spec.template) != Apart::Required;
+    let grows = new.replicas() > old.replicas();
+    let few = too_few_nodes(&new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
+    let runs = cluster.is_some_and(|cluster| cluster.members.iter().any(|member| member.pod.is_some()));
+    Some(match (newly, runs) {
+        (true, true) => Finding { verdict: Verdict::Deny, ..few },
+        (true, false) => few,
+        (false, _) => grown(few),
+    })
+}
+
+/// What was required stays required: only nodes help a cluster that grows.
+fn grown(few: Finding) -> Finding {
+    Finding { instead: "add nodes first".into(), ..few }
+}
+
+/// Somebody will find no node. Nothing is said on the word of an old view.
+fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
+    let required = apart(template) == Apart::Required && view.world.freshness == Freshness::Current;
+    let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
+    (nodes < members).then(|| {
+        finding(
+            Verdict::Warn,
+            FIELD,
+            format!("{members} members each need a node of their own, and {nodes} are schedulable"),
+            "a member without a node stays Pending; in a rollout that member has left already, and the rollout hangs there",
+            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead".into(),
+        )
+    })
+}
+
+fn nodes_for(pod: &PodSpec, view: &View<'_>) -> Option<i64> {
+    i64::try_from(view.world.nodes_for(pod)?).ok()
+}
+
+fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead }
+}

@@ -1,0 +1,173 @@
+//! G17: a member's server is of a known version, and never older than its data.
+//!
+//! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
+//! to an older series or over several series at once where a member has data, and calls of programs that the image does
+//! not have. One step forward is allowed with a word about how it is done; within a series everything is allowed.
+//!
+//! # Why
+//!
+//! A pod that restarts by itself pulls what its tag means that night. A newer server changes the data files when it
+//! starts, and no older one can read them again: the way back is a dump or a backup. Two series in one cluster work
+//! as long as a member that restarts catches up from the others' write-set cache; a full state transfer between them
+//! copies files that the other side cannot read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
+//! probe that calls one fails on every member at once.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl set image statefulset galera mariadb=mariadb:11.8
+//! [G17] StatefulSet db/galera: container mariadb: mariadb:10.6 -> mariadb:11.8 skips series; 10.11 comes first
+//! ```
+//!
+//! # What to do instead
+//!
+//! Name a version, better still with its digest. Go up in steps (10.6, 10.11, 11.4, 11.8 are the series with long
+//! support): take a backup, raise `gcache.size` so that a restart is shorter than what the cache holds, let the rollout
+//! finish, run `mariadb-upgrade --skip-write-binlog` on each member, and only then take the next step. To go back or to
+//! another vendor, dump and restore into a new cluster. Containers other than the server are only warned about.
+//!
+//! To undo an upgrade whose rollout hangs at its first member, release the rule (below) and set the old image again: the
+//! members that were not touched still have the old format. The first one must copy everything anew from them, so its
+//! claim goes before its pod.
+//!
+//! A reference that tells no version (a digest alone, an image of your own with a numbering of its own) is allowed with
+//! a warning, since nothing can be compared.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::{Rule, template};
+use crate::galera::image::{Image, Step};
+use crate::galera::programs;
+use crate::object::{Container, Kind, Object, Template};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "G17",
+    name: "image",
+    touches: &[Kind::StatefulSet, Kind::Deployment],
+    source: include_str!("image.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
+    let found = in_template(new, server);
+    let Some((old, old_server)) = template::of(review.old.as_ref(), view) else { return found };
+    let found = template::news(found, &in_template(old, old_server));
+    let step = matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
+    found.into_iter().chain(step.flatten()).collect()
+}
+
+/// What the template breaks by itself.
+fn in_template(template: &Template, server: &Container) -> Findings {
+    let mut found = Findings::new();
+    for (list, container) in template.spec.all_containers() {
+        let place = format!("spec.template.spec.{list}[{}].", container.name);
+        found.extend(unpinned(&place, container, std::ptr::eq(container, server)));
+        found.extend(missing_programs(&place, container));
+    }
+    found
+}
+
+fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding> {
+    let image = Image::read(&container.image);
+    let Container { name, image: written, .. } = container;
+    let (verdict, says) = match () {
+        () if image.floats() && serves => {
+            (Verdict::Deny, format!("container {name}: image {written} names no version"))
+        }
+        () if image.floats() => (Verdict::Warn, format!("container {name}: image {written} names no version")),
+        () if image.major_only() && serves => {
+            (Verdict::Warn, format!("container {name}: image {written} moves from series to series by itself"))
+        }
+        () => return None,
+    };
+    let instead = if serves {
+        "write the version, such as mariadb:10.11; for a cluster that runs, the one it has (mariadbd --version in its pod)"
+    } else {
+        "write the version that runs now"
+    };
+    let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
+    Some(finding(verdict, format!("{place}image"), says, why.into(), instead.into()))
+}
+
+fn missing_programs(place: &str, container: &Container) -> Findings {
+    if !Image::read(&container.image).dropped_old_names() {
+        return Findings::new();
+    }
+    let calls = container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
+    let missing = |(field, (old, new)): (&str, (&str, &str))| {
+        let Container { name, image, .. } = container;
+        finding(
+            Verdict::Deny,
+            format!("{place}{field}"),
+            format!("{field} of container {name} calls {old}, which image {image} does not have"),
+            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails on every member".into(),
+            format!("call {new}; images since 10.5 have it too"),
+        )
+    };
+    calls.map(missing).collect()
+}
+
+/// From one image to another, over data.
+fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
+    let cluster = view.cluster(&review.namespace, &review.name);
+    let empty = cluster.is_some_and(|cluster| !cluster.has_data());
+    if old.image == new.image || empty {
+        return None;
+    }
+    let (was, is) = (Image::read(&old.image), Image::read(&new.image));
+    let asked = format!("container {}: {} -> {}", new.name, old.image, new.image);
+    let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
+    let field = format!("spec.template.spec.containers[{}].image.version", new.name);
+    let say = |verdict, says, why: &str, instead| Some(finding(verdict, field.clone(), says, why.to_owned(), instead));
+    let keep = format!("keep {}; to change over, dump the data and restore it into a new cluster", old.image);
+    if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
+        && before != after
+    {
+        let says = format!("{asked} is {after} over data of {before}{seen}");
+        let why = "the two do not read each other's data files and do not replicate with each other: the first member that \
+                   restarts with it is lost";
+        return say(Verdict::Deny, says, why, keep);
+    }
+    let (Some(before), Some(after), Some(vendor)) = (was.series(), is.series(), is.vendor()) else {
+        // That it names no version at all has been said.
+        if is.floats() {
+            return None;
+        }
+        let says = format!("{asked}: whether the server gets older cannot be told");
+        let why = "an older server cannot read what a newer one wrote";
+        let instead = "compare with mariadbd --version in a running member first".to_owned();
+        return say(Verdict::Warn, says, why, instead);
+    };
+    match vendor.step(before, after) {
+        Step::Same => None,
+        Step::Up => say(
+            Verdict::Warn,
+            format!("{asked} is a new series"),
+            "a full state transfer between two series fails, so a member must be back before the write-set cache is full",
+            "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
+        ),
+        Step::Skips(next) => say(
+            Verdict::Deny,
+            format!("{asked} skips series; {next} comes first{seen}"),
+            "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
+            format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
+        ),
+        Step::Down => say(
+            Verdict::Deny,
+            format!("{asked} is older than the data{seen}"),
+            "a newer server changes the data files when it starts, and an older one cannot read them",
+            format!("{keep}; an upgrade that hangs at its first member: gatera explain G17"),
+        ),
+    }
+}
+
+fn finding(verdict: Verdict, field: String, says: String, why: String, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field, says, why, instead }
+}

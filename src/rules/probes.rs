@@ -1,0 +1,127 @@
+//! G15: no probe kills a member for its password, its cluster or its patience.
+//!
+//! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
+//! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
+//! Warns where a readiness probe that cannot see Galera's state stays.
+//!
+//! # Why
+//!
+//! A failed liveness probe kills the server. One that logs in fails on every member at once when the password changes,
+//! and the whole cluster is down. One that wants `Primary` or `Synced` kills the donor, which is desynced while it
+//! helps, and the joiner, which has nothing yet; and it restarts members that lost their majority, which throws away the
+//! file with which they would have found back together. A member that joins copies the whole database first: that
+//! takes minutes or hours in which nothing answers, and a probe without that patience kills it again and again.
+//!
+//! # Example
+//!
+//! ```text
+//! livenessProbe:
+//!   exec: {command: [mysqladmin, -p$(PASSWORD), ping]}      # refused where it would stay
+//! ```
+//!
+//! # What to do instead
+//!
+//! Leave the probes out: gatera adds its own when the pod is created, as long as it knows how the image takes options
+//! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and the container's `command` is
+//! not replaced. Or write a liveness probe that only asks whether the server lives, with a startup probe that waits
+//! an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
+//! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::{Rule, template};
+use crate::galera::programs;
+use crate::inject::Prospect;
+use crate::object::{Container, Handler, Kind, Template};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "G15",
+    name: "probes",
+    touches: &[Kind::StatefulSet, Kind::Deployment],
+    source: include_str!("probes.rs"),
+    check,
+};
+
+/// Less than this is too little for any state transfer worth the name.
+const LEAST_PATIENCE: i64 = 300;
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
+    let found = in_template(new, server);
+    match template::of(review.old.as_ref(), view) {
+        Some((old, server)) => template::news(found, &in_template(old, server)),
+        None => found,
+    }
+}
+
+fn in_template(template: &Template, server: &Container) -> Findings {
+    let prospect = Prospect::of(server, &template.metadata);
+    let place = format!("spec.template.spec.containers[{}].", server.name);
+    let liveness = server.liveness_probe.as_ref().map(|probe| {
+        demanding(&place, server, probe, &prospect).or_else(|| impatient(&place, server, probe, &prospect))
+    });
+    liveness.flatten().into_iter().chain(blind(&place, server, &prospect)).collect()
+}
+
+/// A liveness probe that fails while the server lives.
+fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
+    let demand = programs::demand(&probe.exec.command)?;
+    let says = format!("livenessProbe of container {} needs {demand}", server.name);
+    let (verdict, says, instead) = match &prospect.kept {
+        None => (
+            Verdict::Warn,
+            format!("{says} and is replaced by a look at port 3306 when the pod starts"),
+            "leave it out".to_owned(),
+        ),
+        Some(kept) => (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port()),
+    };
+    let why = if demand == "a login" {
+        "when the password changes, or while the server is busy, it fails on every member at once and kills them all"
+    } else {
+        "a donor and a joiner are not Synced, and a member without its majority is not Primary: it kills all of these"
+    };
+    Some(finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
+}
+
+/// A liveness probe that kills a member which is still copying its data.
+fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
+    let kept = prospect.kept.as_ref()?;
+    let startup = server.startup_probe.as_ref().map_or(0, Handler::patience);
+    let seconds = startup.saturating_add(probe.patience());
+    let says = format!(
+        "container {} is killed {seconds}s after it started unless it answers, and gatera adds no startupProbe: {kept}",
+        server.name
+    );
+    let why = "a member that joins copies the whole database before it answers; killed on the way, it begins anew for ever";
+    (seconds < LEAST_PATIENCE).then(|| {
+        let instead = "add startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}".to_owned();
+        finding(Verdict::Deny, format!("{place}livenessProbe"), says, why, instead)
+    })
+}
+
+/// Ready will not mean Synced.
+fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding> {
+    let says = format!("Ready will not prove that container {} is Synced", server.name);
+    let (says, instead) = match &prospect.kept {
+        None => (says, "take gatera.dev/readiness: keep off the template"),
+        Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4, or name the profile"),
+    };
+    let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
+    (!prospect.readiness_proves)
+        .then(|| finding(Verdict::Warn, format!("{place}readinessProbe"), says, why, instead.to_owned()))
+}
+
+fn ask_the_port() -> String {
+    "leave it out, or ask the port (livenessProbe: {tcpSocket: {port: 3306}}) with a startupProbe of an hour beside it"
+        .to_owned()
+}
+
+fn finding(verdict: Verdict, field: String, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field, says, why: why.into(), instead }
+}

@@ -1,0 +1,207 @@
+//! G14: members restart one at a time, with time to leave, and never while another is missing.
+//!
+//! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
+//! Ready. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption budget that lets two members go or no
+//! longer protects them, and an autoscaler on a cluster. Warns about `podManagementPolicy: Parallel`, a grace period
+//! below 60 s, and budgets that let nobody go or throw out members that are still joining.
+//!
+//! # Why
+//!
+//! A new template restarts every member in turn. If one is missing already, the next one leaves as well, perhaps while it
+//! sends its data to the first. Two members that go together can count as two crashes, and three of three minus two is no
+//! majority. A member needs time: it waits for whoever copies from it, says good-bye and writes its memory to disk;
+//! killed before that it needs a repair, often a full copy. More members do not make writing faster, each applies every
+//! write, so an autoscaler only adds copies of the whole database to the load that called it.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl rollout restart statefulset galera
+//! [G14] StatefulSet db/galera: its pod template changes while a member is missing (2 of 3 members Synced, galera-1 is not
+//! Ready yet, seen now)
+//! ```
+//!
+//! # What to do instead
+//!
+//! Wait until all members are Ready, then apply the change again. It is let through where it can be the way out: when the
+//! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
+//! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
+//! itself. A rollout that hangs although its member runs is undone with the override, because nothing in the request
+//! tells an old template from a new one. A `partition` above all ordinals and `OnDelete` restart nobody and never wait;
+//! lowering the partition lets the rollout go on, so that waits.
+//!
+//! Budget: one per cluster, `maxUnavailable: 1`, which stays right when the cluster grows. The guard answers evictions
+//! itself, but only while it runs; the budget is there always, so the last one is kept while a member runs. To replace
+//! it, make the new one first. Leave `unhealthyPodEvictionPolicy` out.
+//!
+//! Grace period: gatera raises it to 600 s when a pod is created. What the template says counts while gatera is down, so
+//! write 600 there too. 30 is what the API server writes where nothing is said, and is passed over in silence.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G14 until=2026-12-01T10:00:00Z reason=…"`.
+
+mod budgets;
+
+use super::{Rule, template};
+use crate::object::{Autoscaler, Kind, Object, Workload};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, Freshness, PodFact, State, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G14",
+    name: "rollout-shape",
+    touches: &[Kind::StatefulSet, Kind::Budget, Kind::Autoscaler],
+    source: include_str!("rollout_shape.rs"),
+    check,
+};
+
+const TEMPLATE: &str = "spec.template";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let adoption = &view.settings.adoption;
+    match (&review.old, &review.new) {
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => shape(new),
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            let found = template::news(shape(new), &shape(old));
+            restarted(review, old, new, view).into_iter().chain(found).collect()
+        }
+        (_, Some(Object::Autoscaler(new))) => autoscaled(review, new, view).into_iter().collect(),
+        (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),
+        _ => Findings::new(),
+    }
+}
+
+/// The update restarts members: may it now?
+fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
+    let strategy = &new.spec.update_strategy;
+    let released = strategy.reaches_from() < old.spec.update_strategy.reaches_from();
+    let ordinals = new.ordinals();
+    let what = match (changed, released) {
+        _ if ordinals.is_empty() => return None,
+        (true, _) => "its pod template changes",
+        (false, true) => "it lets a held rollout go on",
+        (false, false) => return None,
+    };
+    if strategy.on_delete() {
+        return Some(warn(
+            TEMPLATE,
+            "with updateStrategy OnDelete no member gets the new template by itself".into(),
+            "members with different templates live together until somebody deletes the pods, or a node fails",
+            "delete one pod at a time, the next when all members are Ready".into(),
+        ));
+    }
+    if strategy.reaches_from() >= ordinals.end {
+        return None;
+    }
+    match view.cluster(&review.namespace, &review.name) {
+        Some(cluster) => may_restart(what, cluster, new.parallel(), view),
+        // Not a cluster before this change, so none of its members joined anything.
+        None if view.world.freshness == Freshness::Current => None,
+        None => Some(wait(Verdict::Unknown, format!("{what}, and gatera does not know this cluster yet"), UNKNOWN.into())),
+    }
+}
+
+const UNKNOWN: &str = "repeat the command when gatera is ready: its /readyz says what it waits for";
+
+fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -> Option<Finding> {
+    let hopeless = hopeless(cluster, parallel);
+    let pods = cluster.members.iter().any(|member| member.pod.is_some());
+    match (view.state(cluster), hopeless) {
+        (State::Healthy, _) | (State::Down, None) => None,
+        (State::Forming, None) if !pods => None,
+        (State::Unknown, _) => {
+            let says = format!("{what}, and it is not known whether all members are Ready ({})", view.seen());
+            Some(wait(Verdict::Unknown, says, UNKNOWN.into()))
+        }
+        (_, Some(pod)) => Some(warn(
+            TEMPLATE,
+            format!("{what}; let through, since {} does not become Ready by waiting", pod.name),
+            "a member that keeps failing cannot be cured without a change, and it takes no part in anything meanwhile",
+            format!("delete pod {} afterwards if it is not replaced by itself", pod.name),
+        )),
+        (State::Transfer | State::Degraded | State::Forming, None) => {
+            let says = format!("{what} while a member is missing ({})", view.describe(cluster));
+            let ns = &cluster.id.namespace;
+            let watch = format!("repeat it when all members are Ready (kubectl -n {ns} get pods --watch); a rollout that hangs: gatera explain G14");
+            Some(wait(Verdict::Wait, says, watch))
+        }
+    }
+}
+
+/// A member that no waiting makes Ready, if all that are not Ready are like that. Without a node is hopeless only where
+/// the controller takes the others no further meanwhile.
+fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
+    let stands_still = |pod: &PodFact| !pod.going && (pod.stuck || pod.node.is_empty() && !parallel);
+    let pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
+    let mut waiting = pods.filter(|pod| !pod.ready);
+    let all = cluster.leaving.is_empty() && waiting.clone().all(stands_still);
+    waiting.next().filter(|_| all)
+}
+
+/// What the StatefulSet breaks by itself.
+fn shape(new: &Workload) -> Findings {
+    let at_once = new.spec.update_strategy.rolling_update.max_unavailable.as_ref();
+    let at_once = at_once.filter(|most| most.of(new.replicas()).is_some_and(|most| most > 1)).map(|most| {
+        deny(
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+            format!("a rollout may stop several members at once (maxUnavailable {most})"),
+            "members that leave at the same moment count as crashed, and what is left may be no majority",
+            "leave maxUnavailable out, or write 1".into(),
+        )
+    });
+    let parallel = new.parallel().then(|| {
+        warn(
+            "spec.podManagementPolicy",
+            "podManagementPolicy Parallel starts and stops all members at once".into(),
+            "after a stop of all at once no member knows that it was the last, so none may start first",
+            "prefer OrderedReady; it cannot be changed later".into(),
+        )
+    });
+    at_once.into_iter().chain(parallel).chain(grace(new)).collect()
+}
+
+fn grace(new: &Workload) -> Option<Finding> {
+    const FIELD: &str = "spec.template.spec.terminationGracePeriodSeconds";
+    let why = "a member needs time to help a joiner to the end, say good-bye and write to disk; killed before, it needs repair";
+    let instead = "write 600, or leave it out".to_owned();
+    match new.spec.template.spec.termination_grace_period_seconds? {
+        ..=0 => Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead)),
+        // The API server writes 30 where nothing is said.
+        30 | 60.. => None,
+        short => {
+            let says = format!("{short}s is too short to stop in; gatera makes it 600s when a pod starts, while it runs");
+            Some(warn(FIELD, says, why, instead))
+        }
+    }
+}
+
+fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Finding> {
+    let target = &new.spec.scale_target_ref;
+    let cluster = view.cluster(&review.namespace, &target.name).filter(|_| target.kind == "StatefulSet")?;
+    Some(deny(
+        "spec.scaleTargetRef",
+        format!("it scales cluster {} by load", cluster.id.name),
+        "every member holds the whole database and applies every write: more of them first copy it all, then write no faster",
+        "scale the proxy in front of it or the application; change the members by hand, in odd numbers".into(),
+    ))
+}
+
+fn wait(verdict: Verdict, says: String, instead: String) -> Finding {
+    let why = "a new template restarts one member after the other, and the next must not leave while one is missing";
+    finding(verdict, TEMPLATE, says, why, instead)
+}
+
+fn warn(field: &str, says: String, why: &str, instead: String) -> Finding {
+    finding(Verdict::Warn, field, says, why, instead)
+}
+
+fn deny(field: &str, says: String, why: &str, instead: String) -> Finding {
+    finding(Verdict::Deny, field, says, why, instead)
+}
+
+fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead }
+}

@@ -1,0 +1,214 @@
+//! G16: the Services of a cluster lead to its members, and members find each other before they are Ready.
+//!
+//! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
+//! the pod template's labels; refuses to make the governing Service (`spec.serviceName`) anything but headless, and to
+//! take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
+//! lead to the bootstrap node. Disruption budgets that would lose the members by a change of labels are named as well.
+//!
+//! # Why
+//!
+//! Every member has a name below the governing Service, and the others look it up while it joins, which is before it is
+//! Ready. Without `publishNotReadyAddresses` that name does not exist yet: nobody can send the joiner its data, and with
+//! some images every member that finds no other founds a cluster of its own. A client Service whose selector is the
+//! instance label alone also leads to the bootstrap node, which is about to be removed. A selector that matches nothing
+//! is no error to Kubernetes: the Service is simply empty, and a budget protects nobody.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch service galera-hs --patch='{"spec": {"publishNotReadyAddresses": false}}'
+//! [G16] Service db/galera-hs: publishNotReadyAddresses is taken away from the governing Service of cluster galera
+//! ```
+//!
+//! # What to do instead
+//!
+//! Governing Service: `clusterIP: None`, `publishNotReadyAddresses: true`, a selector of labels that every member has.
+//! Client Service: a selector that the bootstrap node does not match, such as `app: galera` beside the instance label.
+//! To rename labels, make the new Service first (both may exist), move the clients, then delete the old one. A client
+//! Service may be turned to another cluster of the namespace.
+//!
+//! # How to waive it
+//!
+//! Annotate the Service or the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::{Rule, template};
+use crate::galera::adopt;
+use crate::object::{Kind, Labels, Object, Service, Workload};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Cluster, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G16",
+    name: "services",
+    touches: &[Kind::Service, Kind::StatefulSet],
+    source: include_str!("services.rs"),
+    check,
+};
+
+const SELECTOR: &str = "spec.selector";
+const PUBLISH: &str = "spec.publishNotReadyAddresses";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    match (&review.old, &review.new) {
+        (old, Some(Object::Service(new))) => {
+            let old = old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
+            let mut found = written(ns, new, view);
+            if let Some(old) = old {
+                found = template::news(found, &written(ns, old, view));
+                found.extend(view.clusters_in(ns).filter_map(|cluster| taken_away(cluster, old, new, view)));
+            }
+            found
+        }
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+            governed(ns, new, view).into_iter().collect()
+        }
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(old, &view.settings.adoption) => {
+            relabelled(ns, old, new, view)
+        }
+        _ => Findings::new(),
+    }
+}
+
+/// What a Service breaks by itself.
+fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
+    let clusters = view.clusters_in(ns).filter_map(|cluster| {
+        if governs(service, cluster) { not_only_names(cluster, service) } else { to_bootstrap(cluster, service, view) }
+    });
+    clusters.chain(unpublished(service, view)).collect()
+}
+
+fn governs(service: &Service, cluster: &Cluster) -> bool {
+    cluster.workload.spec.service_name == service.metadata.name
+}
+
+fn members(cluster: &Cluster) -> &Labels {
+    &cluster.workload.spec.template.metadata.labels
+}
+
+fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
+    (!service.headless()).then(|| {
+        finding(
+            Verdict::Deny,
+            "spec.clusterIP",
+            format!("the governing Service of cluster {} is not headless", cluster.id.name),
+            "only a headless Service gives every member a name; through an address for all, a member meets a random other",
+            "set clusterIP: None, and make a second Service for clients",
+        )
+    })
+}
+
+/// Judged by its selector, since it is usually created before its cluster.
+fn unpublished(service: &Service, view: &View<'_>) -> Option<Finding> {
+    let selector = &service.spec.selector;
+    let of_members = view.settings.adoption.adopts(selector) && !founds(selector);
+    (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
+        finding(
+            Verdict::Warn,
+            PUBLISH,
+            "members that are joining have no name yet".into(),
+            "a member joins before it is Ready, and the others must find it by its name meanwhile",
+            "set publishNotReadyAddresses: true",
+        )
+    })
+}
+
+fn founds(labels: &Labels) -> bool {
+    labels.get("app").is_some_and(|app| app == "galera-bootstrap")
+}
+
+/// Clients would write to a node that is about to go.
+fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
+    if !service.selects(members(cluster)) {
+        return None;
+    }
+    // The bootstrap node may not be there yet: then one as the seed documents label it is meant.
+    let name = cluster.instance()?;
+    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(*key))?;
+    let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
+    let also = service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
+    also.then(|| {
+        finding(
+            Verdict::Warn,
+            SELECTOR,
+            format!("its selector also matches the bootstrap node of cluster {}", cluster.id.name),
+            "the bootstrap node is removed as soon as the members have its data, with every connection to it",
+            "add a label that only members have, such as app: galera",
+        )
+    })
+}
+
+/// What a Service gave to the members of a cluster and no longer gives.
+fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
+    let name = &cluster.id.name;
+    let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
+    let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
+    if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses {
+        return Some(finding(
+            Verdict::Deny,
+            PUBLISH,
+            format!("publishNotReadyAddresses is taken away from the governing Service of cluster {name}"),
+            "a member joins before it is Ready: without a name nobody can send it its data, and it never becomes Ready",
+            "leave it true; to keep clients away from members that are not Ready, use a Service of their own",
+        ));
+    }
+    (lost && (governs(new, cluster) || !elsewhere())).then(|| {
+        finding(
+            Verdict::Deny,
+            SELECTOR,
+            format!("its selector no longer matches the members of cluster {name}"),
+            "a selector that matches nothing is no error: the Service stays, empty, and whoever uses it finds nobody",
+            if governs(new, cluster) {
+                "keep labels in it that every member has; the members' names hang on this Service for as long as the cluster lives"
+            } else {
+                "make a second Service with the new selector, move its users there, then delete this one"
+            },
+        )
+    })
+}
+
+/// The members of a new cluster would have no names.
+fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let name = &new.spec.service_name;
+    let service = view.services_in(ns).find(|service| service.metadata.name == *name)?;
+    let problem = match () {
+        () if !service.headless() => "is not headless",
+        () if !service.selects(&new.spec.template.metadata.labels) => "does not select its members",
+        () => return None,
+    };
+    Some(finding(
+        Verdict::Warn,
+        "spec.serviceName",
+        format!("its governing Service {name} {problem}, so members have no names"),
+        "members find each other by their names below the governing Service",
+        "use a headless Service with publishNotReadyAddresses that selects the template's labels",
+    ))
+}
+
+/// New labels, which Services and budgets that led to the members do not select.
+fn relabelled(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
+    let (before, after) = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
+    if before == after {
+        return Findings::new();
+    }
+    let services = view.services_in(ns).filter(|it| it.selects(before) && !it.selects(after));
+    let budgets = view.budgets_in(ns).filter(|it| it.protects(before) && !it.protects(after));
+    let named = services.map(|it| ("Service", &it.metadata.name));
+    let named = named.chain(budgets.map(|it| ("PodDisruptionBudget", &it.metadata.name)));
+    let lost = named.map(|(kind, name)| {
+        finding(
+            Verdict::Deny,
+            "spec.template.metadata.labels",
+            format!("{kind} {name} does not select the template's new labels"),
+            "every member that restarts falls out of it: first one, then all",
+            &format!("let {kind} {name} select labels that stay, then change the template"),
+        )
+    });
+    lost.collect()
+}
+
+fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: &str) -> Finding {
+    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead: instead.into() }
+}
