@@ -100,6 +100,38 @@ fn the_seed_documents_are_refused_in_the_words_of_check() {
     }
 }
 
+/// The whole text of the template tells a restart from every other edit, as a real API server writes both.
+#[test]
+fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {
+    let (plane, ns) = running_cluster("restart");
+    let run = |arguments: &[&str]| {
+        plane.kubectl_stdin(User::Editor, &[&["--namespace", &*ns], arguments].concat(), GALERA)
+    };
+    let restart = r#"{"spec":{"template":{"metadata":{"annotations":{"restarted":"now"}}}}}"#;
+    let patch = ["patch", "statefulset", STATEFUL_SET, "--patch", restart, "--dry-run=server"];
+    let member = format!("{STATEFUL_SET}-2");
+    plane.make_pod_unready(&ns, &member);
+    eventually("the guard to see the member", || {
+        run(&patch).stderr.contains("[G14] StatefulSet").then_some(())
+    });
+    let refused = run(&["rollout", "restart", "statefulset", STATEFUL_SET]);
+    assert!(
+        refused.status == 1 && refused.stderr.contains("galera-2 is not Ready yet"),
+        "{}",
+        refused.stderr
+    );
+    for arguments in [
+        &["label", "statefulset", STATEFUL_SET, "a=b"][..],
+        &["annotate", "statefulset", STATEFUL_SET, "a=b"],
+        &["apply", "--filename=-"],
+        &["apply", "--server-side", "--force-conflicts", "--filename=-"],
+    ] {
+        run(arguments).succeeded();
+    }
+    plane.make_pod_ready(&ns, &member);
+    eventually("the guard to see it again", || (run(&patch).status == 0).then_some(()));
+}
+
 /// `kubectl apply --force` deletes and re-creates an object when it is told Invalid or Conflict. It must not be told so.
 #[test]
 fn force_leaves_the_object_in_place() {

@@ -88,7 +88,7 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
         () => return None,
     };
     let instead = if serves {
-        "write the version, such as mariadb:10.11; for a cluster that runs, the one it has (mariadbd --version in its pod)"
+        "write the version, such as mariadb:10.11; of a running cluster, the one that mariadbd --version says"
     } else {
         "write the version that runs now"
     };

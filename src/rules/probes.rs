@@ -110,7 +110,7 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &prospect.kept {
         None => (says, "take gatera.dev/readiness: keep off the template"),
-        Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4, or name the profile"),
+        Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
     };
     let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
     (!prospect.readiness_proves)

@@ -120,7 +120,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
             TEMPLATE,
             format!("{what}; let through, since {} does not become Ready by waiting", pod.name),
             "a member that keeps failing cannot be cured without a change, and it takes no part in anything meanwhile",
-            format!("delete pod {} afterwards if it is not replaced by itself", pod.name),
+            "afterwards delete that pod, if it is still the old one".into(),
         )),
         (State::Transfer | State::Degraded | State::Forming, None) => {
             let says = format!("{what} while a member is missing ({})", view.describe(cluster));

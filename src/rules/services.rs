@@ -183,7 +183,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         "spec.serviceName",
         format!("its governing Service {name} {problem}, so members have no names"),
         "members find each other by their names below the governing Service",
-        "use a headless Service with publishNotReadyAddresses that selects the template's labels",
+        "use a headless one with publishNotReadyAddresses that selects the template's labels",
     ))
 }
 
