@@ -234,6 +234,16 @@ pub struct ServiceSpec {
     /// Pod labels; empty selects nothing.
     #[serde(deserialize_with = "or_default")]
     pub selector: Labels,
+    /// `None` for a headless Service, whose name leads to the pods themselves.
+    #[serde(rename = "clusterIP", deserialize_with = "or_default")]
+    pub cluster_ip: String,
+}
+
+impl Service {
+    /// Its name leads to the pods themselves.
+    pub fn headless(&self) -> bool {
+        self.spec.cluster_ip == "None"
+    }
 }
 
 /// A ConfigMap. Values may hold what must never be printed.
