@@ -10,6 +10,7 @@
 mod plain_password;
 mod scale_order;
 mod second_bootstrap;
+mod settings;
 
 pub use second_bootstrap::held_at_zero;
 
@@ -34,7 +35,7 @@ pub struct Rule {
 }
 
 /// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, plain_password::RULE];
+pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, settings::RULE, plain_password::RULE];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
@@ -90,6 +91,13 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     decision.remarks.extend(half_guarded(review, view));
     decision.sort();
     decision
+}
+
+/// A warning that would have been said of the object as it was is no news.
+fn news(mut found: Findings, before: &[Finding]) -> Findings {
+    let known = |new: &Finding| before.iter().any(|old| old.field == new.field && old.says == new.says);
+    found.retain(|finding| finding.verdict != Verdict::Warn || !known(finding));
+    found
 }
 
 /// A cluster that is created where only what carries labels is guarded.

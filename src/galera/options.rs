@@ -107,6 +107,13 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && read(text).any(wsrep)
 }
 
+/// The line of an option, or the first in a group of that name.
+pub fn line_of(text: &str, name: &str) -> Option<usize> {
+    let key = |it: &Setting<'_>| it.key == name && readers(it.group) == Readers::Server;
+    let counts = read(text).filter(key).last();
+    counts.or_else(|| read(text).find(|it| it.group == name)).map(|it| it.line)
+}
+
 fn one_line<'a>(text: &'a str, start: usize, line: usize, group: &mut Option<&'a str>) -> Option<Line<'a>> {
     match text.as_bytes().first()? {
         b'#' | b';' => return None,

@@ -2,19 +2,20 @@
 //! `wsrep_provider_options` the last line alone.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Readers, Value, keys, provider_options, read, readers};
+use super::{Flag, Readers, Value, keys, provider_options, read, readers};
 
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed<'a> {
     /// The file, or the field of a container.
     pub file: &'a str,
-    /// The line in the file, counted from 1; the word in a field.
+    /// The line in the file, counted from 1; in a field the word, counted from 0.
     pub line: usize,
     /// The value; `None` for a bare key.
     pub value: Option<Value<'a>>,
+    of_provider: bool,
 }
 
 impl Placed<'_> {
@@ -26,9 +27,9 @@ impl Placed<'_> {
 
 /// A line of `wsrep_provider_options` that a later one replaces, and with it options that nobody repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// Its file.
-    pub file: String,
+pub struct Lost<'a> {
+    /// Its file, or the field of a container.
+    pub file: &'a str,
     /// Its line.
     pub line: usize,
     /// The options that are lost.
@@ -42,53 +43,97 @@ pub struct Effective<'a> {
     provider: Vec<Placed<'a>>,
 }
 
-const PROVIDER_OPTIONS: &str = "wsrep_provider_options";
-
 impl<'a> Effective<'a> {
     /// Files in the order in which they are read: by name.
-    pub fn of(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+    pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
-            for setting in read(text) {
-                if readers(setting.group) == Readers::Server {
-                    all.put(setting.key, Placed { file, line: setting.line, value: setting.value });
-                }
+            for setting in read(text).filter(|it| readers(it.group) == Readers::Server) {
+                let placed = Placed { file, line: setting.line, value: setting.value, of_provider: false };
+                all.put(setting.key, placed);
             }
         }
         all
     }
 
-    /// A later one wins. Keys that nobody judges are not kept.
-    pub fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
-        if key == PROVIDER_OPTIONS {
-            self.provider.push(placed);
-        } else if keys::is_judged(&key) {
-            self.settings.insert(key, placed);
+    /// A command line.
+    pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
+        let mut all = Self::default();
+        for Flag { field, index, key, value } in flags {
+            all.put(key, Placed { file: field, line: index, value, of_provider: false });
         }
+        all
     }
 
-    /// The value that counts; an option of the provider by its own name.
-    pub fn get(&self, key: &str) -> Option<(&Placed<'a>, &str)> {
-        if let Some(placed) = self.settings.get(key) {
-            return Some((placed, placed.look()));
+    /// A later one wins. Keys that nobody judges are not kept.
+    fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
+        if key != "wsrep_provider_options" {
+            if keys::is_judged(&key) {
+                self.settings.insert(key, placed);
+            }
+            return;
         }
-        let last = self.provider.last()?;
-        let options = provider_options(last.look());
-        options.filter(|(name, _)| *name == key).last().map(|(_, value)| (last, value))
+        self.settings.retain(|_, earlier| !earlier.of_provider);
+        for (name, value) in provider_options(placed.look()).filter(|(name, _)| keys::is_judged(name)) {
+            let value = Some(Value::from(value.to_owned()));
+            self.settings
+                .insert(Cow::Owned(name.to_owned()), Placed { value, of_provider: true, ..placed.clone() });
+        }
+        self.provider.push(placed);
+    }
+
+    /// What counts, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Placed<'a>)> {
+        self.settings.iter().map(|(key, placed)| (&**key, placed))
+    }
+
+    /// What counts for this key.
+    pub fn get(&self, key: &str) -> Option<&Placed<'a>> {
+        self.settings.get(key)
     }
 
     /// Lines of `wsrep_provider_options` whose options are lost, because the server only sees the last line.
-    pub fn lost(&self) -> Vec<Lost> {
-        let Some((kept, earlier)) = self.provider.split_last() else { return Vec::new() };
-        let mut found = Vec::new();
-        for placed in earlier {
-            let repeated = |name: &str| provider_options(kept.look()).any(|(other, _)| other == name);
-            let lost = provider_options(placed.look()).filter(|(name, _)| !repeated(name));
-            let options: Vec<_> = lost.map(|(name, _)| name.to_owned()).collect();
-            if !options.is_empty() {
-                found.push(Lost { file: placed.file.to_owned(), line: placed.line, options });
-            }
-        }
-        found
+    pub fn lost(&self) -> Vec<Lost<'a>> {
+        let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
+        let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();
+        let lost = |placed: &Placed<'a>| {
+            let options = provider_options(placed.look()).map(|(name, _)| name);
+            let options = options.filter(|name| !kept.contains(name)).map(str::to_owned).collect();
+            Lost { file: placed.file, line: placed.line, options }
+        };
+        earlier.iter().map(lost).filter(|lost| !lost.options.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown<'a>(all: &'a Effective<'_>) -> Vec<(&'a str, &'a str, usize, &'a str)> {
+        all.iter().map(|(key, it)| (key, it.file, it.line, it.look())).collect()
+    }
+
+    #[test]
+    fn later_wins_across_groups_and_files() {
+        let all = Effective::of_files([
+            (
+                "a.cnf",
+                "[mysqld]\nwsrep_on=ON\nport=1\n[innodb]\nwsrep_on=OFF\n[galera]\nbinlog-format=MIXED\n",
+            ),
+            ("b.cnf", "[mariadb]\nbinlog_format=ROW\n"),
+        ]);
+        assert_eq!(shown(&all), [("binlog_format", "b.cnf", 2, "ROW"), ("wsrep_on", "a.cnf", 2, "ON")]);
+    }
+
+    #[test]
+    fn of_the_provider_only_the_last_line_counts() {
+        let all = Effective::of_files([(
+            "a.cnf",
+            "[galera]\nwsrep_provider_options = 'gcache.size=1G; pc.ignore_sb=true'\nwsrep_provider_options = 'pc.weight=0; gcache.size=2G'\n",
+        )]);
+        assert_eq!(shown(&all), [("pc.weight", "a.cnf", 3, "0")]);
+        assert_eq!(all.lost(), [Lost { file: "a.cnf", line: 2, options: vec!["pc.ignore_sb".into()] }]);
+        let twice = "[galera]\nwsrep_provider_options=a.b=1\nwsrep_provider_options=a.b=1\n";
+        assert!(Effective::of_files([("a", twice)]).lost().is_empty(), "nothing is lost");
     }
 }

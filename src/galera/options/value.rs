@@ -30,6 +30,12 @@ impl<'a> From<&'a str> for Value<'a> {
     }
 }
 
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+}
+
 impl fmt::Debug for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({} hidden bytes)", self.0.len())
@@ -65,9 +71,10 @@ pub fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// Two ways to write one value: `16K` and `16384`, `ON` and `1`, with and without capitals.
+/// Two ways to write one value: `16K` and `16384`, `ON` and `1`, with and without capitals unless it is a path.
 pub fn same(one: &str, other: &str) -> bool {
-    one.eq_ignore_ascii_case(other)
+    one == other
+        || !one.contains('/') && one.eq_ignore_ascii_case(other)
         || number(one).is_some_and(|it| Some(it) == number(other))
         || switch(one).is_some_and(|it| Some(it) == switch(other))
 }
