@@ -7,6 +7,7 @@
 //! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
 //! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
 
+mod cluster_address;
 mod plain_password;
 mod scale_order;
 mod second_bootstrap;
@@ -35,7 +36,7 @@ pub struct Rule {
 }
 
 /// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, settings::RULE, plain_password::RULE];
+pub const RULES: &[Rule] = &[scale_order::RULE, second_bootstrap::RULE, cluster_address::RULE, settings::RULE, plain_password::RULE];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";

@@ -196,6 +196,11 @@ impl<'a> View<'a> {
         address::of_container(server, &self.files(namespace, &template.spec, coming))
     }
 
+    /// One Service.
+    pub fn service(&self, namespace: &str, name: &str) -> Option<&'a Service> {
+        self.world.facts.services.get(&Id::new(namespace, name)).map(Arc::as_ref)
+    }
+
     /// The Services of a namespace.
     pub fn services(&self, namespace: &str) -> impl Iterator<Item = (&'a str, &'a Service)> {
         let all = self.world.facts.services.range(Id::new(namespace, "")..);

@@ -286,7 +286,10 @@ async fn judge(name: &str, case: &Case) -> String {
 
 fn state(world: &World, settings: &Settings) -> String {
     let view = View { world, now: scene::now(), settings };
-    world.clusters().next().map_or("NONE", |cluster| view.state(cluster).name()).to_owned()
+    world
+        .cluster(NAMESPACE, scene::STATEFUL_SET)
+        .map_or("NONE", |cluster| view.state(cluster).name())
+        .to_owned()
 }
 
 /// Rules without a case, and states that no case of a rule is in.

@@ -44,6 +44,8 @@ pub struct Scene {
     pub stateful_set: Value,
     /// Merged into the ConfigMap that members read.
     pub config: Value,
+    /// Further objects, whole.
+    pub also: Vec<Value>,
     /// Value of the namespace's mode label.
     pub mode: Option<String>,
     pub namespace_going: bool,
@@ -62,6 +64,7 @@ impl Default for Scene {
             exists: true,
             stateful_set: Value::Null,
             config: Value::Null,
+            also: Vec::new(),
             mode: Some("enforce".into()),
             namespace_going: false,
         }
@@ -111,6 +114,11 @@ impl Scene {
         if self.bootstrap == "running" {
             objects.push((Kind::Pod, bootstrap_pod("6d5f7")));
         }
+        objects.extend(self.also.iter().map(|object| {
+            let version = object["apiVersion"].as_str().unwrap();
+            let group = version.split_once('/').map_or("", |(group, _)| group);
+            (Kind::of(group, object["kind"].as_str().unwrap()), object.clone())
+        }));
         objects
     }
 
