@@ -7,6 +7,8 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::Spanned;
 
+use crate::galera::options;
+
 /// One document of a file.
 #[derive(Debug)]
 pub struct Document {
@@ -78,7 +80,13 @@ impl Document {
         for step in steps(field) {
             let (name, line) =
                 step.rsplit_once(" line ").map_or((step, None), |(name, line)| (name, line.parse().ok()));
-            let Some(next) = node.value.step(name) else { break };
+            let Some(next) = node.value.step(name) else {
+                if let Node::Text(text) = &node.value {
+                    let inside = options::line_of(text, name).filter(|_| text.contains('\n'));
+                    lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
+                }
+                break;
+            };
             node = next;
             // The place of a block text is its first line, not its `|`.
             lines =
@@ -223,6 +231,7 @@ mod tests {
         assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest thing that is there");
         assert_eq!(line(0, "spec.containers[1].name"), 7);
         assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
+        assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
         assert_eq!(line(0, ""), 2);
     }
 

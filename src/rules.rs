@@ -9,6 +9,7 @@
 
 mod anti_affinity;
 mod bootstrap_needed;
+mod cluster_address;
 mod fixed_fields;
 mod image;
 mod member_data;
@@ -22,6 +23,7 @@ mod rollout_shape;
 mod scale_order;
 mod second_bootstrap;
 mod services;
+mod settings;
 mod template;
 mod whole_stop;
 
@@ -56,8 +58,10 @@ pub const RULES: &[Rule] = &[
     whole_stop::RULE,
     second_bootstrap::RULE,
     bootstrap_needed::RULE,
+    cluster_address::RULE,
     member_data::RULE,
     fixed_fields::RULE,
+    settings::RULE,
     references::RULE,
     plain_password::RULE,
     password_drift::RULE,
@@ -126,6 +130,13 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     decision.remarks.extend(half_guarded(review, view));
     decision.sort();
     decision
+}
+
+/// A warning that would have been said of the object as it was is no news.
+fn news(mut found: Findings, before: &[Finding]) -> Findings {
+    let known = |new: &Finding| before.iter().any(|old| old.field == new.field && old.says == new.says);
+    found.retain(|finding| finding.verdict != Verdict::Warn || !known(finding));
+    found
 }
 
 /// A cluster that is created where only what carries labels is guarded.

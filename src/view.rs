@@ -15,9 +15,9 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
-use crate::galera::{adopt, server};
+use crate::galera::{address, adopt, options, server};
 use crate::marks;
-use crate::object::{Labels, Node, PodSpec, Workload};
+use crate::object::{ConfigMap, Labels, Literal, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
@@ -197,21 +197,50 @@ impl<'a> View<'a> {
         named: Option<&str>,
     ) -> Option<String> {
         let server = server::container(spec, named)?;
-        let files = spec.config_maps().filter_map(|name| {
-            let map = self.world.facts.config_maps.get(&Id::new(namespace, name))?;
-            Some((name, &map.data))
-        });
-        server::founds_new_cluster(server, files).or_else(|| {
+        server::founds_new_cluster(server, &self.files(namespace, spec, None)).or_else(|| {
             (labels.get("app").map(String::as_str) == Some("galera-bootstrap"))
                 .then(|| "label app=galera-bootstrap".to_owned())
         })
+    }
+
+    /// The ConfigMaps that reach a pod, as far as they are known, one of them as it is about to be.
+    fn files<'s>(
+        &self,
+        namespace: &str,
+        spec: &'s PodSpec,
+        coming: Option<&'s ConfigMap>,
+    ) -> Vec<(&'s str, &'s BTreeMap<String, Literal>)>
+    where
+        'a: 's,
+    {
+        let known = |name: &'s str| match coming.filter(|map| map.metadata.name == name) {
+            Some(map) => Some((name, &map.data)),
+            None => Some((name, &self.world.facts.config_maps.get(&Id::new(namespace, name))?.data)),
+        };
+        spec.config_maps().filter_map(known).collect()
+    }
+
+    /// The address that the members of this workload start with, where anything visible says it; with a ConfigMap as it
+    /// is about to be.
+    pub fn cluster_address<'s>(
+        &self,
+        namespace: &str,
+        workload: &'s Workload,
+        coming: Option<&'s ConfigMap>,
+    ) -> Option<address::Placed<'s>>
+    where
+        'a: 's,
+    {
+        let template = &workload.spec.template;
+        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        address::of_container(server, &self.files(namespace, &template.spec, coming))
     }
 
     /// The texts of a pod's ConfigMaps, as far as they are known.
     pub fn option_files(&self, namespace: &str, spec: &'a PodSpec) -> impl Iterator<Item = &'a str> {
         let maps = &self.world.facts.config_maps;
         let known = spec.config_maps().filter_map(move |name| maps.get(&Id::new(namespace, name)));
-        known.flat_map(|map| map.data.values().map(crate::object::Literal::look))
+        known.flat_map(|map| map.data.values().map(Literal::look))
     }
 
     /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
@@ -238,6 +267,16 @@ impl<'a> View<'a> {
             |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
         self.readers_of(namespace, config_map).next().is_some()
             || self.world.facts.deployments.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == namespace).any(|(_, it)| reads(it))
+    }
+
+    /// This ConfigMap is Galera's: it says so, a workload of ours reads it, or its text configures Galera and nobody else
+    /// manages it. The last catches a ConfigMap that is created before its reader.
+    pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
+        let meta = &map.metadata;
+        let configures = |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
+        self.settings.adoption.adopts(&meta.labels)
+            || self.is_read(namespace, &meta.name)
+            || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
     }
 
     /// The mode of a rule in a namespace: the namespace's label can only make it milder.

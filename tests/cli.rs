@@ -97,7 +97,7 @@ fn an_object_that_cannot_be_read_is_refused() {
 #[test]
 fn settings_change_the_mode() {
     let settings = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(settings.path(), "modes: {G11: warn}\n").unwrap();
+    std::fs::write(settings.path(), "modes: {G09: warn, G11: warn}\n").unwrap();
     let path = settings.path().to_str().unwrap();
     let ran = gatera(&["check", "--config", path, "seed.yaml"], b"");
     assert_eq!(ran.code, 0, "{}", ran.out);

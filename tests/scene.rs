@@ -14,6 +14,7 @@ pub const NAMESPACE: &str = "db";
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
 const INSTANCE: &str = "galera-instance";
+const MEMBERS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
 
 pub fn now() -> Timestamp {
     "2026-12-01T09:30:00Z".parse().unwrap()
@@ -190,7 +191,7 @@ impl Scene {
 
     /// The ConfigMap that members read.
     pub fn config_map(&self) -> Value {
-        let text = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
+        let text = format!("[galera]\nwsrep_on = ON\nwsrep_cluster_address = {MEMBERS}\n");
         let mut it = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",

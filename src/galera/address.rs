@@ -1,4 +1,13 @@
 //! `wsrep_cluster_address`: whom a server asks for the cluster when it starts.
+//!
+//! Owns: reading an address and its hosts, and where a container takes its address from. Must not know: which hosts
+//! exist.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use super::options::{effective, flags};
+use crate::object::{Container, Literal};
 
 /// What an address makes a server do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +29,96 @@ impl Address {
     }
 }
 
+/// One host of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host<'a> {
+    /// A literal address.
+    Ip(IpAddr),
+    /// The server's own pod.
+    Localhost,
+    /// A name, and its labels after the first: `POD.SERVICE.NAMESPACE` or `SERVICE.NAMESPACE`.
+    Name(&'a str, &'a str),
+}
+
+impl<'a> Host<'a> {
+    /// Reads `host`, `host:port`, `[v6]:port`.
+    pub fn read(text: &'a str) -> Self {
+        if let Ok(ip) = text.parse() {
+            return Self::Ip(ip);
+        }
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.split(']').next());
+        let host = bracketed.unwrap_or_else(|| text.split(':').next().unwrap_or_default());
+        match (host.parse(), host.split_once('.')) {
+            (Ok(ip), _) => Self::Ip(ip),
+            _ if host == "localhost" => Self::Localhost,
+            (_, Some((first, rest))) => Self::Name(first, rest.trim_end_matches('.')),
+            (_, None) => Self::Name(host, ""),
+        }
+    }
+}
+
+/// An address and the place it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// The place.
+    pub source: Source<'a>,
+    /// What stands there.
+    pub text: String,
+}
+
+/// Where an address can stand, strongest last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source<'a> {
+    /// A key of a ConfigMap.
+    File {
+        /// The ConfigMap.
+        map: &'a str,
+        /// The key.
+        key: &'a str,
+    },
+    /// A variable of the container.
+    Variable(&'a str),
+    /// A word of the command line.
+    Word(&'static str, usize),
+}
+
+/// Variables from which images take the address.
+const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_ADDRESS"];
+
+/// The address a server ends up with: the command line wins over the environment, the environment over the files, a
+/// later file over an earlier one. `None`: nothing says one, or it is filled in by somebody else.
+pub fn of_container<'a>(
+    container: &'a Container,
+    files: &[(&'a str, &'a BTreeMap<String, Literal>)],
+) -> Option<Placed<'a>> {
+    let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
+    if let Some(flag) = said {
+        let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
+        return visible(Source::Word(flag.field, flag.index), text);
+    }
+    for var in container.env.iter().filter(|var| VARIABLES.contains(&&*var.name)) {
+        match var.value.look() {
+            "" if var.value_from.is_some() => return None,
+            "" => {}
+            text => return visible(Source::Variable(&var.name), text.to_owned()),
+        }
+    }
+    let mut found = None;
+    for (map, data) in files {
+        for (key, text) in *data {
+            if let Some(value) = effective(text.look(), "wsrep_cluster_address") {
+                found = Some((Source::File { map, key }, value.look().to_owned()));
+            }
+        }
+    }
+    found.and_then(|(source, text)| visible(source, text))
+}
+
+/// A text with something to be filled in is no address yet.
+fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
+    (!text.contains(['$', '{', '%'])).then_some(Placed { source, text })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +135,32 @@ mod tests {
         for text in ["", "dummy://", "gcomm:/", "a,b"] {
             assert_eq!(Address::read(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn hosts_in_every_form() {
+        for (text, host) in [
+            ("a-0.hs", Host::Name("a-0", "hs")),
+            ("a-0.hs:4567", Host::Name("a-0", "hs")),
+            ("a-0.hs.db.svc.cluster.local.", Host::Name("a-0", "hs.db.svc.cluster.local")),
+            ("a", Host::Name("a", "")),
+            ("", Host::Name("", "")),
+            ("localhost:4567", Host::Localhost),
+            ("10.0.0.1:4567", Host::Ip(IpAddr::from([10, 0, 0, 1]))),
+            ("0.0.0.0", Host::Ip(IpAddr::from([0, 0, 0, 0]))),
+            ("::1", Host::Ip("::1".parse().unwrap())),
+            ("[fd00::1]:4567", Host::Ip("fd00::1".parse().unwrap())),
+        ] {
+            assert_eq!(Host::read(text), host, "{text}");
+        }
+        let _ = (Host::read("["), Host::read(":"), Host::read("."));
+    }
+
+    #[test]
+    fn an_address_that_is_filled_in_later_is_not_guessed() {
+        let words = |word: &str| Container { args: vec![Literal::from(word)], ..Container::default() };
+        let found = |container: &Container| of_container(container, &[]).map(|it| it.text);
+        assert_eq!(found(&words("--wsrep-cluster-address=gcomm://a")), Some("gcomm://a".to_owned()));
+        assert_eq!(found(&words("--wsrep-cluster-address=gcomm://$(PEERS)")), None);
     }
 }

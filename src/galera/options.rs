@@ -1,106 +1,241 @@
-//! Option files as MariaDB reads them: groups, `-` and `_` alike, `loose_`, quotes, comments, later wins.
+//! Option files as MariaDB reads them (its mysys/my_default.c): groups, quotes, escapes, comments, later wins.
 //!
-//! Every line keeps its number, so that a message can point at it. Values are [`Literal`]s: an option file is where
-//! `wsrep_sst_auth` and client passwords live.
+//! Owns: what a text says, line by line, and what a server ends up with. Must not know: which values are good (that is
+//! `keys`), ConfigMaps, rules. Data: text in; lines that borrow from it out, each with its number and the place of its
+//! value. Values are hidden from `Debug`: an option file is where `wsrep_sst_auth` and client passwords live.
 
-use crate::object::Literal;
+mod command_line;
+mod edit;
+mod effective;
+mod groups;
+pub mod keys;
+mod provider;
+mod value;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+pub use command_line::{Flag, flags};
+pub use edit::with_value;
+pub use effective::{Effective, Lost, Placed};
+pub use groups::{Readers, readers};
+pub use provider::provider_options;
+pub use value::{Value, same, switch};
+
+/// What one line says. Empty lines and comments say nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Line<'a> {
+    /// `key = value`, or a bare key.
+    Setting(Setting<'a>),
+    /// `!include` or `!includedir`. What stands there is not followed.
+    Include {
+        /// Its line, counted from 1.
+        line: usize,
+    },
+    /// The server stops reading here: it skips the rest of an included file, and does not start over a main file.
+    Broken {
+        /// Its line, counted from 1.
+        line: usize,
+        /// What it stumbles over.
+        what: &'static str,
+    },
+}
 
 /// One `key = value` line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting<'a> {
-    /// The `[group]` it stands in; empty before the first.
+    /// The `[group]` it stands in.
     pub group: &'a str,
-    /// The key in its one spelling: lower case, `_`, without `loose_`.
-    pub key: String,
+    /// The key in its one spelling: lower case, `_`, without `loose_`, `skip_` and the like.
+    pub key: Cow<'a, str>,
     /// The value without its quotes; `None` for a bare key.
-    pub value: Option<Literal>,
+    pub value: Option<Value<'a>>,
     /// Its line, counted from 1.
     pub line: usize,
+    /// Where the value stands in the text, with its quotes; empty for a bare key and for one that `skip_` negates.
+    pub at: Range<usize>,
 }
 
-/// Groups that mariadbd reads. `[innodb]` is not among them: what stands there is read by nobody.
-const SERVER_GROUPS: [&str; 7] =
-    ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera", "mariadb-server"];
-
-/// The server reads this group; `mariadb-10.11` and `mysqld-5.5` are the groups of one series.
-pub fn is_server_group(group: &str) -> bool {
-    let series = |prefix: &str| {
-        group.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
-    };
-    SERVER_GROUPS.contains(&group) || series("mariadb-") || series("mysqld-") || series("mariadbd-")
+impl Setting<'_> {
+    /// The value, or nothing.
+    pub fn look(&self) -> &str {
+        self.value.as_ref().map_or("", Value::look)
+    }
 }
 
-/// All settings of a file, in order. Nothing is an error: MariaDB skips what it does not understand, or refuses to
-/// start, and both are for a rule to say.
+/// Everything a text says, in order. No text is an error here: what a server stumbles over is for a rule to say.
+pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let mut group = None;
+    let mut offset = 0;
+    text.split_inclusive('\n').enumerate().filter_map(move |(index, whole)| {
+        let start = offset;
+        offset += whole.len();
+        // A C string ends at its first NUL.
+        let line = whole.split('\0').next().unwrap_or_default();
+        let text = line.trim_start_matches(is_space);
+        let start = start + line.len() - text.len();
+        one_line(text, start, index + 1, &mut group)
+    })
+}
+
+/// Everything that sets something, in order.
 pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
-    let mut group = "";
-    text.lines().enumerate().filter_map(move |(index, line)| {
-        let line = line.trim();
-        if let Some(name) = line.strip_prefix('[') {
-            group = name.split(']').next().unwrap_or_default().trim();
-            return None;
-        }
-        if line.is_empty() || line.starts_with(['#', ';', '!']) {
-            return None;
-        }
-        let (key, value) = match line.split_once('=') {
-            Some((key, value)) => (key, Some(unquoted(value))),
-            None => (line.split('#').next().unwrap_or_default(), None),
-        };
-        Some(Setting { group, key: one_spelling(key), value, line: index + 1 })
+    lines(text).filter_map(|line| match line {
+        Line::Setting(setting) => Some(setting),
+        Line::Include { .. } | Line::Broken { .. } => None,
     })
 }
 
 /// The value the server ends up with: the last one in a group it reads.
-pub fn effective(text: &str, key: &str) -> Option<Literal> {
-    read(text).filter(|setting| is_server_group(setting.group) && setting.key == key).last()?.value
+pub fn effective<'a>(text: &'a str, key: &str) -> Option<Value<'a>> {
+    read(text).filter(|setting| setting.key == key && readers(setting.group) == Readers::Server).last()?.value
+}
+
+/// A key of a ConfigMap that is read as an option file: by its name, or because it begins with a `[group]` and a
+/// server reads one of its groups.
+pub fn is_file(name: &str, text: &str) -> bool {
+    let mut content =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
+    let begins_with_group = content.next().is_some_and(|line| line.starts_with('['));
+    name.rsplit('.').next() == Some("cnf")
+        || begins_with_group && read(text).any(|setting| readers(setting.group) == Readers::Server)
+}
+
+/// The text sets an option of Galera's for a server.
+pub fn configures_galera(text: &str) -> bool {
+    let wsrep = |it: Setting<'_>| it.key.starts_with("wsrep_") && readers(it.group) == Readers::Server;
+    text.contains("wsrep") && read(text).any(wsrep)
+}
+
+/// The line of an option, or the first in a group of that name.
+pub fn line_of(text: &str, name: &str) -> Option<usize> {
+    let key = |it: &Setting<'_>| it.key == name && readers(it.group) == Readers::Server;
+    let counts = read(text).filter(key).last();
+    counts.or_else(|| read(text).find(|it| it.group == name)).map(|it| it.line)
+}
+
+fn one_line<'a>(text: &'a str, start: usize, line: usize, group: &mut Option<&'a str>) -> Option<Line<'a>> {
+    match text.as_bytes().first()? {
+        b'#' | b';' => return None,
+        b'!' => {
+            let directive = text[1..].trim_start_matches(is_space);
+            let include = ["include", "includedir"].iter().any(|word| {
+                directive.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(is_space))
+            });
+            return include.then_some(Line::Include { line });
+        }
+        b'[' => {
+            let Some((name, _)) = text[1..].split_once(']') else {
+                return Some(Line::Broken { line, what: "a group without its ]" });
+            };
+            *group = Some(name.trim_end_matches(is_space));
+            return None;
+        }
+        _ => {}
+    }
+    let Some(group) = *group else {
+        let mark = text.starts_with('\u{feff}');
+        let what = if mark { "a byte order mark" } else { "an option before any [group]" };
+        return Some(Line::Broken { line, what });
+    };
+    Some(Line::Setting(setting(without_comment(text), start, line, group)))
+}
+
+fn setting<'a>(text: &'a str, start: usize, line: usize, group: &'a str) -> Setting<'a> {
+    let text = text.trim_end_matches(is_space);
+    let (key, raw) = text.split_once('=').map_or((text, None), |(key, raw)| (key, Some(raw)));
+    let (key, negated) = one_spelling_and_switch(key);
+    let (value, at) = match raw {
+        None => (None, text.len()..text.len()),
+        Some(raw) => {
+            let bare = raw.trim_start_matches(is_space);
+            let from = if bare.is_empty() { text.len() - raw.len() } else { text.len() - bare.len() };
+            (Some(Value::read(bare)), from..from + bare.len())
+        }
+    };
+    let at = start + at.start..start + at.end;
+    match negated {
+        // `--skip-option=0` is a double negation.
+        Some(on) => {
+            let twice = value.as_ref().is_some_and(|value| value.look() == "0");
+            let value = Some(Value::from(if on == twice { "0" } else { "1" }));
+            Setting { group, key, value, line, at: at.start..at.start }
+        }
+        None => Setting { group, key, value, line, at },
+    }
+}
+
+/// A `#` ends the line, unless it stands in quotes. A `;` does not.
+fn without_comment(text: &str) -> &str {
+    // Most lines have no `#` at all.
+    if !text.contains('#') {
+        return text;
+    }
+    let (mut quote, mut escaped) = (None, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' | b'\'' if !escaped => match quote {
+                None => quote = Some(byte),
+                Some(open) if open == byte => quote = None,
+                Some(_) => {}
+            },
+            b'#' if quote.is_none() => return &text[..at],
+            _ => {}
+        }
+        escaped = quote.is_some() && byte == b'\\' && !escaped;
+    }
+    text
+}
+
+/// C's isspace.
+fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t'..='\r')
 }
 
 /// `Loose-WSREP-Cluster-Address` and `wsrep_cluster_address` are one key.
-pub fn one_spelling(key: &str) -> String {
-    let key = key.trim().to_ascii_lowercase().replace('-', "_");
-    key.strip_prefix("loose_").map(str::to_owned).unwrap_or(key)
+pub fn one_spelling(key: &str) -> Cow<'_, str> {
+    one_spelling_and_switch(key).0
 }
 
-/// A value ends at an unquoted ` #`; one pair of quotes around it is not part of it.
-fn unquoted(value: &str) -> Literal {
-    let value = value.trim();
-    let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
-    if let Some(end) = quote.and_then(|quote| value[1..].find(quote)) {
-        return Literal::from(&value[1..=end]);
+/// Options whose own name begins with `skip_`; for all others it means "off".
+const NAMED_SKIP: [&str; 10] = [
+    "external_locking",
+    "grant_tables",
+    "host_cache",
+    "log_bin",
+    "name_resolve",
+    "networking",
+    "replica_start",
+    "show_database",
+    "slave_start",
+    "stack_trace",
+];
+
+/// The one spelling of a key, and whether a prefix already says on or off. `maximum_` stays: it limits what a session
+/// may set, and sets nothing itself.
+fn one_spelling_and_switch(key: &str) -> (Cow<'_, str>, Option<bool>) {
+    let mut key = match key.trim_matches(is_space) {
+        plain if !plain.bytes().any(|byte| byte == b'-' || byte.is_ascii_uppercase()) => Cow::Borrowed(plain),
+        other => Cow::Owned(other.to_ascii_lowercase().replace('-', "_")),
+    };
+    let mut switch = None;
+    for (prefix, says) in
+        [("loose_", None), ("skip_", Some(false)), ("disable_", Some(false)), ("enable_", Some(true))]
+    {
+        match key.strip_prefix(prefix) {
+            Some(rest) if !(prefix == "skip_" && NAMED_SKIP.contains(&rest)) => {
+                let length = prefix.len();
+                key = match key {
+                    Cow::Borrowed(text) => Cow::Borrowed(&text[length..]),
+                    Cow::Owned(mut text) => Cow::Owned(text.split_off(length)),
+                };
+                switch = says.or(switch);
+            }
+            _ => {}
+        }
     }
-    Literal::from(value.split(" #").next().unwrap_or_default().trim_end())
+    (key, switch)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_as_mariadb_does() {
-        let text = "key-before=1\n[galera]\n# a comment\nloose-WSREP-on = ON\nwsrep_sst_auth = \"root:a#b\"\n\
-                    wsrep_cluster_address=gcomm:// # new\n[innodb]\nwsrep_on=OFF\n[mysqld]\nskip-name-resolve\n!include /x\n";
-        let settings: Vec<_> = read(text).map(|s| (s.group, s.key, s.value, s.line)).collect();
-        let value = |text: &str| Some(Literal::from(text));
-        assert_eq!(
-            settings,
-            [
-                ("", "key_before".into(), value("1"), 1),
-                ("galera", "wsrep_on".into(), value("ON"), 4),
-                ("galera", "wsrep_sst_auth".into(), value("root:a#b"), 5),
-                ("galera", "wsrep_cluster_address".into(), value("gcomm://"), 6),
-                ("innodb", "wsrep_on".into(), value("OFF"), 8),
-                ("mysqld", "skip_name_resolve".into(), None, 10),
-            ]
-        );
-        assert_eq!(effective(text, "wsrep_on"), value("ON"), "[innodb] is a group no server reads");
-        assert_eq!(effective("[mysqld]\na=1\n[mariadb-10.11]\na=2\n", "a"), value("2"), "later wins");
-    }
-
-    #[test]
-    fn odd_quotes_are_no_panic() {
-        for text in ["[g]\na=\"", "[g]\na='x", "[", "]", "=", "[g\n=é\"", "a=\"é"] {
-            let _ = read(text).count();
-        }
-    }
-}
+mod tests;

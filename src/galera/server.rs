@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::address::Address;
+use super::address::{self, Address, Placed, Source};
 use super::image::Image;
-use super::options::{effective, one_spelling};
+use super::options::{Readers, Value, flags, read, readers, switch};
 use crate::object::{Container, Literal, PodSpec};
 
 /// Where images keep their data; a mount there makes a container a server.
@@ -33,51 +33,51 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
 /// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
 /// does. The command line wins over the environment, the environment over the files.
 pub fn founds_new_cluster<'a>(
-    container: &Container,
-    files: impl Iterator<Item = (&'a str, &'a BTreeMap<String, Literal>)>,
+    container: &'a Container,
+    files: &[(&'a str, &'a BTreeMap<String, Literal>)],
 ) -> Option<String> {
-    let mut address = None;
-    for (field, words) in [("command", &container.command), ("args", &container.args)] {
-        for (index, word) in words.iter().enumerate() {
-            let (key, value) = word.look().split_once('=').unwrap_or((word.look(), ""));
-            match one_spelling(key.trim_start_matches('-')).as_str() {
-                "wsrep_new_cluster" => return Some(format!("{field}[{index}] --wsrep-new-cluster")),
-                "wsrep_cluster_address" => {
-                    let following = words.get(index + 1).map_or("", Literal::look);
-                    address = Some((
-                        format!("{field}[{index}]"),
-                        if value.is_empty() { following } else { value }.to_owned(),
-                    ));
-                }
-                _ => {}
+    let flags = flags(container);
+    let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
+    if let Some(flag) = new_cluster {
+        return Some(format!("{}[{}] --wsrep-new-cluster", flag.field, flag.index));
+    }
+    let address = address::of_container(container, files);
+    let by_command = matches!(address, Some(Placed { source: Source::Word(..), .. }));
+    let bootstraps = container.env.iter().find(|var| {
+        var.name == "MARIADB_GALERA_CLUSTER_BOOTSTRAP" && matches!(var.value.look(), "yes" | "true" | "1")
+    });
+    if let Some(var) = bootstraps.filter(|_| !by_command) {
+        return Some(format!("env {}", var.name));
+    }
+    for (name, data) in files {
+        for (key, text) in *data {
+            if founds_by_file(text) {
+                return Some(format!("ConfigMap {name} key {key} {NEW_CLUSTER}"));
             }
         }
     }
-    if address.is_none() {
-        for var in &container.env {
-            match (&*var.name, var.value.look()) {
-                ("MARIADB_GALERA_CLUSTER_BOOTSTRAP", "yes" | "true" | "1") => {
-                    return Some(format!("env {}", var.name));
-                }
-                ("MARIADB_GALERA_CLUSTER_ADDRESS" | "WSREP_CLUSTER_ADDRESS", value) if !value.is_empty() => {
-                    address = Some((format!("env {}", var.name), value.to_owned()));
-                }
-                _ => {}
-            }
-        }
-    }
-    if address.is_none() {
-        for (name, data) in files {
-            for (key, text) in data {
-                if let Some(value) = effective(text.look(), "wsrep_cluster_address") {
-                    address = Some((format!("ConfigMap {name} key {key}"), value.look().to_owned()));
-                }
-            }
-        }
-    }
-    let (place, value) = address?;
-    (Address::read(&value) == Some(Address::NewCluster))
+    let Placed { source, text } = address?;
+    let place = match source {
+        Source::File { map, key } => format!("ConfigMap {map} key {key}"),
+        Source::Variable(name) => format!("env {name}"),
+        Source::Word(field, index) => format!("{field}[{index}]"),
+    };
+    (Address::read(&text) == Some(Address::NewCluster))
         .then(|| format!("{place} wsrep_cluster_address=gcomm://"))
+}
+
+const NEW_CLUSTER: &str = "wsrep_new_cluster";
+
+/// The switch for a new cluster also works in a file.
+pub fn founds_by_file(text: &Literal) -> bool {
+    let text = text.look();
+    let said =
+        || read(text).filter(|it| it.key == NEW_CLUSTER && readers(it.group) == Readers::Server).last();
+    text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))
+}
+
+fn switched_on(value: Option<&Value<'_>>) -> bool {
+    value.is_none_or(|value| switch(value.look()) != Some(false))
 }
 
 #[cfg(test)]
@@ -91,20 +91,23 @@ mod tests {
             "g.cnf".to_owned(),
             Literal::from("[galera]\nwsrep_cluster_address=gcomm://\n"),
         )]);
-        let file = || std::iter::once(("conf", &founding));
+        let file = [("conf", &founding)];
         let mut container = Container::default();
         assert_eq!(
-            founds_new_cluster(&container, file()).unwrap(),
+            founds_new_cluster(&container, &file).unwrap(),
             "ConfigMap conf key g.cnf wsrep_cluster_address=gcomm://"
         );
         container.args = words(&["--wsrep-cluster-address=gcomm://a,b"]);
-        assert_eq!(founds_new_cluster(&container, file()), None);
+        assert_eq!(founds_new_cluster(&container, &file), None);
         container.args = words(&["--wsrep_cluster_address", "gcomm://"]);
-        assert_eq!(
-            founds_new_cluster(&container, std::iter::empty()).unwrap(),
-            "args[0] wsrep_cluster_address=gcomm://"
-        );
+        assert_eq!(founds_new_cluster(&container, &[]).unwrap(), "args[0] wsrep_cluster_address=gcomm://");
         container.args = words(&["mariadbd", "--wsrep-new-cluster"]);
-        assert_eq!(founds_new_cluster(&container, file()).unwrap(), "args[1] --wsrep-new-cluster");
+        assert_eq!(founds_new_cluster(&container, &file).unwrap(), "args[1] --wsrep-new-cluster");
+        container.args = words(&["--wsrep_cluster_address=gcomm://a"]);
+        let switch = BTreeMap::from([("g.cnf".to_owned(), Literal::from("[galera]\nwsrep-new-cluster\n"))]);
+        assert_eq!(
+            founds_new_cluster(&container, &[("conf", &switch)]).unwrap(),
+            "ConfigMap conf key g.cnf wsrep_new_cluster"
+        );
     }
 }

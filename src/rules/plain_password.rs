@@ -1,7 +1,7 @@
 //! G11: passwords live in Secrets, not in manifests.
 //!
 //! Refuses a password that is written out in an environment variable, a command line, a probe, a hook, or a ConfigMap
-//! that a cluster reads. The value is never repeated, in no output whatsoever.
+//! that a cluster reads or that configures Galera. The value is never repeated, in no output whatsoever.
 //!
 //! # Why
 //!
@@ -57,11 +57,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         {
             in_pod("spec.", &it.spec)
         }
-        Some(Object::ConfigMap(it))
-            if adopted(&it.metadata) || view.is_read(&review.namespace, &review.name) =>
-        {
-            in_config(it)
-        }
+        Some(Object::ConfigMap(it)) if view.is_galeras(&review.namespace, it) => in_config(it),
         _ => Findings::new(),
     }
 }
@@ -107,8 +103,7 @@ fn in_config(map: &ConfigMap) -> Findings {
             continue;
         }
         for setting in options::read(text.look()) {
-            let value = setting.value.as_ref().map_or("", Literal::look);
-            if is_secret_option(&setting.key, value) {
+            if is_secret_option(&setting.key, setting.look()) {
                 let what = if setting.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
                 add(format!("{key} line {}", setting.line), what);
             }
@@ -179,7 +174,7 @@ fn in_argument(word: &str, client: bool) -> Option<&'static str> {
     let word = word.trim_matches(['"', '\'']);
     if let Some((key, value)) = word.strip_prefix("--").and_then(|option| option.split_once('=')) {
         let key = options::one_spelling(key);
-        return match key.as_str() {
+        return match &*key {
             "wsrep_sst_auth" => is_secret_option(&key, value).then_some("the password of wsrep_sst_auth"),
             "password" => is_written_out(value).then_some("a password (--password=)"),
             _ => None,

@@ -38,8 +38,8 @@
 //! With the override a bootstrap node does start, and the members that join it lose their data.
 
 use super::Rule;
-use crate::galera::address::Address;
-use crate::galera::options;
+use crate::galera::address::{Address, Source};
+use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
 use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
@@ -150,12 +150,19 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
 
 /// A ConfigMap that members read must not tell them to found a cluster at their next restart.
 fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
-    let (key, _) = new.data.iter().find(|(_, text)| {
-        options::effective(text.look(), "wsrep_cluster_address")
-            .is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster))
-    })?;
-    let cluster = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
-    let by = format!("wsrep_cluster_address=gcomm:// in key {key}");
+    let switch = new.data.iter().find(|(_, text)| server::founds_by_file(text));
+    let founding = |cluster: &Cluster| {
+        if let Some((key, _)) = switch {
+            return Some((key.clone(), "wsrep_new_cluster"));
+        }
+        let address = view.cluster_address(ns, &cluster.workload, Some(new))?;
+        let Source::File { map, key } = address.source else { return None };
+        let founds = map == new.metadata.name && Address::read(&address.text) == Some(Address::NewCluster);
+        founds.then(|| (key.to_owned(), "wsrep_cluster_address=gcomm://"))
+    };
+    let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
+    let (cluster, (key, what)) = clusters.find_map(|cluster| Some((cluster, founding(cluster)?)))?;
+    let by = format!("{what} in key {key}");
     refused(&by, &format!("data[{key}]"), data_of(cluster, view))
 }
 

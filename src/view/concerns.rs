@@ -42,6 +42,11 @@ impl<'a> View<'a> {
         self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref)
     }
 
+    /// One Service.
+    pub fn service(&self, namespace: &str, name: &str) -> Option<&'a Service> {
+        self.world.facts.services.get(&Id::new(namespace, name)).map(AsRef::as_ref)
+    }
+
     /// The Services of a namespace.
     pub fn services_in(&self, namespace: &str) -> impl Iterator<Item = &'a Service> {
         in_namespace(&self.world.facts.services, namespace)

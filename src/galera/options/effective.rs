@@ -1,0 +1,139 @@
+//! What a server ends up with from several files: of each key the last value in a group it reads, and of
+//! `wsrep_provider_options` the last line alone.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Flag, Readers, Value, keys, provider_options, read, readers};
+
+/// A value and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// The file, or the field of a container.
+    pub file: &'a str,
+    /// The line in the file, counted from 1; in a field the word, counted from 0.
+    pub line: usize,
+    /// The value; `None` for a bare key.
+    pub value: Option<Value<'a>>,
+    of_provider: bool,
+}
+
+impl Placed<'_> {
+    /// The value, or nothing.
+    pub fn look(&self) -> &str {
+        self.value.as_ref().map_or("", Value::look)
+    }
+}
+
+/// A line of `wsrep_provider_options` that a later one replaces, and with it options that nobody repeats.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost<'a> {
+    /// Its file, or the field of a container.
+    pub file: &'a str,
+    /// Its line.
+    pub line: usize,
+    /// The options that are lost.
+    pub options: Vec<String>,
+}
+
+/// The keys that are judged, with the value that counts. Options of the provider are keys of their own: `pc.ignore_sb`.
+#[derive(Clone, Debug, Default)]
+pub struct Effective<'a> {
+    settings: BTreeMap<Cow<'a, str>, Placed<'a>>,
+    provider: Vec<Placed<'a>>,
+}
+
+impl<'a> Effective<'a> {
+    /// Files in the order in which they are read: by name.
+    pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut all = Self::default();
+        for (file, text) in files {
+            for setting in read(text).filter(|it| readers(it.group) == Readers::Server) {
+                let placed = Placed { file, line: setting.line, value: setting.value, of_provider: false };
+                all.put(setting.key, placed);
+            }
+        }
+        all
+    }
+
+    /// A command line.
+    pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
+        let mut all = Self::default();
+        for Flag { field, index, key, value } in flags {
+            all.put(key, Placed { file: field, line: index, value, of_provider: false });
+        }
+        all
+    }
+
+    /// A later one wins. Keys that nobody judges are not kept.
+    fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
+        if key != "wsrep_provider_options" {
+            if keys::is_judged(&key) {
+                self.settings.insert(key, placed);
+            }
+            return;
+        }
+        self.settings.retain(|_, earlier| !earlier.of_provider);
+        for (name, value) in provider_options(placed.look()).filter(|(name, _)| keys::is_judged(name)) {
+            let value = Some(Value::from(value.to_owned()));
+            self.settings
+                .insert(Cow::Owned(name.to_owned()), Placed { value, of_provider: true, ..placed.clone() });
+        }
+        self.provider.push(placed);
+    }
+
+    /// What counts, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Placed<'a>)> {
+        self.settings.iter().map(|(key, placed)| (&**key, placed))
+    }
+
+    /// What counts for this key.
+    pub fn get(&self, key: &str) -> Option<&Placed<'a>> {
+        self.settings.get(key)
+    }
+
+    /// Lines of `wsrep_provider_options` whose options are lost, because the server only sees the last line.
+    pub fn lost(&self) -> Vec<Lost<'a>> {
+        let Some((last_line, earlier)) = self.provider.split_last() else { return Vec::new() };
+        let kept: BTreeSet<_> = provider_options(last_line.look()).map(|(name, _)| name).collect();
+        let lost = |placed: &Placed<'a>| {
+            let options = provider_options(placed.look()).map(|(name, _)| name);
+            let options = options.filter(|name| !kept.contains(name)).map(str::to_owned).collect();
+            Lost { file: placed.file, line: placed.line, options }
+        };
+        earlier.iter().map(lost).filter(|lost| !lost.options.is_empty()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown<'a>(all: &'a Effective<'_>) -> Vec<(&'a str, &'a str, usize, &'a str)> {
+        all.iter().map(|(key, it)| (key, it.file, it.line, it.look())).collect()
+    }
+
+    #[test]
+    fn later_wins_across_groups_and_files() {
+        let all = Effective::of_files([
+            (
+                "a.cnf",
+                "[mysqld]\nwsrep_on=ON\nport=1\n[innodb]\nwsrep_on=OFF\n[galera]\nbinlog-format=MIXED\n",
+            ),
+            ("b.cnf", "[mariadb]\nbinlog_format=ROW\n"),
+        ]);
+        assert_eq!(shown(&all), [("binlog_format", "b.cnf", 2, "ROW"), ("wsrep_on", "a.cnf", 2, "ON")]);
+    }
+
+    #[test]
+    fn of_the_provider_only_the_last_line_counts() {
+        let all = Effective::of_files([(
+            "a.cnf",
+            "[galera]\nwsrep_provider_options = 'gcache.size=1G; pc.ignore_sb=true'\nwsrep_provider_options = 'pc.weight=0; gcache.size=2G'\n",
+        )]);
+        assert_eq!(shown(&all), [("pc.weight", "a.cnf", 3, "0")]);
+        assert_eq!(all.lost(), [Lost { file: "a.cnf", line: 2, options: vec!["pc.ignore_sb".into()] }]);
+        let twice = "[galera]\nwsrep_provider_options=a.b=1\nwsrep_provider_options=a.b=1\n";
+        assert!(Effective::of_files([("a", twice)]).lost().is_empty(), "nothing is lost");
+    }
+}

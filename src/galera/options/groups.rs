@@ -1,0 +1,123 @@
+//! Which program reads which `[group]`.
+
+/// Who reads a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readers {
+    /// mariadbd.
+    Server,
+    /// Another program: a client, a backup, the state transfer's script.
+    Others,
+    /// Nobody. `[innodb]` looks as if it were read.
+    Nobody,
+}
+
+/// mariadbd's `load_default_groups`, besides those of its series.
+const SERVER: [&str; 6] = ["mysqld", "server", "mariadb", "mariadbd", "client-server", "galera"];
+
+/// Programs of the same packages, and scripts that read option files.
+const OTHERS: [&str; 47] = [
+    "aria_chk",
+    "aria_pack",
+    "embedded",
+    "galera_recovery",
+    "garbd",
+    "isamchk",
+    "manager",
+    "mariabackup",
+    "mariadb-admin",
+    "mariadb-backup",
+    "mariadb-binlog",
+    "mariadb-check",
+    "mariadb-client",
+    "mariadb-dump",
+    "mariadb-embedded",
+    "mariadb-import",
+    "mariadb-install-db",
+    "mariadb-multi",
+    "mariadb-show",
+    "mariadb-slap",
+    "mariadb-test",
+    "mariadb-upgrade",
+    "mariadb_safe",
+    "mariadbd-multi",
+    "mariadbd-safe",
+    "myisamchk",
+    "myisampack",
+    "mysql",
+    "mysql.server",
+    "mysql_install_db",
+    "mysql_safe",
+    "mysql_upgrade",
+    "mysqladmin",
+    "mysqlbinlog",
+    "mysqlcheck",
+    "mysqld_multi",
+    "mysqld_safe",
+    "mysqldump",
+    "mysqlhotcopy",
+    "mysqlimport",
+    "mysqlshow",
+    "mysqlslap",
+    "mysqltest",
+    "mytop",
+    "odbc",
+    "sst",
+    "xtrabackup",
+];
+
+/// Who reads this group. `mariadb-10.11` is read by the servers of that series, `client…` by clients.
+pub fn readers(group: &str) -> Readers {
+    let is = |known: &&str| group.eq_ignore_ascii_case(known);
+    let begins = |prefix: &str| {
+        group
+            .get(..prefix.len())
+            .filter(|start| start.eq_ignore_ascii_case(prefix))
+            .map(|_| &group[prefix.len()..])
+    };
+    let numbered =
+        |prefix: &str| begins(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    match () {
+        () if SERVER.iter().any(is) => Readers::Server,
+        () if ["mariadb-", "mysqld-", "mariadbd-"].iter().any(|prefix| numbered(prefix)) => Readers::Server,
+        // `mysqld1`: mysqld_multi's servers.
+        () if OTHERS.iter().any(is) || begins("client").is_some() || numbered("mysqld") => Readers::Others,
+        () => Readers::Nobody,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_reads_what() {
+        for group in [
+            "mysqld",
+            "MYSQLD",
+            "server",
+            "galera",
+            "mariadb",
+            "mariadb-10.11",
+            "mysqld-5.5",
+            "mariadbd-11",
+            "client-server",
+        ] {
+            assert_eq!(readers(group), Readers::Server, "{group}");
+        }
+        for group in [
+            "client",
+            "client-mariadb",
+            "mariadb-client",
+            "mysqldump",
+            "mysqld_safe",
+            "mysqld2",
+            "sst",
+            "mariabackup",
+        ] {
+            assert_eq!(readers(group), Readers::Others, "{group}");
+        }
+        for group in ["innodb", "mysqd", "mariadb-server", "galera ", "", "é", "myysql"] {
+            assert_eq!(readers(group), Readers::Nobody, "{group}");
+        }
+    }
+}

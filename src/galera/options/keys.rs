@@ -1,0 +1,301 @@
+//! The options that matter to a Galera cluster: which class each is of, and why. One row per key, sorted by key.
+//!
+//! Owns: the table and how it is asked. Must not know: files, rules, verdicts. Options of the provider are keys with a
+//! dot. A key that can be changed at any time on one member alone has no row.
+
+/// An option with its class.
+#[derive(Debug)]
+pub struct Key {
+    /// In its one spelling.
+    pub name: &'static str,
+    /// What it must not be, or not do.
+    pub class: Class,
+    /// One fact about it.
+    pub why: &'static str,
+    /// What to write instead.
+    pub instead: &'static str,
+}
+
+/// What an option must not be, or not do.
+#[derive(Debug)]
+pub enum Class {
+    /// Never one of these values: the member does not start, does not replicate, or splits the cluster.
+    Deny(Bad),
+    /// One of these values costs something that people should know.
+    Warn(Bad),
+    /// It belongs to one member, so it must not stand where all members read it.
+    Node,
+    /// Fixed for the life of the data. With the values a server has if nothing is set, where they are known.
+    Format(&'static [&'static str]),
+    /// The same on every member: while it is changed one by one the members differ. `fatal`: they cannot live together.
+    Cluster {
+        /// The values a server has if nothing is set.
+        default: &'static [&'static str],
+        /// Members that differ cannot form one cluster.
+        fatal: bool,
+    },
+}
+
+/// Values that are bad.
+#[derive(Debug)]
+pub enum Bad {
+    /// Whatever stands there.
+    Any,
+    /// One of these, in any spelling of theirs.
+    Is(&'static [&'static str]),
+    /// Anything but these.
+    Not(&'static [&'static str]),
+    /// One of these is among several.
+    Among(&'static [&'static str]),
+    /// Switched on; a bare key is.
+    On,
+    /// Switched off.
+    Off,
+    /// Reachable from the same pod only.
+    Local,
+    /// A list that does not end with a comma.
+    Closed,
+}
+
+use super::value::{same, switch};
+use Bad::{Among, Any, Closed, Is, Local, Not, Off, On};
+use Class::{Cluster, Deny, Format, Node, Warn};
+
+impl Bad {
+    /// This value is one of them.
+    pub fn is(&self, value: Option<&str>) -> bool {
+        let text = value.unwrap_or_default().trim();
+        let one_of = |known: &[&str]| known.iter().any(|other| same(text, other));
+        match self {
+            Self::Any => true,
+            Self::Is(bad) => one_of(bad),
+            Self::Not(good) => !one_of(good),
+            Self::Among(bad) => text.split(',').any(|word| bad.iter().any(|other| same(word.trim(), other))),
+            Self::On => value.is_none() || switch(text) == Some(true),
+            Self::Off => value.is_some() && switch(text) == Some(false),
+            Self::Local => text.starts_with("127.") || text == "::1" || text.starts_with("localhost"),
+            Self::Closed => !text.is_empty() && !text.ends_with(','),
+        }
+    }
+}
+
+/// Rows of this key: it may be of more than one class.
+pub fn rows(key: &str) -> &'static [Key] {
+    let first = KEYS.partition_point(|row| row.name < key);
+    let count = KEYS[first..].partition_point(|row| row.name == key);
+    &KEYS[first..first + count]
+}
+
+/// Somebody judges this key.
+pub fn is_judged(key: &str) -> bool {
+    !rows(key).is_empty()
+}
+
+/// A server would understand this key, as far as it can be told without a list of all options.
+pub fn is_the_servers(key: &str) -> bool {
+    const PREFIXES: [&str; 12] = [
+        "aria_",
+        "binlog_",
+        "character_set_",
+        "collation_",
+        "gtid_",
+        "innodb_",
+        "log_",
+        "performance_schema",
+        "query_cache_",
+        "slave_",
+        "thread_",
+        "wsrep_",
+    ];
+    const NAMES: [&str; 14] = [
+        "bind_address",
+        "datadir",
+        "default_storage_engine",
+        "expire_logs_days",
+        "key_buffer_size",
+        "max_allowed_packet",
+        "max_connections",
+        "max_heap_table_size",
+        "plugin_load_add",
+        "server_id",
+        "skip_name_resolve",
+        "sql_mode",
+        "table_open_cache",
+        "tmp_table_size",
+    ];
+    is_judged(key) || NAMES.contains(&key) || PREFIXES.iter().any(|prefix| key.starts_with(prefix))
+}
+
+/// The value of this key may be shown. Names of files with keys in them are not worth the risk.
+pub fn may_be_shown(key: &str) -> bool {
+    let words = ["password", "passphrase", "passwd", "secret", "auth", "credential"];
+    let names_a_key = key.contains('.') && key.contains("key");
+    !names_a_key && !words.iter().any(|word| key.contains(word))
+}
+
+const fn key(name: &'static str, class: Class, why: &'static str, instead: &'static str) -> Key {
+    Key { name, class, why, instead }
+}
+
+const TAKE_OUT: &str = "take it out";
+const NO_NODE: &str = "take it out, since the server finds it out by itself; or give it per pod, as an argument with $(POD_NAME) or $(POD_IP)";
+const RELOAD: &str = "take the change back; another value needs a new cluster into which a dump is loaded";
+const WRONG_FORMAT: &str = "it is written into the data files: with another value a member does not start, or starts without its data";
+const DIFFERENT: &str =
+    "members take a changed file over one by one, and until the last has restarted they do not agree on it";
+const FILTERED: &str = "what is filtered out of the replication is missing on the other members: they differ, and one day a member leaves over it";
+const ONE_ADDRESS: &str =
+    "every member that reads it claims the same name or address, and state transfers go to the wrong one";
+const NO_TRANSFER: &str = "other members cannot reach it, so no state transfer ever arrives";
+const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one after the other soon";
+
+/// All rows, sorted. One row, one line.
+#[rustfmt::skip]
+pub const KEYS: &[Key] = &[
+    key("aria_log_dir_path", Format(&[]), WRONG_FORMAT, RELOAD),
+    key("base_host", Node, ONE_ADDRESS, NO_NODE),
+    key("bind_address", Deny(Local), NO_TRANSFER, "write bind_address = 0.0.0.0"),
+    key("binlog_do_db", Deny(Any), FILTERED, TAKE_OUT),
+    key("binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format the server does not start", "write binlog_format = ROW"),
+    key("binlog_ignore_db", Deny(Any), FILTERED, TAKE_OUT),
+    key("character_set_server", Cluster { default: &[], fatal: false }, "tables that are created later get it; those that exist keep theirs", ALL_AT_ONCE),
+    key("datadir", Format(&["/var/lib/mysql", "/var/lib/mysql/"]), "a member that starts in another folder finds no database there and takes a full copy from the others", "take the change back"),
+    key("default_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write default_storage_engine = InnoDB"),
+    key("enforce_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write enforce_storage_engine = InnoDB"),
+    key("evs.inactive_timeout", Cluster { default: &["PT15S"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("evs.suspect_timeout", Cluster { default: &["PT5S"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("file_key_management_filename", Cluster { default: &[], fatal: true }, "a member without the keys that its pages were encrypted with cannot read them", "keep the file, and only ever add keys to it"),
+    key("gcache.dir", Cluster { default: &[], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "expect a full state transfer of every member at its next start"),
+    key("gcache.name", Cluster { default: &["galera.cache"], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "expect a full state transfer of every member at its next start"),
+    key("gcs.max_packet_size", Cluster { default: &["64500"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "take the change back; it is chosen before the cluster starts"),
+    key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", TAKE_OUT),
+    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast does not hear one without", "take the change back; it needs a full stop"),
+    key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
+    key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "strict forms refuse pages that were written before"),
+    key("innodb_data_file_path", Format(&["ibdata1:12M:autoextend"]), WRONG_FORMAT, RELOAD),
+    key("innodb_data_home_dir", Format(&[""]), WRONG_FORMAT, RELOAD),
+    key("innodb_doublewrite", Deny(Off), "after a crash a half-written page makes the member unusable", "write innodb_doublewrite = ON"),
+    key("innodb_flush_log_at_trx_commit", Warn(Is(&["0", "2"])), "a commit reaches the disk up to a second later: if all members lose power together it is lost", "a power failure of all members then loses up to a second of commits; 1 loses nothing"),
+    key("innodb_force_recovery", Deny(Not(&["0"])), "a member that may not write cannot apply what the others send", TAKE_OUT),
+    key("innodb_log_group_home_dir", Format(&["./"]), WRONG_FORMAT, RELOAD),
+    key("innodb_page_size", Format(&["16K"]), WRONG_FORMAT, RELOAD),
+    key("innodb_read_only", Deny(On), "a member that may not write cannot apply what the others send", TAKE_OUT),
+    key("innodb_undo_directory", Format(&["./"]), WRONG_FORMAT, RELOAD),
+    key("innodb_undo_tablespaces", Cluster { default: &[], fatal: false }, "before MariaDB 11 a member does not start with another number than its data was made with", "before MariaDB 11 a member does not start with another number than its data was made with"),
+    key("ist.recv_addr", Node, ONE_ADDRESS, NO_NODE),
+    key("ist.recv_bind", Deny(Local), NO_TRANSFER, TAKE_OUT),
+    key("locked_in_memory", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
+    key("log_bin", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("log_output", Warn(Among(&["TABLE"])), "log tables are not InnoDB and differ on every member", "write log_output = FILE"),
+    key("log_slave_updates", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("lower_case_table_names", Format(&["0"]), "tables that were made with another value cannot be found any more", RELOAD),
+    key("max_allowed_packet", Cluster { default: &["16M"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
+    key("memlock", Deny(On), "a server with wsrep_on does not start with locked memory", TAKE_OUT),
+    key("pc.bootstrap", Deny(On), "the member makes itself the primary component, whoever else there is: two clusters", TAKE_OUT),
+    key("pc.ignore_quorum", Deny(On), "both halves of a cut network go on writing: two clusters", TAKE_OUT),
+    key("pc.ignore_sb", Deny(On), "both halves of a cut network go on writing: two clusters", TAKE_OUT),
+    key("pc.recovery", Warn(Off), "after a power failure the members do not find together by themselves", "take it out, or somebody must bootstrap after every power failure"),
+    key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "take it out, or a member counts as started before it has found its cluster"),
+    key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
+    key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
+    key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
+    key("replicate_do_db", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("replicate_do_table", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("replicate_ignore_db", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("replicate_ignore_table", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("replicate_wild_do_table", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("replicate_wild_ignore_table", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
+    key("report_host", Node, ONE_ADDRESS, NO_NODE),
+    key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes on all members first, then switch, then take it out again: three roll-outs"),
+    key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
+    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop of the cluster"),
+    key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "take the change back"),
+    key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", TAKE_OUT),
+    key("wsrep_dirty_reads", Warn(On), "a member that has lost the others goes on answering with old data", "a member that lost the others answers with old data; set it per session instead"),
+    key("wsrep_forced_binlog_format", Deny(Is(&["STATEMENT", "MIXED", "0", "1"])), "Galera replicates rows: with another format members differ", TAKE_OUT),
+    key("wsrep_gtid_domain_id", Cluster { default: &["0"], fatal: true }, "members with different domains give one transaction different names", "take the change back; it is chosen before the cluster starts"),
+    key("wsrep_gtid_mode", Cluster { default: &["OFF"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("wsrep_max_ws_rows", Cluster { default: &["0"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
+    key("wsrep_max_ws_size", Cluster { default: &["2147483647"], fatal: false }, "a member with less than the others cannot apply a large write and leaves the cluster", ALL_AT_ONCE),
+    key("wsrep_mode", Warn(Among(&["REPLICATE_MYISAM", "REPLICATE_ARIA"])), "replicating MyISAM and Aria is experimental: nothing rolls back, and members can differ", "MyISAM and Aria do not roll back and members can differ: use InnoDB"),
+    key("wsrep_node_address", Node, ONE_ADDRESS, NO_NODE),
+    key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE),
+    key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE),
+    key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "the member stands still while the command runs: make it end within a second"),
+    key("wsrep_on", Deny(Off), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write wsrep_on = ON"),
+    key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
+    key("wsrep_provider", Deny(Is(&["none", ""])), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write wsrep_provider = /usr/lib/galera/libgalera_smm.so"),
+    key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
+    key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "MyISAM and Aria do not roll back and members can differ: use InnoDB"),
+    key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
+    key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
+    key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma, or a joiner does not start while those donors are away"),
+    key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "the donor runs the method its joiner asks for: restart one member and watch its transfer first"),
+    key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
+    key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE),
+    key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "every statement then waits for the other members, probes included; set it per session instead"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_sorted_and_in_one_spelling() {
+        assert!(KEYS.windows(2).all(|pair| pair[0].name <= pair[1].name), "sort it");
+        for row in KEYS {
+            assert_eq!(super::super::one_spelling(row.name), row.name);
+            assert!(
+                !row.why.is_empty() && !row.instead.is_empty() && !row.why.ends_with('.'),
+                "{}",
+                row.name
+            );
+        }
+        assert_eq!(
+            (rows("wsrep_sst_receive_address").len(), rows("pc.weight").len(), rows("port").len()),
+            (2, 1, 0)
+        );
+        assert!(rows("").is_empty() && rows("zzz").is_empty());
+    }
+
+    #[test]
+    fn values_that_are_bad() {
+        for (key, value, bad) in [
+            ("binlog_format", Some("statement"), true),
+            ("binlog_format", Some("row"), false),
+            ("wsrep_on", Some("0"), true),
+            ("wsrep_on", None, false),
+            ("skip_networking", None, true),
+            ("skip_networking", Some("OFF"), false),
+            ("wsrep_mode", Some("STRICT_REPLICATION,REPLICATE_ARIA"), true),
+            ("bind_address", Some("127.0.0.1"), true),
+            ("bind_address", Some("0.0.0.0"), false),
+            ("wsrep_sst_donor", Some("a,b,"), false),
+            ("wsrep_sst_donor", Some("a"), true),
+            ("innodb_force_recovery", Some("0"), false),
+            ("innodb_force_recovery", Some("3"), true),
+            ("pc.ignore_sb", Some("yes"), true),
+        ] {
+            let (Class::Deny(values) | Class::Warn(values)) = &rows(key)[0].class else { panic!("{key}") };
+            assert_eq!(values.is(value), bad, "{key} {value:?}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        for key in [
+            "wsrep_sst_auth",
+            "file_key_management_filekey_password",
+            "socket.ssl_key",
+            "socket.ssl_password_file",
+        ] {
+            assert!(!may_be_shown(key), "{key}");
+        }
+        assert!(
+            may_be_shown("binlog_format") && may_be_shown("key_buffer_size") && may_be_shown("pc.ignore_sb")
+        );
+    }
+}

@@ -1,0 +1,139 @@
+//! Values: quotes, escapes, numbers with suffixes, switches.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The value of an option, borrowed unless it had to be unescaped. Hidden from `Debug`, like every text that may hold a
+/// password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Value<'a>(Cow<'a, str>);
+
+impl<'a> Value<'a> {
+    /// As it stands in a file: one pair of quotes around it is not part of it, and `\n` is a line break.
+    pub(super) fn read(raw: &'a str) -> Self {
+        let inner = ['"', '\'']
+            .iter()
+            .find_map(|quote| raw.strip_prefix(*quote)?.strip_suffix(*quote))
+            .unwrap_or(raw);
+        if inner.contains('\\') { Self(Cow::Owned(unescaped(inner))) } else { Self(Cow::Borrowed(inner)) }
+    }
+
+    /// The text, for judging it. For a message only where its key holds no secret.
+    pub fn look(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value<'_> {
+    fn from(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({} hidden bytes)", self.0.len())
+    }
+}
+
+/// A backslash before anything else stays, and so does one at the end.
+fn unescaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (c, if c == '\\' { chars.next() } else { None }) {
+            ('\\', Some('n')) => plain.push('\n'),
+            ('\\', Some('t')) => plain.push('\t'),
+            ('\\', Some('r')) => plain.push('\r'),
+            ('\\', Some('b')) => plain.push('\u{8}'),
+            ('\\', Some('s')) => plain.push(' '),
+            ('\\', Some(same @ ('"' | '\'' | '\\'))) => plain.push(same),
+            ('\\', Some(unknown)) => plain.extend(['\\', unknown]),
+            (other, _) => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// `ON`, `1` and `true` are one value, and `yes`, which Galera's own options also know. `None`: no switch.
+pub fn switch(text: &str) -> Option<bool> {
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    match () {
+        () if is(&["on", "1", "true", "yes", "y"]) => Some(true),
+        () if is(&["off", "0", "false", "no", "n"]) => Some(false),
+        () => None,
+    }
+}
+
+/// Two ways to write one value: `16K` and `16384`, `ON` and `1`, with and without capitals unless it is a path.
+pub fn same(one: &str, other: &str) -> bool {
+    one == other
+        || !one.contains('/') && one.eq_ignore_ascii_case(other)
+        || number(one).is_some_and(|it| Some(it) == number(other))
+        || switch(one).is_some_and(|it| Some(it) == switch(other))
+}
+
+/// A number with its suffix: K, M, G, T, P, E.
+fn number(text: &str) -> Option<u128> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        suffix => 1 + ["k", "m", "g", "t", "p", "e"].iter().position(|known| *known == suffix)?,
+    };
+    digits.parse::<u128>().ok()?.checked_mul(1024_u128.pow(u32::try_from(power).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_escapes() {
+        for (raw, value) in [
+            ("plain", "plain"),
+            ("\"quoted\"", "quoted"),
+            ("'quoted'", "quoted"),
+            ("\"one", "\"one"),
+            ("\"", "\""),
+            ("\"\"", ""),
+            ("\"a'b\"", "a'b"),
+            (r"a\nb\tc\rd\be\sf", "a\nb\tc\rd\u{8}e f"),
+            (r"C:\dir\\x\", "C:\\dir\\x\\"),
+            (r#""a\"b\'c""#, "a\"b'c"),
+            (r"\é", r"\é"),
+        ] {
+            assert_eq!(Value::read(raw).look(), value, "{raw}");
+        }
+    }
+
+    #[test]
+    fn one_value_written_in_two_ways() {
+        for (one, other) in
+            [("16K", "16384"), ("16k", "16K"), ("on", "1"), ("TRUE", "ON"), ("rsync", "RSYNC"), ("0", "off")]
+        {
+            assert!(same(one, other), "{one} {other}");
+        }
+        for (one, other) in [
+            ("16K", "16M"),
+            ("1", "2"),
+            ("on", "off"),
+            ("1Q", "1"),
+            ("", "0"),
+            ("K", "0"),
+            ("99999999999999999999999999999999999999E", "1"),
+        ] {
+            assert!(!same(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_never_printed_by_accident() {
+        assert_eq!(format!("{:?}", Value::from("root:hunter2")), "(12 hidden bytes)");
+    }
+}

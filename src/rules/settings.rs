@@ -1,0 +1,160 @@
+//! G09: options that break a cluster are not set, and what data was made with is not changed.
+//!
+//! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the
+//! server's command line. Refuses values with which a member does not start, does not replicate or splits the cluster;
+//! a change of what existing data was made with, or of what all members must have in common; options of one member in
+//! a file of all; options that no server reads, because their `[group]` is nobody's or a second
+//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include`, which it cannot follow.
+//!
+//! # Why
+//!
+//! A bad option does nothing while the members run. It waits for the next restart: of one member, if somebody rolls
+//! out the change, or of the first node that fails. Then a member does not come back, or it comes back as a server of
+//! its own, Ready, with writes that reach nobody. The reverse is as bad: `[innodb]` looks like a group of an option
+//! file, and no server reads it, so whoever put `innodb_autoinc_lock_mode = 2` there runs without it.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl apply -f nodeconfig.yaml
+//! [G09] ConfigMap db/nodeconfig: [innodb] in innodb.cnf is a group that no server reads: innodb_autoinc_lock_mode on
+//! line 2 has no effect
+//! ```
+//!
+//! # What to do instead
+//!
+//! The message names the option, the line and what to write. Server options belong under `[mysqld]` or `[galera]`; all
+//! provider options into one line, joined by `;`. What the data was made with (`innodb_page_size`,
+//! `lower_case_table_names`, …) changes only with a new cluster into which a dump is loaded. What all members must have
+//! in common (`wsrep_cluster_name`, TLS between members) changes with a full stop, or in the steps the message names.
+//!
+//! # How to waive it
+//!
+//! Annotate the ConfigMap or the StatefulSet, for an hour at most:
+//! `gatera.dev/override: "G09 until=2026-12-01T10:00:00Z reason=…"`. To live with a finding for good, lower the rule's
+//! mode in the settings or in the namespace; an option that was there before is only a warning anyway.
+
+mod files;
+mod values;
+
+use super::{Rule, news};
+use crate::galera::address::Address;
+use crate::galera::options::{self, Effective};
+use crate::galera::server;
+use crate::marks;
+use crate::object::{ConfigMap, Kind, Object, Workload};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+use values::Setting;
+
+pub(super) const RULE: Rule = Rule {
+    id: "G09",
+    name: "settings",
+    touches: &[Kind::ConfigMap, Kind::StatefulSet, Kind::Deployment],
+    source: include_str!("settings.rs"),
+    check,
+};
+
+/// More than anybody reads at once.
+const MOST: usize = 25;
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
+    match (&review.old, &review.new) {
+        (old, Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
+            let old =
+                old.as_ref().and_then(|old| if let Object::ConfigMap(old) = old { Some(old) } else { None });
+            let before = old.map_or_else(Vec::new, |old| in_config(ns, old, view));
+            let mut found = news(in_config(ns, new, view), &before);
+            found.extend(old.into_iter().flat_map(|old| changed_config(ns, old, new, view)));
+            worst(found)
+        }
+        (old, Some(Object::StatefulSet(new) | Object::Deployment(new))) => {
+            let old = match old {
+                Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&**old),
+                _ => None,
+            };
+            let before = old.map_or_else(Vec::new, |old| in_template(review.kind, old, view));
+            let mut found = news(in_template(review.kind, new, view), &before);
+            found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
+            worst(found)
+        }
+        _ => Findings::new(),
+    }
+}
+
+fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
+    let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text)).collect();
+    let settings = Effective::of_files(texts(map));
+    found.extend(files::lost(&settings));
+    let place = Setting::in_file(of_one_member(ns, map, view));
+    found.extend(settings.iter().flat_map(|(key, placed)| place.judge(key, placed)));
+    found
+}
+
+/// The keys that are option files, in the order in which a server reads them.
+fn texts(map: &ConfigMap) -> impl Iterator<Item = (&str, &str)> {
+    let all = map.data.iter().map(|(key, text)| (&**key, text.look()));
+    all.filter(|(key, text)| options::is_file(key, text))
+}
+
+/// Members do not share this file: only the bootstrap node reads it, or it is made for one, since it founds a cluster.
+fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
+    let name = &map.metadata.name;
+    let founds = |(_, text)| {
+        let address = options::effective(text, "wsrep_cluster_address");
+        address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster))
+    };
+    view.readers_of(ns, name).next().is_none() && (view.is_read(ns, name) || texts(map).any(founds))
+}
+
+fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
+    let Some(cluster) = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data()) else {
+        return Findings::new();
+    };
+    let (old, new) = (Effective::of_files(texts(old)), Effective::of_files(texts(new)));
+    Setting::in_file(false).changes(
+        &old,
+        &new,
+        &format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
+    )
+}
+
+fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
+    let Some((name, settings)) = command_line(workload, view) else { return Findings::new() };
+    let place = Setting::in_container(name, kind == Kind::Deployment);
+    settings.iter().flat_map(|(key, placed)| place.judge(key, placed)).collect()
+}
+
+fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
+    let cluster = view.cluster(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
+    let (Some(cluster), Some((_, old)), Some((name, new))) =
+        (cluster, command_line(old, view), command_line(new, view))
+    else {
+        return Findings::new();
+    };
+    let place = Setting::in_container(name, false);
+    place.changes(&old, &new, &format!("cluster {} ({})", cluster.id.name, view.describe(cluster)))
+}
+
+/// The server container of an adopted template, and what its command line says.
+fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
+    let template = &workload.spec.template;
+    let adopted = view.settings.adoption.adopts(&template.metadata.labels);
+    let server =
+        server::container(&template.spec, template.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
+    Some((&server.name, Effective::of_flags(options::flags(server))))
+}
+
+/// The worst first, and not more than somebody reads.
+fn worst(mut found: Findings) -> Findings {
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+    found.truncate(MOST);
+    found
+}
+
+fn finding(verdict: Verdict, field: String, says: String, why: &str, instead: &str) -> Finding {
+    Finding { rule: RULE.id, verdict, field, says, why: why.to_owned(), instead: instead.to_owned() }
+}

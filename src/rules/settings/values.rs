@@ -1,0 +1,136 @@
+//! What is wrong with a value, or with a change of one.
+
+use super::finding;
+use crate::galera::options::keys::{self, Class, Key};
+use crate::galera::options::{Effective, Placed, same};
+use crate::verdict::{Finding, Findings, Verdict};
+
+/// Where settings stand.
+pub(super) struct Setting<'a> {
+    container: Option<&'a str>,
+    /// What stands there is for one member alone.
+    of_one: bool,
+}
+
+impl<'a> Setting<'a> {
+    /// In files of a ConfigMap.
+    pub(super) fn in_file(of_one: bool) -> Self {
+        Self { container: None, of_one }
+    }
+
+    /// On the command line of a container.
+    pub(super) fn in_container(container: &'a str, of_one: bool) -> Self {
+        Self { container: Some(container), of_one }
+    }
+
+    fn field(&self, key: &str, placed: &Placed<'_>) -> String {
+        let key = if key.contains('.') { format!("wsrep_provider_options[{key}]") } else { key.to_owned() };
+        match self.container {
+            None => format!("data[{}].{key}", placed.file),
+            Some(name) => format!("spec.template.spec.containers[{name}].{}.{key}", placed.file),
+        }
+    }
+
+    fn says(&self, placed: &Placed<'_>, what: &str) -> String {
+        match self.container {
+            None => format!("{} line {} {what}", placed.file, placed.line),
+            Some(name) => format!("container {name} {what} in {}", placed.file),
+        }
+    }
+
+    /// What is wrong with a value by itself.
+    pub(super) fn judge(&self, key: &str, placed: &Placed<'_>) -> Findings {
+        let value = placed.value.as_ref().map(|_| placed.look());
+        let judge = |row: &Key| {
+            let (verdict, whom) = match &row.class {
+                Class::Deny(bad) if bad.is(value) => (Verdict::Deny, ""),
+                Class::Warn(bad) if bad.is(value) => (Verdict::Warn, ""),
+                Class::Node if !self.of_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
+                _ => return None,
+            };
+            let says = self.says(placed, &format!("sets {}{whom}", shown(key, value)));
+            Some(finding(verdict, self.field(key, placed), says, row.why, row.instead))
+        };
+        keys::rows(key).iter().filter_map(judge).collect()
+    }
+
+    /// What may not change while `whose` data exists.
+    pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, whose: &str) -> Findings {
+        let gone =
+            old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
+        let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
+        there.chain(gone).flat_map(|(key, was, now)| self.change(key, was, now, whose)).collect()
+    }
+
+    fn change(
+        &self,
+        key: &str,
+        was: Option<&Placed<'_>>,
+        now: Option<&Placed<'_>>,
+        whose: &str,
+    ) -> Vec<Finding> {
+        let Some(placed) = now.or(was) else { return Vec::new() };
+        let judge = |row: &Key| {
+            let (verdict, default, of) = match row.class {
+                Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
+                Class::Cluster { default, fatal: true } => {
+                    (Verdict::Deny, default, format!(" under {whose}"))
+                }
+                Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
+                Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
+            };
+            let changes = matter(was.map(Placed::look), now.map(Placed::look), default);
+            let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
+            changes.then(|| finding(verdict, self.field(key, placed), says, row.why, row.instead))
+        };
+        keys::rows(key).iter().filter_map(judge).collect()
+    }
+}
+
+/// The server would behave differently, as far as that is known: where nothing is set, its default counts.
+fn matter(was: Option<&str>, now: Option<&str>, default: &[&str]) -> bool {
+    match (was, now) {
+        (Some(was), Some(now)) => !same(was, now),
+        (Some(set), None) | (None, Some(set)) => {
+            !default.is_empty() && !default.iter().any(|default| same(set, default))
+        }
+        (None, None) => false,
+    }
+}
+
+/// A literal value in a file that several read. What is filled in per pod, or found out by the server, is not; nor is a
+/// file that bears the number of one member.
+fn belongs_to_one(placed: &Placed<'_>) -> bool {
+    let value = placed.look().trim();
+    let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
+    let filled_in = value.contains(['$', '{', '%', '@', '<']);
+    let stem = placed.file.rsplit_once('.').map_or(placed.file, |(stem, _)| stem);
+    let numbered = stem.rsplit_once(['-', '_', '.']).is_some_and(|(_, end)| end.parse::<u64>().is_ok());
+    !open && !filled_in && !numbered
+}
+
+fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> String {
+    let text = |placed: &Placed<'_>| clean(placed.look());
+    match (was, now) {
+        _ if !keys::may_be_shown(key) => format!("changes {key}"),
+        (Some(was), Some(now)) => format!("changes {key} from {} to {}", text(was), text(now)),
+        (Some(was), None) => format!("no longer sets {key} = {}", text(was)),
+        (None, now) => format!("newly sets {}", shown(key, now.map(Placed::look))),
+    }
+}
+
+fn shown(key: &str, value: Option<&str>) -> String {
+    match value.filter(|_| keys::may_be_shown(key)) {
+        Some(value) => format!("{key} = {}", clean(value)),
+        None => key.to_owned(),
+    }
+}
+
+/// Short, and on one line.
+fn clean(value: &str) -> String {
+    let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
+    if value.chars().count() > 60 {
+        text.push('…');
+    }
+    if text.is_empty() { "\"\"".to_owned() } else { text }
+}
