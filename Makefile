@@ -27,8 +27,8 @@ lint: ## formatting, clippy with warnings denied, documentation
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
 	$(CARGO) bench --bench guard
 
-tools: # kube-apiserver, etcd, kube-controller-manager and kubectl: built once, kept outside the tree
-	@tests/lab/tools/build.sh >/dev/null
+tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it
+	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
 
 clean: ## remove what was built here (the built tools stay in their cache)
 	$(CARGO) clean

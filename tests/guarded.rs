@@ -19,6 +19,9 @@ use crate::lab::{self, ControlPlane, User};
 /// Manifests that a cluster needs for the guard.
 pub const INSTALL: &str = include_str!("../charts/guard.yaml");
 
+/// Enough for three members on nodes of their own while other tests drain some.
+const NODES: usize = 8;
+
 /// A running guard. Ends with this value.
 pub struct Guard {
     child: Child,
@@ -54,6 +57,19 @@ pub fn shared() -> (&'static ControlPlane, &'static Guard) {
         guard
     });
     (lab::shared(), &GUARD)
+}
+
+/// The same with nodes: pods live by themselves. Started only if a test asks for it.
+pub fn shared_with_nodes() -> (&'static ControlPlane, &'static Guard) {
+    static GUARDED: LazyLock<(ControlPlane, Guard)> = LazyLock::new(|| {
+        let plane = ControlPlane::start_with_nodes(NODES);
+        install(&plane);
+        let start = Start { identity: "nodes".into(), ..Start::default() };
+        let guard = Guard::start(&plane, &program(), &start);
+        guard.until_registered();
+        (plane, guard)
+    });
+    (&GUARDED.0, &GUARDED.1)
 }
 
 /// The program under test: cargo names it to tests; an example lies one folder below it.

@@ -11,12 +11,16 @@
 )]
 
 mod advice;
+mod alive;
 mod anything;
+mod apply;
 mod audit;
 mod cases;
 mod cli;
 mod cluster;
+mod drain;
 mod guarded;
+mod helm;
 mod house;
 mod inject;
 mod lab;

@@ -1,5 +1,5 @@
 //! One control plane: started, waited for, ended. Reads paths from `tools.rs` and `users.rs`, hands processes to
-//! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`.
+//! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`; `nodes.rs` gives it nodes.
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -16,7 +16,7 @@ use super::audit;
 use super::error::{Doing, Error};
 use super::supervise::{Component, keeps_folders};
 use super::tools::Tools;
-use super::users::{Files, User};
+use super::users::{Files, Machine, User};
 use super::{PATIENCE, PAUSE};
 
 /// A lost race for a port is tried again with another one. Twice in a row is already a curiosity.
@@ -94,14 +94,14 @@ impl ControlPlane {
         })
     }
 
-    fn run(&mut self, name: &'static str, program: &Path, flags: &[String]) -> Result<(), Error> {
+    pub(super) fn run(&mut self, name: &'static str, program: &Path, flags: &[String]) -> Result<(), Error> {
         let component = Component::start(self.folder.path(), name, program, flags)?;
         self.components.push(component);
         Ok(())
     }
 
     /// Polls, and looks after the programs meanwhile: one that is dead will never be ready.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         waiting_for: &'static str,
         mut is_there: impl FnMut(&Self) -> bool,
@@ -144,7 +144,7 @@ impl ControlPlane {
         self.components.iter().map(Component::process_group).collect()
     }
 
-    fn files(&self) -> Files<'_> {
+    pub(super) fn files(&self) -> Files<'_> {
         Files { folder: self.folder.path() }
     }
 
@@ -176,7 +176,7 @@ impl ControlPlane {
     fn controller_manager_flags(&self) -> Vec<String> {
         let files = self.files();
         vec![
-            format!("--kubeconfig={}", files.controller_manager_kubeconfig().display()),
+            format!("--kubeconfig={}", files.machine_kubeconfig(Machine::ControllerManager).display()),
             format!("--root-ca-file={}", files.authority().display()),
             // Controllers act under their own names, as in every real cluster: guards look at who asks.
             "--use-service-account-credentials".to_owned(),

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::kubectl::Output;
+use super::command::Output;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -16,7 +16,7 @@ pub(super) enum Error {
     Key(#[from] rcgen::Error),
     #[error("{component} ended by itself; its last lines:\n{last_lines}")]
     Ended { component: &'static str, last_lines: String },
-    #[error("`kubectl {command}` had not ended after {} s; so far: {output}", patience.as_secs())]
+    #[error("`{command}` had not ended after {} s; so far: {output}", patience.as_secs())]
     Endless { command: String, patience: Duration, output: Output },
     #[error("waited in vain: {waiting_for}; the last lines of {component}:\n{last_lines}")]
     Late { waiting_for: &'static str, component: &'static str, last_lines: String },

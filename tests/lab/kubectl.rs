@@ -1,44 +1,19 @@
 //! The real kubectl, run as one of the users, and what tests always ask it first: a namespace of their own. In goes a
 //! user and arguments, out comes exactly what it printed.
 
-use std::fmt;
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use super::command::Output;
 use super::control_plane::ControlPlane;
 use super::error::{Doing, Error};
-use super::supervise::{end_early, supervised};
+use super::supervise::supervised;
 use super::users::{User, random_hex};
 use super::{PATIENCE, eventually};
-
-/// What one run of kubectl left behind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Output {
-    pub(crate) status: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
-impl Output {
-    /// For set-up, where a failure is not what the test is about: stdout, or a panic with all that was printed.
-    pub(crate) fn succeeded(self) -> String {
-        assert!(self.status == 0, "kubectl failed in the set-up of a test: {self}");
-        self.stdout
-    }
-}
-
-impl fmt::Display for Output {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "status {}\n{}{}", self.status, self.stdout, self.stderr)
-    }
-}
 
 impl ControlPlane {
     /// Panics when kubectl does not end within the lab's patience: `delete` waits for ever for a pod that no kubelet
@@ -66,35 +41,8 @@ impl ControlPlane {
         input: &Path,
         patience: Duration,
     ) -> Result<Output, Error> {
-        let mut kubectl = supervised(self.folder(), &self.tools.kubectl, input)
-            .env("KUBECONFIG", self.kubeconfig(user))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .doing(|| "starting kubectl".to_owned())?;
-        // Out of `kubectl`, as waiting for a child begins with closing its stdin.
-        let mut lifeline = kubectl.stdin.take();
-        let (ended, hears_the_end) = mpsc::channel::<()>();
-        let watchdog = thread::spawn(move || {
-            let is_late = hears_the_end.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
-            if is_late {
-                end_early(&mut lifeline);
-            }
-            is_late
-        });
-        let output = kubectl.wait_with_output().doing(|| "waiting for kubectl".to_owned())?;
-        drop(ended);
-        let was_late = watchdog.join().expect("the watchdog does not panic");
-        let output = Output {
-            status: output.status.code().unwrap_or(-1),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        };
-        if was_late {
-            return Err(Error::Endless { command: arguments.join(" "), patience, output });
-        }
-        Ok(output)
+        let kubectl = supervised(self.folder(), &self.tools.kubectl, input);
+        self.run_as(user, kubectl, "kubectl", arguments, patience)
     }
 
     /// As admin, must work: creates what `manifest` (an object or a List) describes.

@@ -1,6 +1,6 @@
-//! The control-plane lab: a real etcd, kube-apiserver and kube-controller-manager, and the real kubectl, on loopback, as
-//! an ordinary user, for tests and for the demo. No scheduler and no kubelet: pods stay Pending until a test says what a
-//! node would have said about them.
+//! The control-plane lab: a real etcd, kube-apiserver and kube-controller-manager, and the real kubectl and Helm, on
+//! loopback, as an ordinary user, for tests and for the demo. No scheduler and no kubelet, unless a plane is started with
+//! nodes: pods stay Pending until a test says what a node would have said about them.
 //!
 //! One start runs through these files in this order:
 //!
@@ -10,7 +10,9 @@
 //! | `users.rs` | who may talk to the API server: tokens, keys, one kubeconfig per user |
 //! | `supervise.rs`, `supervise.sh` | processes that cannot outlive the test process |
 //! | `control_plane.rs` | the start itself: ports, flags, readiness |
-//! | `kubectl.rs` | running kubectl, fresh namespaces |
+//! | `nodes.rs`, `kwok.yaml` | nodes, if wanted: scheduler and kwok |
+//! | `command.rs` | one run of a tool, and what it printed |
+//! | `kubectl.rs`, `helm.rs` | those tools; fresh namespaces |
 //! | `audit.rs` | what the guard asked the API server |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
@@ -26,9 +28,12 @@
 )]
 
 mod audit;
+mod command;
 mod control_plane;
 mod error;
+mod helm;
 mod kubectl;
+mod nodes;
 mod pod_status;
 #[cfg(test)]
 mod selftest;
@@ -44,8 +49,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use audit::Asked;
+pub(crate) use command::Output;
 pub(crate) use control_plane::ControlPlane;
-pub(crate) use kubectl::Output;
 pub(crate) use supervise::lives_as_long_as_we_do;
 pub(crate) use users::User;
 

@@ -1,11 +1,12 @@
 //! Finds the programs of the lab. `KUBEBUILDER_ASSETS` first, then the cache that `tools/build.sh` fills; the script is
 //! also the only one who knows where that cache is. Hands out one path per program; runs none of them.
 
+use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{self, Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::beside;
 use super::error::Error;
@@ -23,18 +24,28 @@ pub(super) struct Tools {
 impl Tools {
     /// Once per process, so that planes started in parallel do not start parallel builds.
     pub(super) fn find() -> Result<Self, Error> {
-        static FOUND: LazyLock<Result<Tools, String>> =
-            LazyLock::new(|| match env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty()) {
-                Some(folder) => Tools::given(&folder),
-                None => Ok(Tools::in_folder(&build(&[])?)),
-            });
+        static FOUND: LazyLock<Result<Tools, String>> = LazyLock::new(|| match assets() {
+            Some(folder) => Tools::given(&folder),
+            None => Ok(Tools::in_folder(&build(&[])?)),
+        });
         FOUND.clone().map_err(Error::Tools)
+    }
+
+    /// A program that only some tests need: kwok, the scheduler, Helm.
+    pub(super) fn also(name: &'static str) -> Result<PathBuf, Error> {
+        static FOUND: Mutex<BTreeMap<&str, Result<PathBuf, String>>> = Mutex::new(BTreeMap::new());
+        let look = || match assets().map(|folder| absolute(&folder)).transpose()? {
+            Some(folder) if folder.join(name).is_file() => Ok(folder.join(name)),
+            _ => Ok(build(&[name])?.join(name)),
+        };
+        // Held throughout: whoever asks second finds it built.
+        let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+        found.entry(name).or_insert_with(look).clone().map_err(Error::Tools)
     }
 
     /// The usual bundles of test binaries come without a controller manager; ours then fills the gap.
     fn given(folder: &OsStr) -> Result<Self, String> {
-        // Absolute, as the programs are started from a folder of their own.
-        let folder = path::absolute(folder).map_err(|error| format!("KUBEBUILDER_ASSETS: {error}"))?;
+        let folder = absolute(folder)?;
         let mut tools = Self::in_folder(&folder);
         for program in [&tools.etcd, &tools.api_server, &tools.kubectl] {
             if !program.is_file() {
@@ -55,6 +66,15 @@ impl Tools {
             kubectl: folder.join("kubectl"),
         }
     }
+}
+
+fn assets() -> Option<OsString> {
+    env::var_os("KUBEBUILDER_ASSETS").filter(|folder| !folder.is_empty())
+}
+
+/// As the programs are started from a folder of their own.
+fn absolute(folder: &OsStr) -> Result<PathBuf, String> {
+    path::absolute(folder).map_err(|error| format!("KUBEBUILDER_ASSETS: {error}"))
 }
 
 /// Runs `build.sh`, which returns at once when everything is there. Its progress and its errors reach the terminal even

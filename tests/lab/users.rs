@@ -23,8 +23,34 @@ pub(crate) enum User {
     Ci,
 }
 
-/// The controller manager's name in every cluster; the API server's own RBAC rules are written for it.
-const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
+/// A program with an account of its own. The names are those of every cluster: the API server's own RBAC rules are
+/// written for them, and guards look at who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Machine {
+    ControllerManager,
+    Scheduler,
+    /// One for all nodes, with the name of a node. It may do everything, as no rules are written for kwok.
+    Kwok,
+}
+
+impl Machine {
+    const ALL: [Self; 3] = [Self::ControllerManager, Self::Scheduler, Self::Kwok];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ControllerManager => "system:kube-controller-manager",
+            Self::Scheduler => "system:kube-scheduler",
+            Self::Kwok => "system:node:kwok",
+        }
+    }
+
+    fn groups(self) -> &'static str {
+        match self {
+            Self::ControllerManager | Self::Scheduler => "",
+            Self::Kwok => "system:masters",
+        }
+    }
+}
 
 impl User {
     const ALL: [Self; 3] = [Self::Admin, Self::Editor, Self::Ci];
@@ -72,8 +98,8 @@ impl Files<'_> {
     pub(super) fn kubeconfig(&self, user: User) -> PathBuf {
         self.kubeconfig_named(user.name())
     }
-    pub(super) fn controller_manager_kubeconfig(&self) -> PathBuf {
-        self.kubeconfig_named("controller-manager")
+    pub(super) fn machine_kubeconfig(&self, machine: Machine) -> PathBuf {
+        self.kubeconfig_named(&machine.name().replace(':', "-"))
     }
     fn kubeconfig_named(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.kubeconfig"))
@@ -84,8 +110,8 @@ impl Files<'_> {
     pub(super) fn write(&self, url: &str) -> Result<(), Error> {
         let mut rows = Vec::new();
         let people = User::ALL.map(|user| (user.name(), user.groups(), self.kubeconfig(user)));
-        let machine = (CONTROLLER_MANAGER, "", self.controller_manager_kubeconfig());
-        for (name, groups, kubeconfig) in people.into_iter().chain([machine]) {
+        let machines = Machine::ALL.map(|one| (one.name(), one.groups(), self.machine_kubeconfig(one)));
+        for (name, groups, kubeconfig) in people.into_iter().chain(machines) {
             let token = random_hex(32)?;
             rows.push(format!("{token},{name},{name},\"{groups}\""));
             write(&kubeconfig, &self.kubeconfig_text(url, &token))?;

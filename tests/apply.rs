@@ -1,0 +1,83 @@
+//! Whoever applies the same manifests again and again, as people, CI and GitOps do, is never refused for it and changes
+//! nothing: not by `kubectl apply`, not by server-side apply, not by turns. The bootstrap node stays away.
+
+use crate::alive::{Alive, BOOTSTRAP};
+
+const CLIENT: &[&str] = &[];
+const SERVER: &[&str] = &["--server-side"];
+/// Needed where the other method was used before, with or without a guard.
+const TAKE_OVER: &[&str] = &["--server-side", "--force-conflicts"];
+
+impl Alive {
+    /// Applied by this method: admitted, with one warning, and no bootstrap node.
+    fn applied_again(&self, flags: &[&str]) {
+        let output = self.apply(flags);
+        assert_eq!(output.status, 0, "{flags:?}: {}", output.stderr);
+        let warnings: Vec<&str> = output.stderr.lines().filter(|line| line.starts_with("Warning:")).collect();
+        let [warning] = &warnings[..] else { panic!("{flags:?}: {}", output.stderr) };
+        let words = [
+            "Warning: [G04] Deployment ",
+            ": kept at 0 replicas: ",
+            "; remove its manifest from what you apply",
+        ];
+        assert!(words.iter().all(|part| warning.contains(part)), "{warning}");
+        assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0);
+        assert_eq!(self.founders(), "", "{flags:?}");
+    }
+
+    /// Applied by this method twice more: nothing is written, nobody takes a field from anybody.
+    fn stays_as_it_is(&self, flags: &[&str]) {
+        self.changes_nothing(|| (0..2).for_each(|_| self.applied_again(flags)));
+    }
+}
+
+#[test]
+fn client_side_apply_can_be_repeated() {
+    let alive = Alive::cluster("apply");
+    alive.applied_again(CLIENT);
+    alive.stays_as_it_is(CLIENT);
+}
+
+/// By somebody who never used another method, so nobody has to be overruled.
+#[test]
+fn server_side_apply_can_be_repeated() {
+    let alive = Alive::empty("apply");
+    alive.apply(SERVER).succeeded();
+    alive.until_formed();
+    alive.remove_bootstrap();
+    alive.applied_again(SERVER);
+    alive.stays_as_it_is(SERVER);
+}
+
+#[test]
+fn the_two_methods_can_be_used_by_turns() {
+    let alive = Alive::cluster("apply");
+    alive.applied_again(CLIENT);
+    let managers = || {
+        let objects = alive.objects();
+        let objects = objects.as_object().unwrap().values();
+        objects.map(|it| it["metadata"]["managedFields"].as_array().unwrap().len()).collect::<Vec<_>>()
+    };
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        for flags in [TAKE_OVER, CLIENT] {
+            alive.applied_again(flags);
+        }
+        seen.push(managers());
+    }
+    assert_eq!(seen[0], seen[1], "the number of owners grows");
+}
+
+/// Before anybody has removed the bootstrap node: nothing starts, nothing stops, nothing is said.
+#[test]
+fn the_bootstrap_node_that_still_runs_is_left_alone() {
+    let alive = Alive::empty("apply");
+    alive.apply(CLIENT).succeeded();
+    alive.until_formed();
+    alive.changes_nothing(|| {
+        for _ in 0..2 {
+            let output = alive.apply(CLIENT);
+            assert_eq!((output.status, &*output.stderr), (0, ""));
+        }
+    });
+}

@@ -1,0 +1,219 @@
+//! Members that are told to leave, by every tool that tells them: one at a time, and only while all others are Ready.
+
+use std::thread;
+
+use crate::alive::Alive;
+use crate::cluster::STATEFUL_SET;
+use crate::lab::{Output, eventually};
+
+fn pod(ordinal: usize) -> String {
+    format!("{STATEFUL_SET}-{ordinal}")
+}
+
+impl Alive {
+    /// What an administrator types before working on a node, for the pods of this test. The members' emptyDir is the one
+    /// that the guard injects.
+    fn drain(&self, node: &str, patience: &str) -> Output {
+        let selector = format!("--pod-selector=instance={}", self.ns);
+        let flags = ["--ignore-daemonsets", "--delete-emptydir-data", &selector, patience];
+        self.admin(&[&["drain", node][..], &flags].concat())
+    }
+
+    fn uncordon(&self, node: &str) {
+        self.admin(&["uncordon", node]).succeeded();
+    }
+
+    /// The pods that are Ready and stay.
+    fn ready(&self) -> usize {
+        let path = "--output=jsonpath={range .items[*]}{.metadata.deletionTimestamp}|{.status.conditions[?(@.type==\"Ready\")].status}{\"\\n\"}{end}";
+        let text = self.kubectl(&["get", "pods", "--selector=app=galera", path]).succeeded();
+        text.lines().filter(|line| *line == "|True").count()
+    }
+
+    /// Refused with these words, and every member is still the same pod.
+    fn keeps_its_members(&self, arguments: &[&str], words: &str) {
+        let before = self.members();
+        let output = self.admin(arguments);
+        assert_eq!(output.status, 1, "{arguments:?}: {output}");
+        assert!(output.stderr.contains(words), "{arguments:?}: {output}");
+        assert_eq!(self.members(), before, "{arguments:?}");
+        assert_eq!(self.ready(), 3, "{arguments:?}");
+    }
+
+    /// Its readiness probe fails, and the guard has seen it: it no longer lets the cluster shrink, unless by this member.
+    fn is_not_ready(&self, ordinal: usize) {
+        self.plane.set_ready(&self.ns, &pod(ordinal), false);
+        self.until_shrinking_is(1);
+    }
+
+    fn is_ready_again(&self, ordinal: usize) {
+        self.plane.set_ready(&self.ns, &pod(ordinal), true);
+        self.until_shrinking_is(0);
+    }
+
+    fn until_shrinking_is(&self, status: i32) {
+        let shrink = ["scale", "statefulset", STATEFUL_SET, "--replicas=2", "--dry-run=server"];
+        eventually("the guard to see a change", || (self.kubectl(&shrink).status == status).then_some(()));
+    }
+
+    fn until_all_are_ready(&self) {
+        eventually("three members are Ready", || (self.ready() == 3).then_some(()));
+    }
+}
+
+#[test]
+fn a_node_can_be_drained_while_all_others_are_ready() {
+    let alive = Alive::cluster("drain");
+    let (node, before) = (alive.node_of(&pod(1)), alive.members());
+    let output = alive.drain(&node, "--timeout=60s");
+    assert_eq!(output.status, 0, "{output}");
+    alive.until_all_are_ready();
+    let after = alive.members();
+    assert_eq!((&after[0], &after[2]), (&before[0], &before[2]));
+    assert_ne!(alive.node_of(&pod(1)), node);
+    alive.uncordon(&node);
+}
+
+/// 429 and nothing else: `drain` tries again on it, and gives up on everything else.
+#[test]
+fn a_drain_waits_until_the_others_are_ready() {
+    let alive = Alive::cluster("drain");
+    alive.is_not_ready(0);
+    let (node, before) = (alive.node_of(&pod(1)), alive.members());
+    let words =
+        format!("error when evicting pods/\"{}\" -n \"{}\" (will retry after 5s): ", pod(1), alive.ns);
+    let output = alive.drain(&node, "--timeout=10s");
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains(&words), "{output}");
+    assert!(output.stderr.contains("[G02] Pod "), "{output}");
+    assert!(output.stderr.contains("global timeout reached: 10s"), "{output}");
+    assert_eq!(alive.members(), before);
+
+    // Once more, and this time the member comes back meanwhile.
+    alive.uncordon(&node);
+    thread::scope(|scope| {
+        let drain = scope.spawn(|| alive.drain(&node, "--timeout=60s"));
+        eventually("the node to be cordoned again", || {
+            let unschedulable =
+                alive.plane.get(&alive.ns, &format!("node/{node}"))["spec"]["unschedulable"].clone();
+            (unschedulable == true).then_some(())
+        });
+        assert_eq!(alive.members(), before);
+        alive.plane.set_ready(&alive.ns, &pod(0), true);
+        let output = drain.join().unwrap();
+        assert_eq!(output.status, 0, "{output}");
+    });
+    alive.until_all_are_ready();
+    assert_ne!(alive.node_of(&pod(1)), node);
+    alive.uncordon(&node);
+}
+
+#[test]
+fn two_drains_at_once_take_turns() {
+    let alive = Alive::cluster("drain");
+    let nodes = [alive.node_of(&pod(0)), alive.node_of(&pod(1))];
+    let outputs = thread::scope(|scope| {
+        let drains = nodes.each_ref().map(|node| scope.spawn(|| alive.drain(node, "--timeout=80s")));
+        while drains.iter().any(|drain| !drain.is_finished()) {
+            let ready = alive.ready();
+            assert!(ready >= 2, "{ready} of 3 members are Ready");
+        }
+        drains.map(|drain| drain.join().unwrap())
+    });
+    for output in &outputs {
+        assert_eq!(output.status, 0, "{output}");
+    }
+    let waited = outputs.iter().filter(|output| output.stderr.contains("[G02] Pod ")).count();
+    assert_eq!(waited, 1, "{outputs:?}");
+    alive.until_all_are_ready();
+    for node in &nodes {
+        alive.uncordon(node);
+    }
+}
+
+/// The first of the two commands that erase a database.
+#[test]
+fn of_all_members_at_once_at_most_one_goes() {
+    let alive = Alive::cluster("delete");
+    let collection = format!("--raw=/api/v1/namespaces/{}/pods?labelSelector=app%3Dgalera", alive.ns);
+    for arguments in
+        [&["delete", "pods", "--selector=app=galera", "--wait=false"][..], &["delete", &collection]]
+    {
+        let before = alive.members();
+        let output = alive.kubectl(arguments);
+        assert_eq!(output.status, 1, "{arguments:?}: {output}");
+        assert!(output.stderr.contains("[G02] Pod "), "{arguments:?}: {output}");
+        assert!(alive.ready() >= 2, "{arguments:?}");
+        alive.until_all_are_ready();
+        let replaced =
+            before.iter().zip(alive.members()).filter(|(before, after)| **before != *after).count();
+        assert!(replaced <= 1, "{arguments:?}: {replaced} members were replaced");
+    }
+}
+
+/// Without its grace period a member is killed in the middle of what it does for others.
+#[test]
+fn a_member_is_not_deleted_by_force() {
+    let alive = Alive::cluster("force");
+    let member = pod(1);
+    for how in [&["--grace-period=0", "--force"][..], &["--grace-period=1"], &["--now"]] {
+        alive.keeps_its_members(
+            &[&["delete", "pod", &member, "--wait=false"][..], how].concat(),
+            "[G02] Pod ",
+        );
+    }
+}
+
+#[test]
+fn a_member_is_not_deleted_while_another_is_not_ready() {
+    let alive = Alive::cluster("delete");
+    alive.is_not_ready(0);
+    let before = alive.members();
+    let output = alive.kubectl(&["delete", "pod", &pod(2), "--wait=false"]);
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains("[G02] Pod "), "{output}");
+    assert_eq!(alive.members(), before);
+    // The one that is not Ready is not in the way of itself.
+    alive.kubectl(&["delete", "pod", &pod(0), "--wait=false"]).succeeded();
+    alive.until_all_are_ready();
+}
+
+#[test]
+fn a_namespace_with_a_cluster_is_not_deleted() {
+    let alive = Alive::cluster("whole");
+    let ns = alive.ns.clone();
+    alive.keeps_its_members(&["delete", "namespace", &ns, "--wait=false"], "[G03] ");
+    assert_eq!(alive.plane.get(&ns, &format!("namespace/{ns}"))["status"]["phase"], "Active");
+}
+
+const RESTART: &[&str] = &["rollout", "restart", "statefulset", STATEFUL_SET];
+
+/// A restart is a change of the template: welcome in a healthy cluster, one member after the other.
+#[test]
+fn a_rollout_restart_replaces_one_member_after_the_other() {
+    let alive = Alive::cluster("restart");
+    let before = alive.members();
+    alive.kubectl(RESTART).succeeded();
+    eventually("every member to be restarted", || {
+        let (ready, after) = (alive.ready(), alive.members());
+        assert!(ready >= 2, "{ready} of 3 members are Ready");
+        let all = before.iter().all(|member| !after.contains(member));
+        (all && ready == 3).then_some(())
+    });
+}
+
+#[test]
+#[ignore = "needs G14"]
+fn a_rollout_restart_waits_for_a_healthy_cluster() {
+    let alive = Alive::cluster("restart");
+    let template = || alive.stateful_set()["spec"]["template"].clone();
+    alive.is_not_ready(0);
+    let before = (alive.members(), template());
+    let refused = alive.kubectl(RESTART);
+    assert_eq!(refused.status, 1, "{refused}");
+    assert!(refused.stderr.contains("[G14] StatefulSet "), "{refused}");
+    assert_eq!((alive.members(), template()), before);
+
+    alive.is_ready_again(0);
+    alive.kubectl(RESTART).succeeded();
+}

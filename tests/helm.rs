@@ -1,0 +1,174 @@
+//! Helm 4 against the guard: what people install and upgrade every day goes on working, in both of its ways to apply, and
+//! never brings a bootstrap node back.
+//!
+//! The chart in fixtures/chart holds the objects of fixtures/galera.yaml. Its bootstrap node is a hook, made once; with
+//! `CARELESS` it is an object of the release like any other, as it is in many charts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::alive::{Alive, BOOTSTRAP, GALERA};
+use crate::cluster::STATEFUL_SET;
+use crate::guarded;
+use crate::lab::{Output, User, eventually};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chart");
+const CARELESS: &str = "--set=bootstrap.hook=false";
+const BY_SERVER: &str = "--server-side=true";
+const BY_CLIENT: &str = "--server-side=false";
+
+/// Installed, formed, its bootstrap node removed by hand.
+fn release(flags: &[&str]) -> Alive {
+    let alive = Alive::empty("helm");
+    alive.helm(&[&["install", "db", CHART], flags].concat()).succeeded();
+    alive.until_formed();
+    alive.remove_bootstrap();
+    alive
+}
+
+impl Alive {
+    fn upgrade(&self, flags: &[&str]) -> Output {
+        self.helm(&[&["upgrade", "db", CHART], flags].concat())
+    }
+
+    /// What Helm prints where the API server warns, and nothing of a bootstrap node.
+    fn is_held(&self, output: &Output) {
+        assert_eq!(output.status, 0, "{output}");
+        let warning =
+            format!("Warning: [G04] Deployment {}/galera-instance-bootstrap: kept at 0 replicas: ", self.ns);
+        assert_eq!(output.stderr.matches("Warning: ").count(), 1, "{}", output.stderr);
+        assert!(output.stderr.contains(&warning), "{}", output.stderr);
+        assert_eq!(self.plane.get(&self.ns, BOOTSTRAP)["spec"]["replicas"], 0);
+        assert_eq!(self.founders(), "");
+    }
+}
+
+/// The first upgrade brings the objects of the bootstrap node back, without the node; from then on nothing changes.
+fn a_careless_chart_goes_on_working(method: &str) {
+    let alive = release(&[CARELESS, method]);
+    let members = alive.members();
+    alive.is_held(&alive.upgrade(&[CARELESS, method]));
+    alive.changes_nothing(|| {
+        alive.is_held(&alive.upgrade(&[CARELESS, method]));
+        alive.is_held(&alive.helm(&["rollback", "db", "1"]));
+    });
+    // A change of something else arrives.
+    alive.is_held(&alive.upgrade(&[CARELESS, method, "--set=replicas=5"]));
+    alive.until_ready(5);
+    assert!(alive.members().starts_with(&members), "no member was restarted");
+}
+
+#[test]
+fn a_careless_chart_goes_on_working_server_side() {
+    a_careless_chart_goes_on_working(BY_SERVER);
+}
+
+#[test]
+fn a_careless_chart_goes_on_working_client_side() {
+    a_careless_chart_goes_on_working(BY_CLIENT);
+}
+
+#[test]
+fn a_release_can_change_its_method() {
+    let alive = release(&[CARELESS, BY_CLIENT]);
+    for method in [BY_SERVER, BY_CLIENT, BY_SERVER] {
+        alive.is_held(&alive.upgrade(&[CARELESS, method]));
+    }
+}
+
+#[test]
+fn a_bootstrap_node_that_is_a_hook_does_not_come_back() {
+    let alive = release(&[]);
+    alive.changes_nothing(|| {
+        for arguments in [&["upgrade", "db", CHART][..], &["rollback", "db", "1"]] {
+            let output = alive.helm(arguments);
+            assert_eq!((output.status, &*output.stderr), (0, ""));
+        }
+    });
+    assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1);
+}
+
+/// The words reach the person, and Helm's own way back is open.
+#[test]
+fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
+    let alive = release(&[]);
+    let output = alive.upgrade(&["--set=replicas=1", "--rollback-on-failure"]);
+    assert_eq!(output.status, 1, "{output}");
+    for words in [
+        "has been rolled back due to rollback-on-failure being set",
+        "[G01] StatefulSet ",
+        "3 -> 1 replicas would leave 1 of 3 members",
+        "\n  do instead: kubectl -n ",
+    ] {
+        assert!(output.stderr.contains(words), "{words:?} is not in:\n{}", output.stderr);
+    }
+    assert_eq!(alive.stateful_set()["spec"]["replicas"], 3);
+    let config = alive.plane.get(&alive.ns, "configmap/galera-instance-nodeconfig");
+    assert!(config["data"]["galera.cnf"].as_str().unwrap().contains(&format!("{STATEFUL_SET}-2")));
+    assert_eq!(alive.upgrade(&[]).status, 0);
+}
+
+/// Anti-affinity is injected as `required`, as there are nodes enough, and a real scheduler reads it.
+#[test]
+fn members_run_on_different_nodes() {
+    let alive = Alive::empty("helm");
+    alive.helm(&["install", "db", CHART]).succeeded();
+    alive.until_formed();
+    let nodes: BTreeSet<String> = alive.members().iter().map(|(pod, _)| alive.node_of(pod)).collect();
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
+}
+
+/// Else the tests here and those elsewhere talk about different clusters.
+#[test]
+fn the_chart_is_the_fixture() {
+    let (plane, _) = guarded::shared_with_nodes();
+    let text = plane.helm(User::Ci, &["template", "db", CHART, CARELESS]).succeeded();
+    let objects = |text: &str| -> BTreeMap<String, Value> {
+        let documents = gatera::manifest::read(text).unwrap();
+        let named = documents.iter().map(|it| {
+            let object = it.json();
+            (format!("{} {}", object["kind"], object["metadata"]["name"]), object)
+        });
+        named.collect()
+    };
+    assert_eq!(objects(&text), objects(GALERA));
+}
+
+/// Half an uninstall is worse than none: members without their Service and their configuration.
+#[test]
+fn an_uninstall_is_refused_as_a_whole() {
+    let alive = release(&[]);
+    let mut output = None;
+    alive.changes_nothing(|| output = Some(alive.helm(&["uninstall", "db"])));
+    let output = output.unwrap();
+    assert_eq!(output.status, 1, "{output}");
+    // Without --debug Helm hides the words of a refusal. An Event tells them.
+    let told = eventually("an Event tells why", || {
+        let on = format!("--field-selector=reason=RefusedG03,involvedObject.name={STATEFUL_SET}");
+        let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
+        Some(alive.kubectl(&events).succeeded()).filter(|message| !message.is_empty())
+    });
+    assert!(told.starts_with("ci may not delete this: "), "{told}");
+
+    // Helm believes that it is half gone, and upgrades it no more; a rollback is the way back.
+    let stuck = alive.upgrade(&[]);
+    assert!(stuck.stderr.contains("has no deployed releases"), "{stuck}");
+    alive.helm(&["rollback", "db", "1"]).succeeded();
+    alive.upgrade(&[]).succeeded();
+
+    // One override, on the StatefulSet, releases all of it together.
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
+    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
+    let output = eventually("the override is seen", || {
+        Some(alive.helm(&["uninstall", "db"])).filter(|output| output.status == 0)
+    });
+    assert!(output.stdout.contains("uninstalled"), "{output}");
+    eventually("everything but the data is gone", || {
+        let left = alive.admin(&["get", "statefulset,service,secret,pods", "--output=name"]).succeeded();
+        left.is_empty().then_some(())
+    });
+    let claims = alive.admin(&["get", "persistentvolumeclaims", "--output=name"]).succeeded();
+    assert_eq!(claims.lines().count(), 3, "{claims}");
+}

@@ -1,0 +1,56 @@
+//! Nodes for a control plane: the real scheduler, and kwok as the kubelet of every node. Pods then live by themselves: they
+//! get a volume and a node, become Ready after a moment and go when they are deleted. What kwok does is in `kwok.yaml`.
+//!
+//! A plane with nodes has no use for the stand-ins of `standins.rs`.
+
+use super::beside;
+use super::control_plane::ControlPlane;
+use super::error::Error;
+use super::tools::Tools;
+use super::users::{Machine, User};
+
+impl ControlPlane {
+    /// A control plane with nodes `node-0` and following, ready for pods.
+    pub(crate) fn start_with_nodes(count: usize) -> Self {
+        let mut plane = Self::start();
+        let working = plane.bring_up_nodes(count);
+        working.unwrap_or_else(|error| panic!("the nodes did not start: {error}"));
+        plane
+    }
+
+    fn bring_up_nodes(&mut self, count: usize) -> Result<(), Error> {
+        let scheduler = self.files().machine_kubeconfig(Machine::Scheduler);
+        let flags = [
+            format!("--kubeconfig={}", scheduler.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        self.run("kube-scheduler", &Tools::also("kube-scheduler")?, &flags)?;
+        let kubelet = self.files().machine_kubeconfig(Machine::Kwok);
+        let flags = [
+            format!("--kubeconfig={}", kubelet.display()),
+            format!("--config={}", beside("kwok.yaml").display()),
+            "--manage-all-nodes".to_owned(),
+            "--cidr=10.244.0.0/16".to_owned(),
+            "--node-ip=192.0.2.1".to_owned(),
+            // The controller that would look for leases is switched off.
+            "--node-lease-duration-seconds=0".to_owned(),
+        ];
+        self.run("kwok", &Tools::also("kwok")?, &flags)?;
+        for number in 0..count {
+            self.have_node(&format!("node-{number}"));
+        }
+        Ok(())
+    }
+
+    /// While `ready` is false, the readiness probe of this pod fails.
+    pub(crate) fn set_ready(&self, namespace: &str, pod: &str, ready: bool) {
+        let mark = format!("gatera.lab/ready={ready}");
+        let annotate = ["annotate", "pod", pod, "--namespace", namespace, "--overwrite", &mark];
+        self.kubectl(User::Admin, &annotate).succeeded();
+        let condition = format!("--for=condition=Ready={ready}");
+        self.kubectl(User::Admin, &["wait", "--namespace", namespace, &format!("pod/{pod}"), &condition])
+            .succeeded();
+    }
+}
