@@ -203,7 +203,6 @@ fn a_rollout_restart_replaces_one_member_after_the_other() {
 }
 
 #[test]
-#[ignore = "needs G14"]
 fn a_rollout_restart_waits_for_a_healthy_cluster() {
     let alive = Alive::cluster("restart");
     let template = || alive.stateful_set()["spec"]["template"].clone();

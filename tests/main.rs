@@ -30,5 +30,6 @@ mod reload;
 mod router;
 mod scene;
 mod script;
+mod secrets;
 mod way_back;
 mod wire;

@@ -146,7 +146,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
         "{}",
         refused.stderr
     );
-    assert_eq!(label("service/galera-instance-cs", "a=1").status, 0, "no entry asks about Services yet");
+    assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");
     let stranger = plane.namespace("stranger");
     let created = plane
         .kubectl(User::Editor, &["--namespace", &stranger, "create", "deployment", "web", "--image=nginx"]);

@@ -1,0 +1,188 @@
+//! No secret is ever printed: random secrets in every place of a manifest that can hold one, and a look through
+//! everything that leaves the process: answers, warnings, audit annotations, Events, logs, metrics, `check`, the audit.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use gatera::config::Settings;
+use gatera::object::{Kind, Object};
+use gatera::review::{self, Origin};
+use gatera::view::{Facts, Freshness, View, World};
+use gatera::{audit, check, events, report, rules};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::router::{ask, guard};
+use crate::scene::{self, NAMESPACE, Scene};
+
+/// Where people put secrets, as JSON pointers into `objects()`, with what stands around the secret there.
+const PLACES: &[(usize, &str, &str)] = &[
+    (0, "/spec/template/spec/containers/0/env/0/value", "@"),
+    (0, "/spec/template/spec/containers/0/args/0", "--wsrep-sst-auth=root:@"),
+    (0, "/spec/template/spec/containers/0/args/1", "--wsrep_provider_options=socket.ssl_password=@;pc.bootstrap=1"),
+    (0, "/spec/template/spec/containers/0/command/0", "MYSQL_PWD=@ mariadbd"),
+    (0, "/spec/template/spec/containers/0/livenessProbe/exec/command/0", "mysqladmin -p@ ping"),
+    (0, "/spec/template/spec/containers/0/readinessProbe/exec/command/0", "mysql -u root -p'@' -e 'SELECT 1'"),
+    (0, "/spec/template/spec/containers/0/lifecycle/preStop/exec/command/0", "mariadb --password=\"@\" -e x | grep -q y"),
+    (0, "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration", "{\"password\":\"@\"}"),
+    (0, "/spec/replicas", "@"),
+    (0, "/spec/template/spec/terminationGracePeriodSeconds", "@"),
+    (1, "/data/galera.cnf", "[galera]\nwsrep_sst_auth = root:@\nwsrep_cluster_address = gcomm://\n"),
+    (1, "/data/galera.cnf", "[innodb]\ninnodb_x = @\n[mysqld]\nbinlog_format = MIXED\nssl_passphrase=\"@\"\n"),
+    (1, "/data/galera.cnf", "@\n[galera\nwsrep_provider_options=\"socket.ssl_key=/k;socket.ssl_password=@\"\nwsrep_provider_options=pc.ignore_sb=1\n"),
+    (1, "/data/galera.cnf", "[client]\npassword=@\n!include /@\n"),
+    (1, "/data/wait-for-sync.sh", "until mysql -u root -p@ -e \"SHOW STATUS\"\ndo sleep 5\ndone\n"),
+    (1, "/data/root-password", "@"),
+    (2, "/data/root", "@"),
+    (2, "/stringData/root", "@"),
+    (3, "/spec/template/spec/containers/0/env/0/value", "@"),
+    (3, "/spec/replicas", "@"),
+    (4, "/spec/containers/0/env/0/value", "@"),
+    (4, "/spec/containers/0/ports/0/containerPort", "@"),
+];
+
+/// StatefulSet, ConfigMap, Secret, bootstrap Deployment and bootstrap pod, with room in every place.
+fn objects() -> [Value; 5] {
+    let scene = Scene::default();
+    let mut set = scene.stateful_set();
+    let container = json!({
+        "env": [{ "name": "MARIADB_ROOT_PASSWORD" }], "args": ["", ""], "command": [""],
+        "livenessProbe": { "exec": { "command": [""] } }, "readinessProbe": { "exec": { "command": [""] } },
+        "lifecycle": { "preStop": { "exec": { "command": [""] } } },
+    });
+    json_patch::merge(&mut set["spec"]["template"]["spec"]["containers"][0], &container);
+    let (_, secret) = scene.object("Secret/galera");
+    let mut deployment = scene::bootstrap_deployment(1);
+    deployment["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{ "name": "MYSQL_ROOT_PASSWORD" }]);
+    let mut pod = scene::bootstrap_pod("x");
+    pod["spec"]["containers"][0]["env"] = json!([{ "name": "MYSQL_ROOT_PASSWORD" }]);
+    pod["metadata"]["ownerReferences"] = Value::Null;
+    [set, scene.config_map(), secret, deployment, pod]
+}
+
+/// Puts a text into a place, making what is missing on the way.
+fn plant(object: &mut Value, pointer: &str, text: &str) {
+    let mut at = object;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/");
+        at = match step.parse::<usize>() {
+            Ok(index) if at.is_array() => &mut at[index],
+            _ => &mut at[step],
+        };
+    }
+    *at = json!(text);
+}
+
+fn request(operation: &str, new: &Value, old: &Value) -> Value {
+    let object = if new.is_null() { old } else { new };
+    let kind = scene::kind_of(object);
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "operation": operation, "namespace": NAMESPACE, "name": object["metadata"]["name"],
+        "kind": { "group": kind.group(), "version": "v1", "kind": kind.name() },
+        "resource": { "group": kind.group(), "version": "v1", "resource": kind.plural() },
+        "userInfo": { "username": "editor" }, "object": new, "oldObject": old,
+    } })
+}
+
+/// Everything the process says about this object.
+fn said(object: &Value, before: &Value, log: &Log) -> String {
+    let settings = Settings::default();
+    let world = Scene::default().world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let guard = guard(world.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let mut all = String::new();
+    let (null, kind) = (Value::Null, scene::kind_of(object));
+    for (operation, new, old) in
+        [("CREATE", object, &null), ("UPDATE", object, before), ("UPDATE", before, object), ("DELETE", &null, object)]
+    {
+        let body = request(operation, new, old);
+        for path in ["/mutate", "/validate"] {
+            let mut answer = runtime.block_on(ask(&guard, path, &body));
+            // The patch repeats what the object itself says, for the API server alone.
+            answer["response"]["patch"] = Value::Null;
+            all.push_str(&answer.to_string());
+        }
+        let bytes = serde_json::to_vec(&body).unwrap();
+        let review = review::read(&bytes, Origin::Validating).unwrap().review;
+        let decision = rules::evaluate(&review, &view);
+        all.push_str(&format!("{review:?} {decision:?} {:?}", events::notices(&review, &decision)));
+    }
+    all.push_str(&guard.metrics.text());
+
+    let mut facts = Facts::default();
+    if let Ok(read) = Object::read(kind, &object.to_string()) {
+        facts.put(read, &settings.adoption);
+    }
+    for (kind, other) in [Kind::StatefulSet, Kind::ConfigMap].map(|it| (it, Scene::default())) {
+        if scene::kind_of(object) != kind {
+            let name = if kind == Kind::StatefulSet { "StatefulSet/galera-instance-galera" } else { "ConfigMap/galera-instance-nodeconfig" };
+            facts.put(Object::read(kind, &other.object(name).1.to_string()).unwrap(), &settings.adoption);
+        }
+    }
+    let held = World::build(facts, &settings.adoption, Freshness::Current);
+    let found = audit::run(&View::new(&held, scene::now(), &settings));
+    all.push_str(&format!("{found:?} {held:?}"));
+    all.push_str(&report::audit::text(&found));
+    all.push_str(&report::audit::json(&found).to_string());
+
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("object.yaml"), object.to_string()).unwrap();
+    let mut lines = Vec::new();
+    check::run(&[folder.path().to_owned()], NAMESPACE, &settings, scene::now(), &mut lines).unwrap();
+    all.push_str(&String::from_utf8(lines).unwrap());
+    all.push_str(&log.take());
+    all
+}
+
+/// Collects what is logged in this thread.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn take(&self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut *self.0.lock().unwrap())).into_owned()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_secret_is_ever_printed(
+        places in prop::collection::vec(prop::sample::select((0..PLACES.len()).collect::<Vec<_>>()), 1..4),
+        secret in "[A-Za-z0-9]{4}[A-Za-z0-9+/=!#%&*.:;<>?@^_~-]{8,24}[A-Za-z0-9]{4}",
+    ) {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_max_level(tracing::Level::TRACE).finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let (mut planted, clean) = (objects(), objects());
+            for place in &places {
+                let (object, pointer, around) = PLACES[*place];
+                plant(&mut planted[object], pointer, &around.replace('@', &secret));
+            }
+            for index in 0..planted.len() {
+                if planted[index] != clean[index] {
+                    let all = said(&planted[index], &clean[index], &log);
+                    // Quotes and backslashes could hide it; the first characters cannot.
+                    let part = &secret[..8];
+                    if let Some(at) = all.find(part) {
+                        let from = all[..at].char_indices().rev().nth(160).map_or(0, |(at, _)| at);
+                        panic!("{:?} was printed: …{}…", places, &all[from..(at + 40).min(all.len())]);
+                    }
+                }
+            }
+        });
+    }
+}
