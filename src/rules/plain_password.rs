@@ -108,7 +108,8 @@ fn in_config(map: &ConfigMap) -> Findings {
                 add(format!("{key} line {}", setting.line), what);
             }
         }
-        for (index, line) in text.look().lines().enumerate() {
+        let script = SIGNS.iter().any(|sign| text.look().contains(sign));
+        for (index, line) in text.look().lines().enumerate().filter(|_| script) {
             if let Some(what) = in_shell(line) {
                 add(format!("{key} line {}", index + 1), what);
             }
@@ -116,6 +117,9 @@ fn in_config(map: &ConfigMap) -> Findings {
     }
     found
 }
+
+/// Without one of these no line of a text holds a password on a command line.
+const SIGNS: [&str; 5] = ["-p", "--", "PASS", "PWD", "WSREP"];
 
 /// A variable or key by whose name a password is meant, and no file name, switch or hint about one.
 fn is_secret_name(name: &str) -> bool {
