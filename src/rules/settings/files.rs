@@ -18,16 +18,16 @@ pub(super) fn judge(file: &str, text: &str) -> Findings {
                 found.push(include(file, line));
             }
             Line::Setting(it) if it.readers == Readers::Nobody && keys::is_the_servers(&it.key) => {
+                if unread.len() == MOST && !unread.contains_key(it.group) {
+                    continue;
+                }
                 unread.entry(it.group).or_insert_with(|| (it.line, it.key.into_owned(), 0)).2 += 1;
             }
             _ => {}
         }
     }
     found.extend(
-        unread
-            .into_iter()
-            .take(MOST)
-            .map(|(group, (line, key, count))| unread_group(file, group, line, &key, count)),
+        unread.into_iter().map(|(group, (line, key, count))| unread_group(file, group, line, &key, count)),
     );
     found
 }
