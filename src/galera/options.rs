@@ -112,11 +112,12 @@ pub fn configures_galera(text: &str) -> bool {
     text.contains("wsrep") && read(text).any(wsrep)
 }
 
-/// The line of an option, or the first in a group of that name.
-pub fn line_of(text: &str, name: &str) -> Option<usize> {
-    let key = |it: &Setting<'_>| it.key == name && it.readers == Readers::Server;
-    let counts = read(text).filter(key).last();
-    counts.or_else(|| read(text).find(|it| it.group == name)).map(|it| it.line)
+/// The line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
+pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
+    let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
+    let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
+    let first = || read(text).find(|it| it.group == name);
+    counts.or_else(inside).or_else(first).map(|it| it.line)
 }
 
 fn one_line<'a>(
