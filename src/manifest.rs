@@ -77,12 +77,13 @@ impl Document {
     pub fn find(&self, field: &str) -> Place {
         let mut node = &self.root;
         let mut lines = 0;
-        for step in steps(field) {
+        let mut steps = steps(field);
+        while let Some(step) = steps.next() {
             let (name, line) =
                 step.rsplit_once(" line ").map_or((step, None), |(name, line)| (name, line.parse().ok()));
             let Some(next) = node.value.step(name) else {
                 if let Node::Text(text) = &node.value {
-                    let inside = options::line_of(text, name).filter(|_| text.contains('\n'));
+                    let inside = options::line_of(text, name, steps.next()).filter(|_| text.contains('\n'));
                     lines = inside.and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
                 }
                 break;

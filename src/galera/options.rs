@@ -46,6 +46,8 @@ pub enum Line<'a> {
 pub struct Setting<'a> {
     /// The `[group]` it stands in.
     pub group: &'a str,
+    /// Who reads that group.
+    pub readers: Readers,
     /// The key in its one spelling: lower case, `_`, without `loose_`, `skip_` and the like.
     pub key: Cow<'a, str>,
     /// The value without its quotes; `None` for a bare key.
@@ -86,9 +88,12 @@ pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
     })
 }
 
-/// The value the server ends up with: the last one in a group it reads.
+/// The value the server ends up with: the last one in a group it reads. MariaDB tells capitals apart in the name of an
+/// option, so a text that does not hold the key's last word can be passed over.
 pub fn effective<'a>(text: &'a str, key: &str) -> Option<Value<'a>> {
-    read(text).filter(|setting| setting.key == key && readers(setting.group) == Readers::Server).last()?.value
+    let word = key.rsplit('_').next().unwrap_or_default();
+    let settings = text.contains(word).then(|| read(text))?;
+    settings.filter(|setting| setting.key == key && setting.readers == Readers::Server).last()?.value
 }
 
 /// A key of a ConfigMap that is read as an option file: by its name, or because it begins with a `[group]` and a
@@ -98,23 +103,29 @@ pub fn is_file(name: &str, text: &str) -> bool {
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     let begins_with_group = content.next().is_some_and(|line| line.starts_with('['));
     name.rsplit('.').next() == Some("cnf")
-        || begins_with_group && read(text).any(|setting| readers(setting.group) == Readers::Server)
+        || begins_with_group && read(text).any(|setting| setting.readers == Readers::Server)
 }
 
 /// The text sets an option of Galera's for a server.
 pub fn configures_galera(text: &str) -> bool {
-    let wsrep = |it: Setting<'_>| it.key.starts_with("wsrep_") && readers(it.group) == Readers::Server;
+    let wsrep = |it: Setting<'_>| it.key.starts_with("wsrep_") && it.readers == Readers::Server;
     text.contains("wsrep") && read(text).any(wsrep)
 }
 
-/// The line of an option, or the first in a group of that name.
-pub fn line_of(text: &str, name: &str) -> Option<usize> {
-    let key = |it: &Setting<'_>| it.key == name && readers(it.group) == Readers::Server;
-    let counts = read(text).filter(key).last();
-    counts.or_else(|| read(text).find(|it| it.group == name)).map(|it| it.line)
+/// The line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
+pub fn line_of(text: &str, name: &str, key: Option<&str>) -> Option<usize> {
+    let counts = read(text).filter(|it| it.key == name && it.readers == Readers::Server).last();
+    let inside = || read(text).filter(|it| it.group == name && Some(&*it.key) == key).last();
+    let first = || read(text).find(|it| it.group == name);
+    counts.or_else(inside).or_else(first).map(|it| it.line)
 }
 
-fn one_line<'a>(text: &'a str, start: usize, line: usize, group: &mut Option<&'a str>) -> Option<Line<'a>> {
+fn one_line<'a>(
+    text: &'a str,
+    start: usize,
+    line: usize,
+    group: &mut Option<(&'a str, Readers)>,
+) -> Option<Line<'a>> {
     match text.as_bytes().first()? {
         b'#' | b';' => return None,
         b'!' => {
@@ -128,7 +139,8 @@ fn one_line<'a>(text: &'a str, start: usize, line: usize, group: &mut Option<&'a
             let Some((name, _)) = text[1..].split_once(']') else {
                 return Some(Line::Broken { line, what: "a group without its ]" });
             };
-            *group = Some(name.trim_end_matches(is_space));
+            let name = name.trim_end_matches(is_space);
+            *group = Some((name, readers(name)));
             return None;
         }
         _ => {}
@@ -141,7 +153,12 @@ fn one_line<'a>(text: &'a str, start: usize, line: usize, group: &mut Option<&'a
     Some(Line::Setting(setting(without_comment(text), start, line, group)))
 }
 
-fn setting<'a>(text: &'a str, start: usize, line: usize, group: &'a str) -> Setting<'a> {
+fn setting<'a>(
+    text: &'a str,
+    start: usize,
+    line: usize,
+    (group, readers): (&'a str, Readers),
+) -> Setting<'a> {
     let text = text.trim_end_matches(is_space);
     let (key, raw) = text.split_once('=').map_or((text, None), |(key, raw)| (key, Some(raw)));
     let (key, negated) = one_spelling_and_switch(key);
@@ -159,9 +176,9 @@ fn setting<'a>(text: &'a str, start: usize, line: usize, group: &'a str) -> Sett
         Some(on) => {
             let twice = value.as_ref().is_some_and(|value| value.look() == "0");
             let value = Some(Value::from(if on == twice { "0" } else { "1" }));
-            Setting { group, key, value, line, at: at.start..at.start }
+            Setting { group, readers, key, value, line, at: at.start..at.start }
         }
-        None => Setting { group, key, value, line, at },
+        None => Setting { group, readers, key, value, line, at },
     }
 }
 

@@ -57,13 +57,12 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     match (&review.old, &review.new) {
-        (old, Some(Object::ConfigMap(new))) => {
-            let before = match old {
-                Some(Object::ConfigMap(old)) => in_config(ns, old, view),
-                _ => Findings::new(),
-            };
-            news(in_config(ns, new, view), &before)
-        }
+        (old, Some(Object::ConfigMap(new))) => match (old, in_config(ns, new, view)) {
+            (Some(Object::ConfigMap(old)), found) if !found.is_empty() => {
+                news(found, &in_config(ns, old, view))
+            }
+            (_, found) => found,
+        },
         (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
             let before = match old {
                 // Another serviceName is refused for itself; what the address would then have to be helps nobody.

@@ -94,28 +94,34 @@ fn in_environment(place: &str, container: &Container) -> Findings {
 fn in_config(map: &ConfigMap) -> Findings {
     let mut found = Vec::new();
     for (key, text) in &map.data {
-        let mut add = |place: String, what: &str| {
+        let mut add = |field: String, place: String, what: &str| {
             let says = format!("{place} writes out {what}");
-            found.push(finding(format!("data[{place}]"), says, "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)"));
+            found.push(finding(field, says, "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)"));
         };
         if is_secret_name(key) && is_written_out(text.look()) {
-            add(key.clone(), "a password");
+            add(format!("data[{key}]"), key.clone(), "a password");
             continue;
         }
         for setting in options::read(text.look()) {
             if is_secret_option(&setting.key, setting.look()) {
                 let what = if setting.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
-                add(format!("{key} line {}", setting.line), what);
+                let field = format!("data[{key}][{}].{}", setting.group, setting.key);
+                add(field, format!("{key} line {}", setting.line), what);
             }
         }
-        for (index, line) in text.look().lines().enumerate() {
+        let script = SIGNS.iter().any(|sign| text.look().contains(sign));
+        for (index, line) in text.look().lines().enumerate().filter(|_| script) {
             if let Some(what) = in_shell(line) {
-                add(format!("{key} line {}", index + 1), what);
+                let place = format!("{key} line {}", index + 1);
+                add(format!("data[{place}]"), place, what);
             }
         }
     }
     found
 }
+
+/// Without one of these no line of a text holds a password on a command line.
+const SIGNS: [&str; 5] = ["-p", "--", "PASS", "PWD", "WSREP"];
 
 /// A variable or key by whose name a password is meant, and no file name, switch or hint about one.
 fn is_secret_name(name: &str) -> bool {

@@ -63,13 +63,11 @@ const MOST: usize = 25;
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     match (&review.old, &review.new) {
-        (old, Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
-            let old =
-                old.as_ref().and_then(|old| if let Object::ConfigMap(old) = old { Some(old) } else { None });
-            let before = old.map_or_else(Vec::new, |old| in_config(ns, old, view));
-            let mut found = news(in_config(ns, new, view), &before);
-            found.extend(old.into_iter().flat_map(|old| changed_config(ns, old, new, view)));
-            worst(found)
+        (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
+            changed_config(ns, old, new, view)
+        }
+        (_, Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
+            worst(in_config(ns, new, &Effective::of_files(texts(new)), view))
         }
         (old, Some(Object::StatefulSet(new) | Object::Deployment(new))) => {
             let old = match old {
@@ -85,13 +83,25 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
+fn in_config(ns: &str, map: &ConfigMap, settings: &Effective<'_>, view: &View<'_>) -> Findings {
     let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text)).collect();
-    let settings = Effective::of_files(texts(map));
-    found.extend(files::lost(&settings));
+    found.extend(files::lost(settings));
     let place = Setting::in_file(of_one_member(ns, map, view));
     found.extend(settings.iter().flat_map(|(key, placed)| place.judge(key, placed)));
     found
+}
+
+fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
+    let (was, is) = (Effective::of_files(texts(old)), Effective::of_files(texts(new)));
+    let mut found = in_config(ns, new, &is, view);
+    if found.iter().any(|finding| finding.verdict == Verdict::Warn) {
+        found = news(found, &in_config(ns, old, &was, view));
+    }
+    if let Some(cluster) = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data()) {
+        let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
+        found.extend(Setting::in_file(false).changes(&was, &is, &whose));
+    }
+    worst(found)
 }
 
 /// The keys that are option files, in the order in which a server reads them.
@@ -108,18 +118,6 @@ fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
         address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster))
     };
     view.readers_of(ns, name).next().is_none() && (view.is_read(ns, name) || texts(map).any(founds))
-}
-
-fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
-    let Some(cluster) = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data()) else {
-        return Findings::new();
-    };
-    let (old, new) = (Effective::of_files(texts(old)), Effective::of_files(texts(new)));
-    Setting::in_file(false).changes(
-        &old,
-        &new,
-        &format!("cluster {} ({})", cluster.id.name, view.describe(cluster)),
-    )
 }
 
 fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {

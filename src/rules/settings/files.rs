@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding;
+use super::{MOST, finding};
 use crate::galera::options::{self, Effective, Line, Readers, keys};
 use crate::verdict::{Finding, Findings, Verdict};
 
@@ -17,9 +17,10 @@ pub(super) fn judge(file: &str, text: &str) -> Findings {
             Line::Include { line } if !found.iter().any(|it| it.verdict == Verdict::Warn) => {
                 found.push(include(file, line));
             }
-            Line::Setting(it)
-                if options::readers(it.group) == Readers::Nobody && keys::is_the_servers(&it.key) =>
-            {
+            Line::Setting(it) if it.readers == Readers::Nobody && keys::is_the_servers(&it.key) => {
+                if unread.len() == MOST && !unread.contains_key(it.group) {
+                    continue;
+                }
                 unread.entry(it.group).or_insert_with(|| (it.line, it.key.into_owned(), 0)).2 += 1;
             }
             _ => {}
