@@ -171,7 +171,8 @@ impl Audit {
     pub fn warned(&self) -> usize {
         let warned = |it: &&Audited| {
             let Decision { remarks, .. } = &it.decision;
-            it.decision.allowed() && (it.decision.with(Effect::Warned).next().is_some() || !remarks.is_empty())
+            it.decision.allowed()
+                && (it.decision.with(Effect::Warned).next().is_some() || !remarks.is_empty())
         };
         self.objects.iter().filter(warned).count()
     }

@@ -46,7 +46,8 @@ impl Settings {
     /// Reads the settings file. `rules` are the ids that exist.
     pub fn read(yaml: &str, rules: &[&str]) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
-        let file: File = serde_saphyr::from_str_with_options(yaml, options).map_err(|error| Error::Form(error.to_string()))?;
+        let file: File = serde_saphyr::from_str_with_options(yaml, options)
+            .map_err(|error| Error::Form(error.to_string()))?;
         let mut settings = Self::default();
         if !file.adopt.is_empty() {
             settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;

@@ -106,5 +106,8 @@ fn longer_grace(pod: &mut Value) -> i64 {
 }
 
 fn container_mut<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut Value> {
-    edit::at(pod, &["spec", "containers"])?.as_array_mut()?.iter_mut().find(|container| container["name"] == name)
+    edit::at(pod, &["spec", "containers"])?
+        .as_array_mut()?
+        .iter_mut()
+        .find(|container| container["name"] == name)
 }

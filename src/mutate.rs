@@ -27,12 +27,19 @@ enum Change<'a> {
 }
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
-pub fn amend(review: &Review, object: &str, decision: &mut Decision, view: &View<'_>) -> Option<json_patch::Patch> {
+pub fn amend(
+    review: &Review,
+    object: &str,
+    decision: &mut Decision,
+    view: &View<'_>,
+) -> Option<json_patch::Patch> {
     let change = change(review, decision, view)?;
     let before: Value = serde_json::from_str(object).ok()?;
     let mut after = before.clone();
     match change {
-        Change::Inject(pod) => decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view)),
+        Change::Inject(pod) => {
+            decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
+        }
         Change::HoldAtZero => edit::set(&mut after, &["spec", "replicas"], json!(0)),
         Change::MarkData(mark) => edit::annotate(&mut after, marks::DATA, &mark),
     }

@@ -19,9 +19,9 @@ pub fn next(world: &World) -> Vec<Step> {
     if world.freshness != Freshness::Current {
         return Vec::new();
     }
-    let new = world.clusters().filter(|cluster| {
-        cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0
-    });
+    let new = world
+        .clusters()
+        .filter(|cluster| cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0);
     let mut steps: Vec<_> = new.map(|cluster| Step::MarkData(cluster.id.clone())).collect();
     steps.sort_by(|Step::MarkData(a), Step::MarkData(b)| a.cmp(b));
     steps

@@ -35,7 +35,8 @@ pub fn refusal(subject: &str, decision: &Decision) -> String {
 
 fn group(subject: &str, findings: &[&Finding]) -> String {
     let Some(Finding { rule, why, .. }) = findings.first() else { return String::new() };
-    let mut text: String = findings.iter().map(|finding| format!("[{rule}] {subject}: {}\n", finding.says)).collect();
+    let mut text: String =
+        findings.iter().map(|finding| format!("[{rule}] {subject}: {}\n", finding.says)).collect();
     text.push_str(&format!("  why: {why}"));
     for (index, Finding { instead, .. }) in findings.iter().enumerate() {
         if !findings[..index].iter().any(|earlier| earlier.instead == *instead) {

@@ -192,7 +192,11 @@ struct User {
 pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
         let (uid, api_version) = uid_at_least(body);
-        Malformed { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem: position_of(&error) }
+        Malformed {
+            uid,
+            api_version: api_version.unwrap_or_else(|| API_VERSION.into()),
+            problem: position_of(&error),
+        }
     })?;
     let request = envelope.request;
     if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {

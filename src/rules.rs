@@ -141,7 +141,11 @@ fn news(mut found: Findings, before: &[Finding]) -> Findings {
 
 /// A cluster that is created where only what carries labels is guarded.
 fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
-    let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| review.operation == Operation::Create) else { return None };
+    let Some(Object::StatefulSet(new)) =
+        review.new.as_ref().filter(|_| review.operation == Operation::Create)
+    else {
+        return None;
+    };
     let half = review.origin == Origin::Validating
         && is_cluster(new, &view.settings.adoption)
         && view.namespace_is_unlabelled(&review.namespace);
@@ -166,8 +170,12 @@ fn unreadable(review: &Review) -> Option<Finding> {
 /// on its way out. A pod that is going may still be forced, so its DELETE is judged.
 fn let_through(review: &Review, view: &View<'_>) -> bool {
     let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
-    let going = (review.operation == Operation::Update || again) && review.objects().any(|object| object.meta().going());
-    going || view.settings.is_own(&review.user) || NEVER_GUARDED.contains(&&*review.namespace) || view.namespace_going(&review.namespace)
+    let going = (review.operation == Operation::Update || again)
+        && review.objects().any(|object| object.meta().going());
+    going
+        || view.settings.is_own(&review.user)
+        || NEVER_GUARDED.contains(&&*review.namespace)
+        || view.namespace_going(&review.namespace)
 }
 
 /// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
@@ -193,7 +201,9 @@ impl Released {
                 Ok(release) => Some(release),
                 // One with a mistake in it is G18's where it is written.
                 Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
-                    let remark = format!("the annotation gatera.dev/override of {subject} releases nothing: {problem}");
+                    let remark = format!(
+                        "the annotation gatera.dev/override of {subject} releases nothing: {problem}"
+                    );
                     if !decision.remarks.contains(&remark) {
                         decision.remarks.push(remark);
                     }

@@ -250,9 +250,12 @@ impl<'a> View<'a> {
             return None;
         }
         let leads = |selector: &Labels| {
-            adopt::instance(selector) == Some(instance) && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
+            adopt::instance(selector) == Some(instance)
+                && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
         };
-        self.services_in(&cluster.id.namespace).find(|it| leads(&it.spec.selector)).map(|it| &*it.metadata.name)
+        self.services_in(&cluster.id.namespace)
+            .find(|it| leads(&it.spec.selector))
+            .map(|it| &*it.metadata.name)
     }
 
     /// The clusters whose members read this ConfigMap.
@@ -266,14 +269,21 @@ impl<'a> View<'a> {
         let reads =
             |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
         self.readers_of(namespace, config_map).next().is_some()
-            || self.world.facts.deployments.range(Id::new(namespace, "")..).take_while(|(id, _)| id.namespace == namespace).any(|(_, it)| reads(it))
+            || self
+                .world
+                .facts
+                .deployments
+                .range(Id::new(namespace, "")..)
+                .take_while(|(id, _)| id.namespace == namespace)
+                .any(|(_, it)| reads(it))
     }
 
     /// This ConfigMap is Galera's: it says so, a workload of ours reads it, or its text configures Galera and nobody else
     /// manages it. The last catches a ConfigMap that is created before its reader.
     pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
         let meta = &map.metadata;
-        let configures = |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
+        let configures =
+            |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
         self.settings.adoption.adopts(&meta.labels)
             || self.is_read(namespace, &meta.name)
             || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))

@@ -145,7 +145,13 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "labelled",
         endpoint: Endpoint::Validate,
-        asks: &[("", "configmaps", ALL), ("", "secrets", ALL), ("", "services", ALL), ("", "persistentvolumeclaims", &["DELETE"]), ("policy", "poddisruptionbudgets", ALL)],
+        asks: &[
+            ("", "configmaps", ALL),
+            ("", "secrets", ALL),
+            ("", "services", ALL),
+            ("", "persistentvolumeclaims", &["DELETE"]),
+            ("policy", "poddisruptionbudgets", ALL),
+        ],
         selects: Selects::LabelsElsewhere,
         only: Only::All,
         fail_closed: true,
@@ -154,7 +160,17 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "namespace",
         endpoint: Endpoint::Validate,
-        asks: &[("", "configmaps", ALL), ("", "secrets", ALL), ("", "services", ALL), ("", "persistentvolumeclaims", &["DELETE"]), ("policy", "poddisruptionbudgets", ALL), ("autoscaling", "horizontalpodautoscalers", WRITES), ("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"]), ("", "pods/eviction", &["CREATE"])],
+        asks: &[
+            ("", "configmaps", ALL),
+            ("", "secrets", ALL),
+            ("", "services", ALL),
+            ("", "persistentvolumeclaims", &["DELETE"]),
+            ("policy", "poddisruptionbudgets", ALL),
+            ("autoscaling", "horizontalpodautoscalers", WRITES),
+            ("apps", "statefulsets/scale", &["UPDATE"]),
+            ("apps", "deployments/scale", &["UPDATE"]),
+            ("", "pods/eviction", &["CREATE"]),
+        ],
         selects: Selects::LabelledNamespaces,
         only: Only::All,
         fail_closed: true,
@@ -163,7 +179,11 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "elsewhere",
         endpoint: Endpoint::Validate,
-        asks: &[("apps", "statefulsets/scale", &["UPDATE"]), ("apps", "deployments/scale", &["UPDATE"]), ("", "pods/eviction", &["CREATE"])],
+        asks: &[
+            ("apps", "statefulsets/scale", &["UPDATE"]),
+            ("apps", "deployments/scale", &["UPDATE"]),
+            ("", "pods/eviction", &["CREATE"]),
+        ],
         selects: Selects::OtherNamespaces,
         only: Only::All,
         fail_closed: false,
@@ -221,7 +241,9 @@ impl Target {
                 "caBundle": ca_bundle,
                 "service": { "namespace": namespace, "name": name, "path": endpoint.path(), "port": 443 },
             }),
-            Self::Url { base, .. } => json!({ "caBundle": ca_bundle, "url": format!("{base}{}", endpoint.path()) }),
+            Self::Url { base, .. } => {
+                json!({ "caBundle": ca_bundle, "url": format!("{base}{}", endpoint.path()) })
+            }
         }
     }
 }
@@ -233,9 +255,7 @@ pub fn entries(endpoint: Endpoint, adoption: &Adoption, target: &Target, ca_bund
 }
 
 fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
-    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| {
-        json!({ "apiGroups": [group], "apiVersions": [version(resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) })
-    };
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
@@ -290,7 +310,9 @@ fn scope(resource: &str) -> &'static str {
 fn object_selector(selects: Selects) -> Value {
     match selects {
         Selects::ModeLabel => json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "Exists" }] }),
-        Selects::NoModeLabel => json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "DoesNotExist" }] }),
+        Selects::NoModeLabel => {
+            json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "DoesNotExist" }] })
+        }
         _ => json!({}),
     }
 }
@@ -302,7 +324,8 @@ const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
 /// CEL: labels or annotations are not what they were. Everything else about a pod changes all the time.
 fn marks_condition() -> String {
     let differ = |field: &str| {
-        let of = |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
+        let of =
+            |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
         format!("{} != {}", of("object"), of("oldObject"))
     };
     format!("{} || {}", differ("labels"), differ("annotations"))
@@ -310,7 +333,8 @@ fn marks_condition() -> String {
 
 fn namespace_selector(selects: Selects, own: &str) -> Value {
     let never: Vec<&str> = NEVER_GUARDED.into_iter().chain([own]).filter(|name| !name.is_empty()).collect();
-    let mut expressions = vec![json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never })];
+    let mut expressions =
+        vec![json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never })];
     match selects {
         Selects::LabelledNamespaces => expressions.push(json!({ "key": MODE_LABEL, "operator": "Exists" })),
         Selects::OtherNamespaces | Selects::LabelsElsewhere => {
@@ -337,7 +361,9 @@ fn template_condition(adoption: &Adoption) -> String {
             let there = format!("'{}' in {labels}", requirement.key);
             match requirement.values.as_slice() {
                 [] => there,
-                values => format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '")),
+                values => {
+                    format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '"))
+                }
             }
         };
         let selectors = adoption.selectors().iter().map(|selector| {

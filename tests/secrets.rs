@@ -19,17 +19,37 @@ use crate::scene::{self, NAMESPACE, Scene};
 const PLACES: &[(usize, &str, &str)] = &[
     (0, "/spec/template/spec/containers/0/env/0/value", "@"),
     (0, "/spec/template/spec/containers/0/args/0", "--wsrep-sst-auth=root:@"),
-    (0, "/spec/template/spec/containers/0/args/1", "--wsrep_provider_options=socket.ssl_password=@;pc.bootstrap=1"),
+    (
+        0,
+        "/spec/template/spec/containers/0/args/1",
+        "--wsrep_provider_options=socket.ssl_password=@;pc.bootstrap=1",
+    ),
     (0, "/spec/template/spec/containers/0/command/0", "MYSQL_PWD=@ mariadbd"),
     (0, "/spec/template/spec/containers/0/livenessProbe/exec/command/0", "mysqladmin -p@ ping"),
-    (0, "/spec/template/spec/containers/0/readinessProbe/exec/command/0", "mysql -u root -p'@' -e 'SELECT 1'"),
-    (0, "/spec/template/spec/containers/0/lifecycle/preStop/exec/command/0", "mariadb --password=\"@\" -e x | grep -q y"),
+    (
+        0,
+        "/spec/template/spec/containers/0/readinessProbe/exec/command/0",
+        "mysql -u root -p'@' -e 'SELECT 1'",
+    ),
+    (
+        0,
+        "/spec/template/spec/containers/0/lifecycle/preStop/exec/command/0",
+        "mariadb --password=\"@\" -e x | grep -q y",
+    ),
     (0, "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration", "{\"password\":\"@\"}"),
     (0, "/spec/replicas", "@"),
     (0, "/spec/template/spec/terminationGracePeriodSeconds", "@"),
     (1, "/data/galera.cnf", "[galera]\nwsrep_sst_auth = root:@\nwsrep_cluster_address = gcomm://\n"),
-    (1, "/data/galera.cnf", "[innodb]\ninnodb_x = @\n[mysqld]\nbinlog_format = MIXED\nssl_passphrase=\"@\"\n"),
-    (1, "/data/galera.cnf", "@\n[galera\nwsrep_provider_options=\"socket.ssl_key=/k;socket.ssl_password=@\"\nwsrep_provider_options=pc.ignore_sb=1\n"),
+    (
+        1,
+        "/data/galera.cnf",
+        "[innodb]\ninnodb_x = @\n[mysqld]\nbinlog_format = MIXED\nssl_passphrase=\"@\"\n",
+    ),
+    (
+        1,
+        "/data/galera.cnf",
+        "@\n[galera\nwsrep_provider_options=\"socket.ssl_key=/k;socket.ssl_password=@\"\nwsrep_provider_options=pc.ignore_sb=1\n",
+    ),
     (1, "/data/galera.cnf", "[client]\npassword=@\n!include /@\n"),
     (1, "/data/wait-for-sync.sh", "until mysql -u root -p@ -e \"SHOW STATUS\"\ndo sleep 5\ndone\n"),
     (1, "/data/root-password", "@"),
@@ -53,7 +73,8 @@ fn objects() -> [Value; 5] {
     json_patch::merge(&mut set["spec"]["template"]["spec"]["containers"][0], &container);
     let (_, secret) = scene.object("Secret/galera");
     let mut deployment = scene::bootstrap_deployment(1);
-    deployment["spec"]["template"]["spec"]["containers"][0]["env"] = json!([{ "name": "MYSQL_ROOT_PASSWORD" }]);
+    deployment["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{ "name": "MYSQL_ROOT_PASSWORD" }]);
     let mut pod = scene::bootstrap_pod("x");
     pod["spec"]["containers"][0]["env"] = json!([{ "name": "MYSQL_ROOT_PASSWORD" }]);
     pod["metadata"]["ownerReferences"] = Value::Null;
@@ -93,9 +114,12 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut all = String::new();
     let (null, kind) = (Value::Null, scene::kind_of(object));
-    for (operation, new, old) in
-        [("CREATE", object, &null), ("UPDATE", object, before), ("UPDATE", before, object), ("DELETE", &null, object)]
-    {
+    for (operation, new, old) in [
+        ("CREATE", object, &null),
+        ("UPDATE", object, before),
+        ("UPDATE", before, object),
+        ("DELETE", &null, object),
+    ] {
         let body = request(operation, new, old);
         for path in ["/mutate", "/validate"] {
             let mut answer = runtime.block_on(ask(&guard, path, &body));
@@ -116,7 +140,11 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     }
     for (kind, other) in [Kind::StatefulSet, Kind::ConfigMap].map(|it| (it, Scene::default())) {
         if scene::kind_of(object) != kind {
-            let name = if kind == Kind::StatefulSet { "StatefulSet/galera-instance-galera" } else { "ConfigMap/galera-instance-nodeconfig" };
+            let name = if kind == Kind::StatefulSet {
+                "StatefulSet/galera-instance-galera"
+            } else {
+                "ConfigMap/galera-instance-nodeconfig"
+            };
             facts.put(Object::read(kind, &other.object(name).1.to_string()).unwrap(), &settings.adoption);
         }
     }

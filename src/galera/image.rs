@@ -44,7 +44,8 @@ pub enum Step {
 impl<'a> Image<'a> {
     /// Takes a reference apart. Nothing is an error: the kubelet will say so.
     pub fn read(text: &'a str) -> Self {
-        let (rest, digest) = text.trim().split_once('@').map_or((text.trim(), None), |(rest, it)| (rest, Some(it)));
+        let (rest, digest) =
+            text.trim().split_once('@').map_or((text.trim(), None), |(rest, it)| (rest, Some(it)));
         // A colon before a slash belongs to the registry's port.
         let tagged = rest.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
         let (repository, tag) = tagged.map_or((rest, None), |(repository, tag)| (repository, Some(tag)));
@@ -70,7 +71,8 @@ impl<'a> Image<'a> {
 
     /// The same reference names another image tomorrow.
     pub fn floats(&self) -> bool {
-        const MOVING: [&str; 9] = ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
+        const MOVING: [&str; 9] =
+            ["latest", "lts", "stable", "rolling", "edge", "nightly", "main", "master", "dev"];
         let first = |tag: &'a str| tag.split(['-', '_']).next().unwrap_or_default();
         self.digest.is_none() && self.tag.is_none_or(|tag| MOVING.contains(&first(tag)))
     }
@@ -95,7 +97,9 @@ impl<'a> Image<'a> {
 
     /// The official image and its copies, which from 11.0 on have no programs called `mysql…`.
     pub fn dropped_old_names(&self) -> bool {
-        self.name() == "mariadb" && !self.repository.contains("bitnami") && self.series() >= Some(Series(11, 0))
+        self.name() == "mariadb"
+            && !self.repository.contains("bitnami")
+            && self.series() >= Some(Series(11, 0))
     }
 }
 
@@ -180,7 +184,12 @@ mod tests {
         for (text, vendor, series, floats) in [
             ("mariadb:10.11", Some(MariaDb), Some(Series(10, 11)), false),
             ("mariadb:10.11-jammy", Some(MariaDb), Some(Series(10, 11)), false),
-            ("r:5000/bitnami/mariadb-galera:10.11.6-debian-12-r0", Some(MariaDb), Some(Series(10, 11)), false),
+            (
+                "r:5000/bitnami/mariadb-galera:10.11.6-debian-12-r0",
+                Some(MariaDb),
+                Some(Series(10, 11)),
+                false,
+            ),
             ("mariadb:10.6@sha256:00", Some(MariaDb), Some(Series(10, 6)), false),
             ("mariadb@sha256:00", Some(MariaDb), None, false),
             ("r:5000/mariadb", Some(MariaDb), None, true),

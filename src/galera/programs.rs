@@ -48,12 +48,14 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
 /// The program of a command without its path, and its arguments. Assignments, keywords and wrappers stand before it.
 fn program(command: &[String]) -> Option<(&str, &[String])> {
     const BEFORE: [&str; 15] = [
-        "if", "then", "elif", "else", "do", "while", "until", "!", "time", "exec", "env", "nohup", "command", "sudo",
-        "timeout",
+        "if", "then", "elif", "else", "do", "while", "until", "!", "time", "exec", "env", "nohup", "command",
+        "sudo", "timeout",
     ];
     let mut wrapped = false;
     let index = command.iter().position(|word| {
-        let assignment = word.split_once('=').is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
+        let assignment = word
+            .split_once('=')
+            .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
         let before = BEFORE.contains(&&**word);
         let of_wrapper = wrapped && word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
         wrapped |= before;
@@ -71,7 +73,9 @@ fn commands(words: &[Literal]) -> Vec<Vec<String>> {
     });
     let script = words
         .iter()
-        .position(|word| word.look().starts_with('-') && !word.look().starts_with("--") && word.look().ends_with('c'))
+        .position(|word| {
+            word.look().starts_with('-') && !word.look().starts_with("--") && word.look().ends_with('c')
+        })
         .and_then(|index| words.get(index + 1));
     match script.filter(|_| shell) {
         Some(script) => split(script.look()),
@@ -149,7 +153,10 @@ mod tests {
             (&["sh", "-c", "test \"$(mysql -Ne 'SELECT 1')\" = 1"], Some("a login")),
             (&["healthcheck.sh", "--connect"], Some("a login")),
             (&["healthcheck.sh", "--galera_online"], Some("Galera's state")),
-            (&["sh", "-c", "mysql -e \"SHOW STATUS LIKE 'wsrep_local_state'\" | grep 4"], Some("Galera's state")),
+            (
+                &["sh", "-c", "mysql -e \"SHOW STATUS LIKE 'wsrep_local_state'\" | grep 4"],
+                Some("Galera's state"),
+            ),
             (&[], None),
         ] {
             assert_eq!(demand(&words(line)), demanded, "{line:?}");

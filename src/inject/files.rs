@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::Patient;
 use super::profile::{FOLDER, Profile};
-use crate::{edit, marks};
 use crate::object::Container;
+use crate::{edit, marks};
 
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
 const RUN: &str = "/run/gatera";
@@ -33,20 +33,28 @@ fn within(inner: &str, outer: &str) -> bool {
 pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
-    let item = |annotation: &str, path: &str, mode: u32| {
-        json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}{annotation}']", marks::PREFIX) } })
-    };
+    let item = |annotation: &str, path: &str, mode: u32| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": format!("metadata.annotations['{}{annotation}']", marks::PREFIX) } });
     let items = [item(marks::SCRIPT, "wait-for-sync.sh", 0o755), item(marks::MY_CNF, "my.cnf", 0o644)];
-    edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera", "downwardAPI": { "items": items } }));
+    edit::put_named(
+        pod,
+        &["spec", "volumes"],
+        json!({ "name": "gatera", "downwardAPI": { "items": items } }),
+    );
     edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera-run", "emptyDir": {} }));
 }
 
 /// Both folders in the server container, and the way its server finds the option file.
 pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
-    edit::put_named(container, &["volumeMounts"], json!({ "name": "gatera", "mountPath": FOLDER, "readOnly": true }));
+    edit::put_named(
+        container,
+        &["volumeMounts"],
+        json!({ "name": "gatera", "mountPath": FOLDER, "readOnly": true }),
+    );
     edit::put_named(container, &["volumeMounts"], json!({ "name": "gatera-run", "mountPath": RUN }));
     match patient.profile {
-        Profile::Official => edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER })),
+        Profile::Official => {
+            edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));
+        }
         Profile::Bitnami => add_flag(container),
         Profile::Unknown | Profile::Replaced => {}
     }
@@ -82,14 +90,18 @@ fn option_file(patient: &Patient<'_>) -> String {
 /// The members by their stable names, and the bootstrap node's Service while it is needed. Never for the bootstrap node
 /// itself, which founds the cluster; and not where `gatera.dev/address: keep` asks to leave it alone.
 fn address(patient: &Patient<'_>) -> Option<String> {
-    let cluster = patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
+    let cluster =
+        patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
     let service = &cluster.workload.spec.service_name;
     if service.is_empty() {
         return None;
     }
     // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
     let Patient { read, view, namespace, .. } = patient;
-    if view.founds_new_cluster(namespace, &read.metadata.labels, &read.spec, patient.mark(marks::CONTAINER)).is_some() {
+    if view
+        .founds_new_cluster(namespace, &read.metadata.labels, &read.spec, patient.mark(marks::CONTAINER))
+        .is_some()
+    {
         return None;
     }
     let bootstrap = view.bootstrap_service(cluster);

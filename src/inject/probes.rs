@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::files::SCRIPT;
 use super::Patient;
-use crate::{edit, marks};
+use super::files::SCRIPT;
 use crate::galera::options;
 use crate::object::{Container, Handler};
+use crate::{edit, marks};
 
 /// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
 /// (seconds) says more.
@@ -18,12 +18,21 @@ const LONGEST_START: i64 = 30 * 24 * 3600;
 /// The member waits until nobody needs it as a donor. A hook of the user's own stays.
 pub(super) fn add_pre_stop(container: &mut Value, seconds: i64) {
     if !container["lifecycle"]["preStop"].is_object() || is_ours(&container["lifecycle"]["preStop"]) {
-        edit::set(container, &["lifecycle", "preStop"], json!({ "exec": { "command": [SCRIPT, "leave", seconds.to_string()] } }));
+        edit::set(
+            container,
+            &["lifecycle", "preStop"],
+            json!({ "exec": { "command": [SCRIPT, "leave", seconds.to_string()] } }),
+        );
     }
 }
 
 /// The three probes, where it is known how the server is started. Returns whether Ready will mean Synced.
-pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) -> bool {
+pub(super) fn add(
+    container: &mut Value,
+    server: &Container,
+    patient: &Patient<'_>,
+    remarks: &mut Vec<String>,
+) -> bool {
     if let Some(why) = patient.profile.keeps_probes() {
         remarks.push(format!("container {} keeps its probes: {why}", server.name));
         return false;
@@ -33,12 +42,20 @@ pub(super) fn add(container: &mut Value, server: &Container, patient: &Patient<'
     readiness(container, server, patient, remarks)
 }
 
-fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) -> bool {
+fn readiness(
+    container: &mut Value,
+    server: &Container,
+    patient: &Patient<'_>,
+    remarks: &mut Vec<String>,
+) -> bool {
     if server.readiness_probe.as_ref().is_some_and(sees_galera) {
         return true;
     }
     if patient.mark(marks::READINESS) == Some("keep") {
-        remarks.push(format!("container {} keeps its readiness probe: Ready does not prove Synced", server.name));
+        remarks.push(format!(
+            "container {} keeps its readiness probe: Ready does not prove Synced",
+            server.name
+        ));
         return false;
     }
     if container["readinessProbe"].is_object() {
@@ -48,13 +65,21 @@ fn readiness(container: &mut Value, server: &Container, patient: &Patient<'_>, r
     if donor_blocks(patient) {
         command.push("blocking");
     }
-    edit::set(container, &["readinessProbe"], json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2 }));
+    edit::set(
+        container,
+        &["readinessProbe"],
+        json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2 }),
+    );
     true
 }
 
 /// A probe that asks for Galera's state, by ours or by another way.
 pub(super) fn sees_galera(probe: &Handler) -> bool {
-    probe.exec.command.iter().any(|word| ["wsrep", "galera_online", SCRIPT].iter().any(|known| word.look().contains(known)))
+    probe
+        .exec
+        .command
+        .iter()
+        .any(|word| ["wsrep", "galera_online", SCRIPT].iter().any(|known| word.look().contains(known)))
 }
 
 /// rsync and mysqldump block the donor while it sends; every other method leaves it answering.
@@ -66,23 +91,38 @@ fn donor_blocks(patient: &Patient<'_>) -> bool {
 
 /// The other two wait until joining is over. A user's own probe stays if it waits as long.
 fn startup(container: &mut Value, patient: &Patient<'_>) {
-    let limit = patient.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok()).unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START);
+    let limit = patient
+        .mark(marks::STARTUP_LIMIT)
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+        .clamp(STARTUP_LIMIT, LONGEST_START);
     let own = &container["startupProbe"];
-    let patience = own["failureThreshold"].as_i64().unwrap_or(3).saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
+    let patience = own["failureThreshold"]
+        .as_i64()
+        .unwrap_or(3)
+        .saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
     if own.is_object() && patience >= limit && !is_ours(own) {
         return;
     }
-    edit::set(container, &["startupProbe"], json!({
-        "exec": { "command": [SCRIPT, "started"] },
-        "periodSeconds": STARTUP_PERIOD,
-        "timeoutSeconds": 5,
-        "failureThreshold": (limit + STARTUP_PERIOD - 1) / STARTUP_PERIOD,
-    }));
+    edit::set(
+        container,
+        &["startupProbe"],
+        json!({
+            "exec": { "command": [SCRIPT, "started"] },
+            "periodSeconds": STARTUP_PERIOD,
+            "timeoutSeconds": 5,
+            "failureThreshold": (limit + STARTUP_PERIOD - 1) / STARTUP_PERIOD,
+        }),
+    );
 }
 
 /// A command that has to do with the database; replacing one too many does no harm.
 pub(super) fn asks_the_database(probe: &Handler) -> bool {
-    let asks = |word: &str| ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"].iter().any(|known| word.contains(known));
+    let asks = |word: &str| {
+        ["mysql", "mariadb", "wsrep", "healthcheck.sh", "wait-for-sync.sh"]
+            .iter()
+            .any(|known| word.contains(known))
+    };
     probe.exec.command.iter().any(|word| asks(word.look()))
 }
 
@@ -93,7 +133,11 @@ fn liveness(container: &mut Value, server: &Container, remarks: &mut Vec<String>
         return;
     }
     remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port 3306", server.name));
-    edit::set(container, &["livenessProbe"], json!({ "tcpSocket": { "port": 3306 }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6 }));
+    edit::set(
+        container,
+        &["livenessProbe"],
+        json!({ "tcpSocket": { "port": 3306 }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6 }),
+    );
 }
 
 fn is_ours(handler: &Value) -> bool {

@@ -36,14 +36,21 @@ impl Profile {
             return Self::Replaced;
         }
         let option = |name: &str| {
-            let same = |word: &str| one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name;
+            let same = |word: &str| {
+                one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name
+            };
             server.args.iter().any(|word| same(word.look()))
         };
         let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
         let image = Image::read(&server.image);
         match image.name() {
             "mariadb-galera" => Self::Bitnami,
-            "mariadb" if !image.repository.contains("bitnami") && !has_home && !option("defaults_file") && !option("no_defaults") => {
+            "mariadb"
+                if !image.repository.contains("bitnami")
+                    && !has_home
+                    && !option("defaults_file")
+                    && !option("no_defaults") =>
+            {
                 Self::Official
             }
             _ => Self::Unknown,
@@ -55,7 +62,9 @@ impl Profile {
         match self {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
-            Self::Unknown => Some("it is not known how its image takes options; gatera.dev/profile can name it"),
+            Self::Unknown => {
+                Some("it is not known how its image takes options; gatera.dev/profile can name it")
+            }
         }
     }
 }

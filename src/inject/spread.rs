@@ -25,7 +25,8 @@ pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<Stri
         remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
     }
     let labels = cluster.workload.spec.selector.match_labels.iter();
-    let expressions: Vec<_> = labels.map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] })).collect();
+    let expressions: Vec<_> =
+        labels.map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] })).collect();
     let term = json!({ "labelSelector": { "matchExpressions": expressions }, "topologyKey": HOSTNAME });
     let (list, item) = if required {
         ("requiredDuringSchedulingIgnoredDuringExecution", term)

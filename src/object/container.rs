@@ -193,4 +193,3 @@ pub struct Lifecycle {
     /// After it started.
     pub post_start: Option<Handler>,
 }
-

@@ -61,10 +61,7 @@ impl Meta {
 
     /// One of the guard's own annotations, by the part of its key after `gatera.dev/`.
     pub fn mark(&self, name: &str) -> Option<&str> {
-        self.marks
-            .iter()
-            .find(|(key, _)| key.strip_prefix(PREFIX) == Some(name))
-            .map(|(_, value)| &**value)
+        self.marks.iter().find(|(key, _)| key.strip_prefix(PREFIX) == Some(name)).map(|(_, value)| &**value)
     }
 }
 

@@ -70,8 +70,10 @@ impl Node {
 
     /// Such a pod could be placed here now, as far as labels and taints decide.
     pub fn takes(&self, pod: &PodSpec) -> bool {
-        let labelled = pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));
-        let mut taints = self.spec.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
+        let labelled =
+            pod.node_selector.iter().all(|(key, value)| self.metadata.labels.get(key) == Some(value));
+        let mut taints =
+            self.spec.taints.iter().filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
         let tolerated = taints.all(|taint| pod.tolerations.iter().any(|it| taint.tolerated(it)));
         !self.spec.unschedulable && labelled && tolerated && condition(&self.status.conditions, "Ready")
     }

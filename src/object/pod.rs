@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::references::SourceRef;
 use super::meta::or_default;
+use super::references::SourceRef;
 use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
 /// A Pod.
@@ -244,7 +244,10 @@ impl Pod {
 
     /// This container runs at the moment, as far as the kubelet says.
     pub fn runs(&self, container: &str) -> bool {
-        self.status.container_statuses.iter().any(|status| status.name == container && status.state.running.is_some())
+        self.status
+            .container_statuses
+            .iter()
+            .any(|status| status.name == container && status.state.running.is_some())
     }
 
     /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.

@@ -52,7 +52,8 @@ impl PodSpec {
     /// The `ConfigMaps` whose text reaches a container of this pod.
     pub fn config_maps(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
+            let projected =
+                volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
             volume.config_map.iter().chain(projected)
         });
         mounted.chain(self.variables(Kind::ConfigMap)).map(|reference| &*reference.name)
@@ -61,7 +62,8 @@ impl PodSpec {
     /// The Secrets whose values reach a container of this pod.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected = volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.secret.as_ref());
+            let projected =
+                volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.secret.as_ref());
             volume.secret.iter().chain(projected)
         });
         mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
@@ -110,7 +112,9 @@ impl PodSpec {
     /// Files of a volume that are mounted one by one: a file that is not there becomes an empty folder.
     fn single_files(&self, volume: &str) -> impl Iterator<Item = &str> {
         let mounts = self.all_containers().flat_map(|(_, container)| &container.volume_mounts);
-        mounts.filter(move |mount| mount.name == volume && !mount.sub_path.is_empty()).map(|mount| &*mount.sub_path)
+        mounts
+            .filter(move |mount| mount.name == volume && !mount.sub_path.is_empty())
+            .map(|mount| &*mount.sub_path)
     }
 
     /// Sources of the environment: with a key one variable, without one all of them.
@@ -120,10 +124,13 @@ impl PodSpec {
                 Kind::ConfigMap => from.config_map_ref.as_ref(),
                 Kind::Secret => from.secret_ref.as_ref(),
             });
-            let keys = container.env.iter().filter_map(|var| var.value_from.as_ref()).filter_map(move |from| match kind {
-                Kind::ConfigMap => from.config_map_key_ref.as_ref(),
-                Kind::Secret => from.secret_key_ref.as_ref(),
-            });
+            let keys =
+                container.env.iter().filter_map(|var| var.value_from.as_ref()).filter_map(move |from| {
+                    match kind {
+                        Kind::ConfigMap => from.config_map_key_ref.as_ref(),
+                        Kind::Secret => from.secret_key_ref.as_ref(),
+                    }
+                });
             whole.chain(keys)
         })
     }

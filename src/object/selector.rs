@@ -73,8 +73,14 @@ mod tests {
             (r#"{"matchExpressions":[{"key":"app","operator":"In","values":["galera"]}]}"#, true),
             (r#"{"matchExpressions":[{"key":"app","operator":"NotIn","values":["galera"]}]}"#, false),
             (r#"{"matchExpressions":[{"key":"zone","operator":"NotIn","values":["a"]}]}"#, true),
-            (r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#, true),
-            (r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"DoesNotExist"}]}"#, false),
+            (
+                r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"Exists"}]}"#,
+                true,
+            ),
+            (
+                r#"{"matchLabels":{"app":"galera"},"matchExpressions":[{"key":"tier","operator":"DoesNotExist"}]}"#,
+                false,
+            ),
             (r#"{"matchExpressions":[{"key":"app","operator":"Resembles"}]}"#, false),
         ] {
             let selector: Selector = serde_json::from_str(json).unwrap();

@@ -54,7 +54,8 @@ fn count(number: usize, what: &str) -> String {
 
 /// For a program.
 pub fn json(audit: &Audit) -> Value {
-    let findings = audit.objects.iter().flat_map(|it| it.decision.judged.iter().map(|judged| finding(it, judged)));
+    let findings =
+        audit.objects.iter().flat_map(|it| it.decision.judged.iter().map(|judged| finding(it, judged)));
     let remarks = audit.objects.iter().flat_map(|it| {
         it.decision.remarks.iter().map(|remark| json!({ "object": object(it), "says": remark }))
     });

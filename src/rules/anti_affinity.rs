@@ -72,7 +72,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
             let found = in_template(&new.spec.template);
             let found = template::news(found, &in_template(&old.spec.template));
-            let changed = weakened(old, new).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
+            let changed =
+                weakened(old, new).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
             changed.into_iter().chain(found).collect()
         }
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
@@ -104,7 +105,8 @@ fn apart(template: &Template) -> Apart {
 
 /// What the template says of itself.
 fn in_template(template: &Template) -> Findings {
-    let why = "with two members on one node, the loss of that node leaves a cluster of three without a majority";
+    let why =
+        "with two members on one node, the loss of that node leaves a cluster of three without a majority";
     let found = match apart(template) {
         Apart::Waived => finding(
             Verdict::Warn,
@@ -139,7 +141,8 @@ fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
         "from the next restart on two members can share a node, and the loss of that node leaves no majority",
-        "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line".into(),
+        "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line"
+            .into(),
     ))
 }
 

@@ -43,8 +43,12 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let cluster = match &review.new {
-        _ if review.operation == Operation::Delete || review.subresource == "eviction" => bootstrapped_with(review, view),
-        Some(Object::Scale(new)) if review.kind == Kind::Deployment && new.spec.replicas == 0 => bootstrapped_with(review, view),
+        _ if review.operation == Operation::Delete || review.subresource == "eviction" => {
+            bootstrapped_with(review, view)
+        }
+        Some(Object::Scale(new)) if review.kind == Kind::Deployment && new.spec.replicas == 0 => {
+            bootstrapped_with(review, view)
+        }
         Some(Object::Deployment(new)) if restarts(review, new) => bootstrapped_with(review, view),
         _ => None,
     };
@@ -103,5 +107,8 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
 
 fn trouble(cluster: &Cluster) -> String {
     let first = cluster.members.iter().find_map(|member| Some((member, member.trouble()?)));
-    first.map_or_else(|| "a member is leaving".to_owned(), |(member, trouble)| format!("{} {trouble}", member.name))
+    first.map_or_else(
+        || "a member is leaving".to_owned(),
+        |(member, trouble)| format!("{} {trouble}", member.name),
+    )
 }

@@ -66,7 +66,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
             let before = match old {
                 // Another serviceName is refused for itself; what the address would then have to be helps nobody.
-                Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => return Findings::new(),
+                Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => {
+                    return Findings::new();
+                }
                 Some(Object::StatefulSet(old)) => in_template(review, old, view),
                 _ => Findings::new(),
             };

@@ -51,18 +51,28 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let (before, after) = (&old.spec, &new.spec);
     let mut found = Findings::new();
-    let mut add = |field: &str, says: String, instead: String| found.push(finding(format!("spec.{field}"), says, instead));
+    let mut add = |field: &str, says: String, instead: String| {
+        found.push(finding(format!("spec.{field}"), says, instead));
+    };
     if before.pod_management_policy != after.pod_management_policy {
         let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
-        let says = format!("podManagementPolicy {} -> {} cannot be changed in place", policies[0], policies[1]);
+        let says =
+            format!("podManagementPolicy {} -> {} cannot be changed in place", policies[0], policies[1]);
         add("podManagementPolicy", says, orphan(review));
     }
     if before.service_name != after.service_name {
-        let says = format!("serviceName {} -> {} would rename every member", before.service_name, after.service_name);
+        let says = format!(
+            "serviceName {} -> {} would rename every member",
+            before.service_name, after.service_name
+        );
         add("serviceName", says, new_cluster("serviceName"));
     }
     if before.selector != after.selector {
-        add("selector", "another selector would no longer find the running members".into(), new_cluster("the selector"));
+        add(
+            "selector",
+            "another selector would no longer find the running members".into(),
+            new_cluster("the selector"),
+        );
     }
     found.extend(claim_templates(review, old, new));
     found
@@ -75,7 +85,8 @@ fn policy(written: &str) -> &str {
 
 fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings {
     let (before, after) = (&old.spec.volume_claim_templates, &new.spec.volume_claim_templates);
-    let names = |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
+    let names =
+        |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
     let field = |name: &str| format!("spec.volumeClaimTemplates[{name}]");
     if names(before) != names(after) {
         let says = format!(
@@ -83,7 +94,11 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
             names(before).join(", "),
             names(after).join(", ")
         );
-        return vec![finding("spec.volumeClaimTemplates".to_owned(), says, new_cluster("the names of claim templates"))];
+        return vec![finding(
+            "spec.volumeClaimTemplates".to_owned(),
+            says,
+            new_cluster("the names of claim templates"),
+        )];
     }
     let pairs = before.iter().zip(after).filter(|(one, other)| one.spec != other.spec);
     let found = pairs.map(|(one, other)| {
@@ -108,7 +123,9 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
 
 fn orphan(review: &Review) -> String {
     let Review { namespace, name, .. } = review;
-    format!("with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods go on running)")
+    format!(
+        "with all members Ready: kubectl -n {namespace} delete statefulset {name} --cascade=orphan, then apply the new one (pods go on running)"
+    )
 }
 
 fn new_cluster(what: &str) -> String {

@@ -59,7 +59,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let found = in_template(new, server);
     let Some((old, old_server)) = template::of(review.old.as_ref(), view) else { return found };
     let found = template::news(found, &in_template(old, old_server));
-    let step = matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
+    let step =
+        matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
     found.into_iter().chain(step.flatten()).collect()
 }
 
@@ -81,10 +82,13 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
         () if image.floats() && serves => {
             (Verdict::Deny, format!("container {name}: image {written} names no version"))
         }
-        () if image.floats() => (Verdict::Warn, format!("container {name}: image {written} names no version")),
-        () if image.major_only() && serves => {
-            (Verdict::Warn, format!("container {name}: image {written} moves from series to series by itself"))
+        () if image.floats() => {
+            (Verdict::Warn, format!("container {name}: image {written} names no version"))
         }
+        () if image.major_only() && serves => (
+            Verdict::Warn,
+            format!("container {name}: image {written} moves from series to series by itself"),
+        ),
         () => return None,
     };
     let instead = if serves {
@@ -100,7 +104,8 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
     if !Image::read(&container.image).dropped_old_names() {
         return Findings::new();
     }
-    let calls = container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
+    let calls =
+        container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
     let missing = |(field, (old, new)): (&str, (&str, &str))| {
         let Container { name, image, .. } = container;
         finding(
@@ -125,7 +130,9 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
     let asked = format!("container {}: {} -> {}", new.name, old.image, new.image);
     let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
     let field = format!("spec.template.spec.containers[{}].image.version", new.name);
-    let say = |verdict, says, why: &str, instead| Some(finding(verdict, field.clone(), says, why.to_owned(), instead));
+    let say = |verdict, says, why: &str, instead| {
+        Some(finding(verdict, field.clone(), says, why.to_owned(), instead))
+    };
     let keep = format!("keep {}; to change over, dump the data and restore it into a new cluster", old.image);
     if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
         && before != after

@@ -45,7 +45,9 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.new, review.kind) {
-        (_, Kind::Claim) if review.operation == Operation::Delete => claim_deleted(review, view).into_iter().collect(),
+        (_, Kind::Claim) if review.operation == Operation::Delete => {
+            claim_deleted(review, view).into_iter().collect()
+        }
         (Some(Object::StatefulSet(new)), _) if is_cluster(new, &view.settings.adoption) => {
             let mut found = retention(new);
             found.extend(data_volume(new));
@@ -81,12 +83,18 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         };
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
-    let says = format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
+    let says =
+        format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => (Verdict::Warn, "all members are Ready, so nothing is lost but a faster way back up".to_owned()),
+        State::Healthy => {
+            (Verdict::Warn, "all members are Ready, so nothing is lost but a faster way back up".to_owned())
+        }
         State::Unknown => (Verdict::Unknown, "repeat the command when gatera is ready".to_owned()),
         State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
-        _ => (Verdict::Deny, "bring all members to Ready first: until then it may hold the newest data".to_owned()),
+        _ => (
+            Verdict::Deny,
+            "bring all members to Ready first: until then it may hold the newest data".to_owned(),
+        ),
     };
     Some(finding(verdict, String::new(), says, instead))
 }
@@ -96,15 +104,22 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let labels = &review.old.as_ref()?.meta().labels;
     let left = view.left_over_claims(&review.namespace, labels);
     left.contains(&review.name).then(|| {
-        let says = format!("no StatefulSet uses it any more; it is one of {} claims that hold this database", left.len());
-        let instead = "be sure that there is a backup: apply the StatefulSet again to have the database back".to_owned();
+        let says = format!(
+            "no StatefulSet uses it any more; it is one of {} claims that hold this database",
+            left.len()
+        );
+        let instead = "be sure that there is a backup: apply the StatefulSet again to have the database back"
+            .to_owned();
         finding(Verdict::Warn, String::new(), says, instead)
     })
 }
 
 fn retention(new: &Workload) -> Findings {
     let policy = &new.spec.persistent_volume_claim_retention_policy;
-    let fields = [("whenDeleted", &policy.when_deleted, "deleting"), ("whenScaled", &policy.when_scaled, "scaling down")];
+    let fields = [
+        ("whenDeleted", &policy.when_deleted, "deleting"),
+        ("whenScaled", &policy.when_scaled, "scaling down"),
+    ];
     let deletes = fields.into_iter().filter(|(_, value, _)| *value == "Delete");
     let found = deletes.map(|(field, _, what)| {
         let says = format!("{field}: Delete makes {what} the StatefulSet delete its members' data");
@@ -127,7 +142,11 @@ fn data_volume(new: &Workload) -> Option<Finding> {
     let Some(mount) = mount else {
         // A claim that is mounted elsewhere may be the data directory of an image we do not know.
         let claimed = !new.spec.volume_claim_templates.is_empty()
-            || template.spec.volumes.iter().any(|volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some());
+            || template
+                .spec
+                .volumes
+                .iter()
+                .any(|volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some());
         let field = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
         let says = "no volume holds its data: it goes with each pod".to_owned();
         return (!claimed).then(|| finding(Verdict::Deny, field, says, CLAIMS.to_owned()));
@@ -146,20 +165,28 @@ const CLAIMS: &str = "add spec.volumeClaimTemplates and mount one at the data di
 fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
     let name = &volume.name;
     match volume {
-        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => {
-            Some((Verdict::Deny, format!("is kept in memory (volume {name}): it goes with the pod, and the node's power")))
+        Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
+            Verdict::Deny,
+            format!("is kept in memory (volume {name}): it goes with the pod, and the node's power"),
+        )),
+        Volume { empty_dir: Some(_), .. } => {
+            Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it goes with the pod")))
         }
-        Volume { empty_dir: Some(_), .. } => Some((Verdict::Deny, format!("is an emptyDir (volume {name}): it goes with the pod"))),
-        Volume { ephemeral: Some(_), .. } => {
-            Some((Verdict::Deny, format!("is an ephemeral volume ({name}): its claim is deleted with the pod")))
-        }
+        Volume { ephemeral: Some(_), .. } => Some((
+            Verdict::Deny,
+            format!("is an ephemeral volume ({name}): its claim is deleted with the pod"),
+        )),
         Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
             Verdict::Deny,
-            format!("is one claim for all {replicas} members ({}): two servers on the same files destroy them", claim.claim_name),
+            format!(
+                "is one claim for all {replicas} members ({}): two servers on the same files destroy them",
+                claim.claim_name
+            ),
         )),
-        Volume { host_path: Some(_), .. } => {
-            Some((Verdict::Warn, format!("is a folder of the node (volume {name}): a member that moves comes up empty")))
-        }
+        Volume { host_path: Some(_), .. } => Some((
+            Verdict::Warn,
+            format!("is a folder of the node (volume {name}): a member that moves comes up empty"),
+        )),
         _ => None,
     }
 }
@@ -195,7 +222,8 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     if !view.claims_of(&review.namespace, new).is_empty() || new.replicas() == 0 {
         return None;
     }
-    let says = format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
+    let says =
+        format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
     let instead = format!(
         "name StatefulSet and claim template as they were: claims are called TEMPLATE-{}-0; or, for a new cluster, choose \
          another instance label",

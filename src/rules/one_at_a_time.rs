@@ -110,7 +110,10 @@ impl<'a> Leaving<'a> {
         let instead = if safe {
             "let the member copy its data back before you touch another".to_owned()
         } else {
-            format!("bring all other members to Ready first; {} then returns with a copy of their data", self.member.name)
+            format!(
+                "bring all other members to Ready first; {} then returns with a copy of their data",
+                self.member.name
+            )
         };
         let verdict = if safe { Verdict::Warn } else { Verdict::Deny };
         Some(vec![finding(verdict, format!("{says} ({})", self.seen()), why, instead)])
@@ -127,7 +130,10 @@ impl<'a> Leaving<'a> {
             return None;
         }
         let Review { namespace, name, .. } = self.review;
-        let says = format!("a grace period of {grace}s instead of its own {}s, while its server runs", self.pod.grace);
+        let says = format!(
+            "a grace period of {grace}s instead of its own {}s, while its server runs",
+            self.pod.grace
+        );
         let why = "a member that is killed says no good-bye, and one that is only forgotten still runs: its successor \
                    opens the same files";
         let instead = if grace == 0 {
@@ -152,8 +158,10 @@ impl<'a> Leaving<'a> {
         let says = format!("it is the only member of cluster {} ({})", id.name, self.seen());
         let why = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a \
                    manual bootstrap";
-        let instead =
-            format!("kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then restart it", id.namespace, id.name);
+        let instead = format!(
+            "kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then restart it",
+            id.namespace, id.name
+        );
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
@@ -161,23 +169,35 @@ impl<'a> Leaving<'a> {
     fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
                    from this one";
-        let watch = |name: &str| format!("kubectl -n {} get pods --watch, and repeat the command when {name} is Ready", self.review.namespace);
+        let watch = |name: &str| {
+            format!(
+                "kubectl -n {} get pods --watch, and repeat the command when {name} is Ready",
+                self.review.namespace
+            )
+        };
         let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
         match self.view.state(self.cluster) {
             State::Forming => return None,
             State::Unknown => {
-                let says = format!("it is not known whether the other members are Ready ({})", self.view.seen());
-                let instead = "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned();
+                let says =
+                    format!("it is not known whether the other members are Ready ({})", self.view.seen());
+                let instead =
+                    "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned();
                 return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Transfer | State::Degraded => {}
         }
-        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name, self.view.now) {
+        if let Some((other, seconds)) =
+            self.view.released.besides(self.cluster, &self.member.name, self.view.now)
+        {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
         }
         if let Some(pod) = self.cluster.leaving.first() {
-            return wait(format!("{} is still leaving ({})", pod.name, self.seen()), "repeat the command when it is gone".to_owned());
+            return wait(
+                format!("{} is still leaving ({})", pod.name, self.seen()),
+                "repeat the command when it is gone".to_owned(),
+            );
         }
         let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
         if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
@@ -185,8 +205,14 @@ impl<'a> Leaving<'a> {
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
         let instead = match &other.pod {
-            Some(_) => format!("cure {0} first (kubectl -n {1} describe pod {0}); it may be deleted, as it does not run", other.name, self.review.namespace),
-            None => format!("find out why {} does not exist (kubectl -n {} describe statefulset {})", other.name, self.review.namespace, self.cluster.id.name),
+            Some(_) => format!(
+                "cure {0} first (kubectl -n {1} describe pod {0}); it may be deleted, as it does not run",
+                other.name, self.review.namespace
+            ),
+            None => format!(
+                "find out why {} does not exist (kubectl -n {} describe statefulset {})",
+                other.name, self.review.namespace, self.cluster.id.name
+            ),
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
@@ -207,7 +233,8 @@ impl<'a> Leaving<'a> {
 
     /// Allowed, with a word where Ready does not prove much.
     fn uncertain(&self) -> Findings {
-        let unverified = self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
+        let unverified =
+            self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
         let joins = self.member.starting() && self.cluster.has_data();
         let (says, why, instead) = match () {
             () if joins => (
@@ -224,7 +251,6 @@ impl<'a> Leaving<'a> {
         };
         vec![finding(Verdict::Warn, says, why, instead.to_owned())]
     }
-
 }
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
@@ -236,5 +262,6 @@ pub fn lets_go<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
     let going = matches!(&review.old, Some(Object::Pod(pod)) if pod.metadata.going());
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
     let asked = review.operation == Operation::Delete || review.subresource == "eviction";
-    (asked && !going && review.kind == Kind::Pod && !review.dry_run && cluster.member(&review.name).is_some()).then_some(cluster)
+    (asked && !going && review.kind == Kind::Pod && !review.dry_run && cluster.member(&review.name).is_some())
+        .then_some(cluster)
 }

@@ -62,9 +62,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
     found.extend(match (&review.old, new) {
-        (Some(Object::Namespace(old)), Object::Namespace(new)) => mode_label(&old.metadata, &new.metadata, review, view),
+        (Some(Object::Namespace(old)), Object::Namespace(new)) => {
+            mode_label(&old.metadata, &new.metadata, review, view)
+        }
         (_, Object::Namespace(new)) => unknown_mode(&new.metadata).into_iter().collect(),
-        (Some(old), new) => forgotten(old, new, review, view).into_iter().chain(rewritten(old, new, view)).collect(),
+        (Some(old), new) => {
+            forgotten(old, new, review, view).into_iter().chain(rewritten(old, new, view)).collect()
+        }
         (None, _) => Findings::new(),
     });
     found
@@ -91,9 +95,17 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
     match (before, after, guarded) {
         (Some(_), None, Some(cluster)) => vec![Finding {
             field: FIELD.into(),
-            says: format!("without the label {MODE_LABEL} cluster {} is guarded only in part", cluster.id.name),
-            instead: format!("say what is meant: kubectl label namespace {} --overwrite {MODE_LABEL}=off", review.name),
-            ..finding("what carries no labels itself (scaling, evictions, unlabelled objects) is then judged only while gatera answers")
+            says: format!(
+                "without the label {MODE_LABEL} cluster {} is guarded only in part",
+                cluster.id.name
+            ),
+            instead: format!(
+                "say what is meant: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
+                review.name
+            ),
+            ..finding(
+                "what carries no labels itself (scaling, evictions, unlabelled objects) is then judged only while gatera answers",
+            )
         }],
         _ => unknown_mode(new).into_iter().collect(),
     }
@@ -126,16 +138,20 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         _ => {
             let labels = (&old.meta().labels, &new.meta().labels);
             let adopts = |labels| view.settings.adoption.adopts(labels);
-            if !adopts(labels.0) || adopts(labels.1) || matches!(new, Object::Service(_) | Object::Budget(_)) {
+            if !adopts(labels.0) || adopts(labels.1) || matches!(new, Object::Service(_) | Object::Budget(_))
+            {
                 return None;
             }
             (labels.0, labels.1, "metadata.labels")
         }
     };
-    let cluster = view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
+    let cluster =
+        view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
     let lost = before.iter().find(|(key, value)| after.get(*key) != Some(value));
     let says = match lost {
-        Some((key, _)) => format!("without the label {key} it no longer belongs to cluster {}", cluster.id.name),
+        Some((key, _)) => {
+            format!("without the label {key} it no longer belongs to cluster {}", cluster.id.name)
+        }
         None => format!("without a database server it no longer counts as cluster {}", cluster.id.name),
     };
     let label = lost.map_or("app", |(key, _)| key);

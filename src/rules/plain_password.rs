@@ -104,7 +104,11 @@ fn in_config(map: &ConfigMap) -> Findings {
         }
         for setting in options::read(text.look()) {
             if is_secret_option(&setting.key, setting.look()) {
-                let what = if setting.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
+                let what = if setting.key == "wsrep_sst_auth" {
+                    "the password of wsrep_sst_auth"
+                } else {
+                    "a password"
+                };
                 let field = format!("data[{key}][{}].{}", setting.group, setting.key);
                 add(field, format!("{key} line {}", setting.line), what);
             }

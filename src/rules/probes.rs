@@ -79,7 +79,9 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
             format!("{says} and is replaced by a look at port 3306 when the pod starts"),
             "leave it out".to_owned(),
         ),
-        Some(kept) => (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port()),
+        Some(kept) => {
+            (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port())
+        }
     };
     let why = if demand == "a login" {
         "when the password changes, or while the server is busy, it fails on every member at once and kills them all"
@@ -100,7 +102,8 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     );
     let why = "a member that joins copies the whole database before it answers; killed on the way, it begins anew for ever";
     (seconds < LEAST_PATIENCE).then(|| {
-        let instead = "add startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}".to_owned();
+        let instead = "add startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
+            .to_owned();
         finding(Verdict::Deny, format!("{place}livenessProbe"), says, why, instead)
     })
 }

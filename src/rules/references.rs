@@ -45,7 +45,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     match &review.new {
         None if review.operation == Operation::Delete => deleted(review, view).into_iter().collect(),
         Some(Object::ConfigMap(new)) => incomplete(new, review, view),
-        Some(Object::StatefulSet(new)) if is_cluster(new, &view.settings.adoption) => missing_keys(new, review, view),
+        Some(Object::StatefulSet(new)) if is_cluster(new, &view.settings.adoption) => {
+            missing_keys(new, review, view)
+        }
         _ => Findings::new(),
     }
 }
@@ -108,7 +110,8 @@ fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
 }
 
 const SCRIPT: &str = "wait-for-sync.sh";
-const FOLDER: &str = "a file that is not there becomes an empty folder, and the hook that should run it fails silently";
+const FOLDER: &str =
+    "a file that is not there becomes an empty folder, and the hook that should run it fails silently";
 
 /// A template that mounts what its `ConfigMaps` do not have, as far as they are known.
 fn missing_keys(new: &Workload, review: &Review, view: &View<'_>) -> Findings {

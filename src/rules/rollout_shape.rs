@@ -100,7 +100,11 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         Some(cluster) => may_restart(what, cluster, new.parallel(), view),
         // Not a cluster before this change, so none of its members joined anything.
         None if view.world.freshness == Freshness::Current => None,
-        None => Some(wait(Verdict::Unknown, format!("{what}, and gatera does not know this cluster yet"), UNKNOWN.into())),
+        None => Some(wait(
+            Verdict::Unknown,
+            format!("{what}, and gatera does not know this cluster yet"),
+            UNKNOWN.into(),
+        )),
     }
 }
 
@@ -125,7 +129,9 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
         (State::Transfer | State::Degraded | State::Forming, None) => {
             let says = format!("{what} while a member is missing ({})", view.describe(cluster));
             let ns = &cluster.id.namespace;
-            let watch = format!("repeat it when all members are Ready (kubectl -n {ns} get pods --watch); a rollout that hangs: gatera explain G14");
+            let watch = format!(
+                "repeat it when all members are Ready (kubectl -n {ns} get pods --watch); a rollout that hangs: gatera explain G14"
+            );
             Some(wait(Verdict::Wait, says, watch))
         }
     }
@@ -168,11 +174,15 @@ fn grace(new: &Workload) -> Option<Finding> {
     let why = "a member needs time to help a joiner to the end, say good-bye and write to disk; killed before, it needs repair";
     let instead = "write 600, or leave it out".to_owned();
     match new.spec.template.spec.termination_grace_period_seconds? {
-        ..=0 => Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead)),
+        ..=0 => {
+            Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead))
+        }
         // The API server writes 30 where nothing is said.
         30 | 60.. => None,
         short => {
-            let says = format!("{short}s is too short to stop in; gatera makes it 600s when a pod starts, while it runs");
+            let says = format!(
+                "{short}s is too short to stop in; gatera makes it 600s when a pod starts, while it runs"
+            );
             Some(warn(FIELD, says, why, instead))
         }
     }
@@ -185,7 +195,8 @@ fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Find
         "spec.scaleTargetRef",
         format!("it scales cluster {} by load", cluster.id.name),
         "every member holds the whole database and applies every write: more of them first copy it all, then write no faster",
-        "scale the proxy in front of it or the application; change the members by hand, in odd numbers".into(),
+        "scale the proxy in front of it or the application; change the members by hand, in odd numbers"
+            .into(),
     ))
 }
 

@@ -92,7 +92,9 @@ impl Step<'_> {
     /// The next step that is right, as a command.
     fn instead(&self, replicas: i64) -> String {
         let Review { namespace, name, .. } = self.review;
-        format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}, wait until all members are Ready, then go on")
+        format!(
+            "kubectl -n {namespace} scale statefulset {name} --replicas={replicas}, wait until all members are Ready, then go on"
+        )
     }
 }
 
@@ -190,7 +192,9 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         ),
         // What leaves is exactly what is broken: this is the way out, not the way in.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
-        _ if stay_ready.clone().all(Member::ready) => refuse(Verdict::Wait, "a member is still leaving", watch),
+        _ if stay_ready.clone().all(Member::ready) => {
+            refuse(Verdict::Wait, "a member is still leaving", watch)
+        }
         State::Forming => refuse(Verdict::Wait, "the first installation is not finished", watch),
         State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
         State::Degraded => {

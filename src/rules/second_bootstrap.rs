@@ -172,8 +172,12 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
         Some(cluster) => data_of(cluster, view),
         None => {
             let claim = view.left_over_claims(ns, labels).first()?;
-            let says = format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
-            Some(Data { says, instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera explain G04` shows the way back" })
+            let says =
+                format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
+            Some(Data {
+                says,
+                instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera explain G04` shows the way back",
+            })
         }
     }
 }
@@ -197,7 +201,8 @@ struct Data {
     instead: &'static str,
 }
 
-const LEAVE_OUT: &str = "remove the bootstrap objects and switches from what you apply; the members find each other";
+const LEAVE_OUT: &str =
+    "remove the bootstrap objects and switches from what you apply; the members find each other";
 const WAY_BACK: &str = "the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps";
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {

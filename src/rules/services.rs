@@ -54,7 +54,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     match (&review.old, &review.new) {
         (old, Some(Object::Service(new))) => {
-            let old = old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
+            let old =
+                old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
             let mut found = written(ns, new, view);
             if let Some(old) = old {
                 found = template::news(found, &written(ns, old, view));
@@ -65,7 +66,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
             governed(ns, new, view).into_iter().collect()
         }
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(old, &view.settings.adoption) => {
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
+            if is_cluster(old, &view.settings.adoption) =>
+        {
             relabelled(ns, old, new, view)
         }
         _ => Findings::new(),
@@ -75,7 +78,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// What a Service breaks by itself.
 fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let clusters = view.clusters_in(ns).filter_map(|cluster| {
-        if governs(service, cluster) { not_only_names(cluster, service) } else { to_bootstrap(cluster, service, view) }
+        if governs(service, cluster) {
+            not_only_names(cluster, service)
+        } else {
+            to_bootstrap(cluster, service, view)
+        }
     });
     clusters.chain(unpublished(service, view)).collect()
 }
@@ -128,7 +135,8 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
     let name = cluster.instance()?;
     let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(*key))?;
     let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
-    let also = service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
+    let also =
+        service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
     also.then(|| {
         finding(
             Verdict::Warn,
@@ -145,7 +153,8 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let name = &cluster.id.name;
     let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
     let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
-    if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses {
+    if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
+    {
         return Some(finding(
             Verdict::Deny,
             PUBLISH,

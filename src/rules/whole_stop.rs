@@ -51,7 +51,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let found = match review.kind {
-        Kind::StatefulSet => view.cluster(&review.namespace, &review.name).and_then(|it| stateful_set(it, review, view)),
+        Kind::StatefulSet => {
+            view.cluster(&review.namespace, &review.name).and_then(|it| stateful_set(it, review, view))
+        }
         Kind::Namespace => namespace(review, view),
         _ => None,
     };
@@ -86,10 +88,15 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let says =
-        format!("it holds cluster {}{others} ({}), whose data goes with it", first.id.name, view.count(first));
-    let instead =
-        format!("take a backup and move what uses the database, then {}", release("namespace", None, &review.name, view));
+    let says = format!(
+        "it holds cluster {}{others} ({}), whose data goes with it",
+        first.id.name,
+        view.count(first)
+    );
+    let instead = format!(
+        "take a backup and move what uses the database, then {}",
+        release("namespace", None, &review.name, view)
+    );
     let why = "everything in a namespace goes with it, in no order: members, claims and the data on them";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }

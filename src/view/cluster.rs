@@ -226,7 +226,12 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
         let same = |other: &Id| other.namespace == id.namespace && other.name.starts_with(&prefix);
         for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
             if let Ok(ordinal) = claim_id.name[prefix.len()..].parse() {
-                found.push(ClaimOf { name: claim_id.name.clone(), ordinal, bound: claim.bound(), going: claim.metadata.going() });
+                found.push(ClaimOf {
+                    name: claim_id.name.clone(),
+                    ordinal,
+                    bound: claim.bound(),
+                    going: claim.metadata.going(),
+                });
             }
         }
     }

@@ -15,7 +15,9 @@ impl<'a> View<'a> {
             Kind::StatefulSet => self.cluster(ns, name).into_iter().collect(),
             Kind::Pod => self.cluster_of_pod(ns, name).into_iter().collect(),
             Kind::Deployment => self.bootstrapped_by(ns, name).into_iter().collect(),
-            Kind::Claim => self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect(),
+            Kind::Claim => {
+                self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect()
+            }
             Kind::ConfigMap => self.readers_of(ns, name).collect(),
             Kind::Secret => self.clusters_in(ns).filter(|it| it.reads_secret(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
@@ -60,7 +62,8 @@ impl<'a> View<'a> {
     /// The labels of this cluster's bootstrap nodes, as far as there are some.
     pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
         let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
-        let ids = cluster.bootstrap.deployments.iter().map(|name| Id::new(namespace, name)).collect::<Vec<_>>();
+        let ids =
+            cluster.bootstrap.deployments.iter().map(|name| Id::new(namespace, name)).collect::<Vec<_>>();
         ids.into_iter().filter_map(|id| Some(&facts.deployments.get(&id)?.spec.template.metadata.labels))
     }
 
@@ -72,7 +75,9 @@ impl<'a> View<'a> {
     }
 
     fn led_to_by(&self, ns: &str, name: &str, review: &Review) -> Vec<&'a Cluster> {
-        let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else { return Vec::new() };
+        let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else {
+            return Vec::new();
+        };
         self.clusters_in(ns)
             .filter(|it| it.workload.spec.service_name == name || service.selects(it.member_labels()))
             .collect()

@@ -111,16 +111,26 @@ impl Facts {
     pub fn put(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
         let id = Id::of(object.meta());
         match object {
-            Object::StatefulSet(it) => keep(&mut self.stateful_sets, id, *it, |it| adoption.adopts(it.spec.template.as_ref())),
-            Object::Deployment(it) => keep(&mut self.deployments, id, *it, |it| adoption.adopts(it.spec.template.as_ref())),
-            Object::Pod(it) => keep(&mut self.pods, id, PodFact::of(&it), |_| adoption.adopts(&it.metadata.labels)),
+            Object::StatefulSet(it) => {
+                keep(&mut self.stateful_sets, id, *it, |it| adoption.adopts(it.spec.template.as_ref()));
+            }
+            Object::Deployment(it) => {
+                keep(&mut self.deployments, id, *it, |it| adoption.adopts(it.spec.template.as_ref()));
+            }
+            Object::Pod(it) => {
+                keep(&mut self.pods, id, PodFact::of(&it), |_| adoption.adopts(&it.metadata.labels));
+            }
             Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
             Object::Service(it) => keep(&mut self.services, id, it, |_| true),
             Object::ConfigMap(it) => keep(&mut self.config_maps, id, it, |_| true),
             Object::Budget(it) => keep(&mut self.budgets, id, it, |_| true),
             Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
             Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
-            Object::Secret(_) | Object::Autoscaler(_) | Object::Scale(_) | Object::Eviction(_) | Object::Other(_) => return false,
+            Object::Secret(_)
+            | Object::Autoscaler(_)
+            | Object::Scale(_)
+            | Object::Eviction(_)
+            | Object::Other(_) => return false,
         }
         true
     }

@@ -17,7 +17,13 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
     view.clusters_in(&review.namespace).flat_map(judge).collect()
 }
 
-fn judged(review: &Review, cluster: &Cluster, old: Option<&Budget>, new: Option<&Budget>, view: &View<'_>) -> Findings {
+fn judged(
+    review: &Review,
+    cluster: &Cluster,
+    old: Option<&Budget>,
+    new: Option<&Budget>,
+    view: &View<'_>,
+) -> Findings {
     let protects = |budget: &&Budget| budget.protects(&cluster.workload.spec.template.metadata.labels);
     match (old.filter(protects), new.filter(protects)) {
         (None, Some(new)) => written(cluster, new),
@@ -40,7 +46,8 @@ const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
 /// What a budget breaks by itself.
 fn written(cluster: &Cluster, budget: &Budget) -> Findings {
     let (name, members) = (&cluster.id.name, cluster.workload.replicas());
-    let field = if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
+    let field =
+        if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
     let number = match budget.lets_go(members) {
         Some(count @ 2..) if members >= 2 => Some(deny(
             field,
@@ -70,16 +77,26 @@ fn written(cluster: &Cluster, budget: &Budget) -> Findings {
 /// The last budget of a cluster that runs goes, or turns to other pods.
 fn unprotected(review: &Review, cluster: &Cluster, deleted: bool, view: &View<'_>) -> Option<Finding> {
     let labels = &cluster.workload.spec.template.metadata.labels;
-    let another = view.budgets_in(&review.namespace).any(|it| it.metadata.name != review.name && it.protects(labels));
+    let another =
+        view.budgets_in(&review.namespace).any(|it| it.metadata.name != review.name && it.protects(labels));
     let runs = cluster.members.iter().any(|member| member.pod.is_some());
     if another || !runs || cluster.workload.metadata.going() {
         return None;
     }
     let name = &cluster.id.name;
     let (field, says) = if deleted {
-        ("", format!("it is the only budget that protects the members of cluster {name} ({})", view.describe(cluster)))
+        (
+            "",
+            format!(
+                "it is the only budget that protects the members of cluster {name} ({})",
+                view.describe(cluster)
+            ),
+        )
     } else {
-        ("spec.selector", format!("it no longer protects the members of cluster {name}, and no other budget does"))
+        (
+            "spec.selector",
+            format!("it no longer protects the members of cluster {name}, and no other budget does"),
+        )
     };
     Some(deny(
         field,
