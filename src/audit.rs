@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::object::{DeleteOptions, Kind, Object, Unreadable};
 use crate::review::{Operation, Origin, Review};
-use crate::rules::{self, RULES};
+use crate::rules::{self, RULES, Verb};
 use crate::verdict::{Decision, Effect, Finding};
 use crate::view::{Facts, Id, State, View};
 
@@ -118,7 +118,7 @@ fn all<T: Clone>(
     open: impl Fn(T) -> Object,
     take: &mut impl FnMut(Kind, &Id, Object),
 ) {
-    if RULES.iter().any(|rule| rule.touches.contains(&kind)) {
+    if RULES.iter().any(|rule| rule.looks_at(kind, Verb::Create)) {
         for (id, it) in known.iter().filter(|(id, _)| ours(id)) {
             take(kind, id, open(T::clone(it)));
         }

@@ -45,10 +45,38 @@ pub struct Rule {
     pub id: &'static str,
     /// For people.
     pub name: &'static str,
-    /// The kinds it looks at; it is asked for no other.
-    pub touches: &'static [Kind],
+    /// What it looks at, and at which of the things that can be done to it; it is asked about nothing else.
+    pub touches: &'static [(Kind, &'static [Verb])],
     source: &'static str,
     check: fn(&Review, &View<'_>) -> Findings,
+}
+
+/// What is done to an object, as far as rules tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the verbs of the API, and its subresources")]
+pub enum Verb {
+    Create,
+    Update,
+    Delete,
+    Scale,
+    Evict,
+}
+
+/// Every write of the object itself.
+const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
+
+impl Verb {
+    /// `None`: no rule looks at this.
+    fn of(review: &Review) -> Option<Self> {
+        match (&*review.subresource, review.operation) {
+            ("", Operation::Create) => Some(Self::Create),
+            ("", Operation::Update) => Some(Self::Update),
+            ("", Operation::Delete) => Some(Self::Delete),
+            ("scale", _) => Some(Self::Scale),
+            ("eviction", _) => Some(Self::Evict),
+            _ => None,
+        }
+    }
 }
 
 /// Every rule, in the order of their ids.
@@ -82,6 +110,11 @@ pub fn find(id: &str) -> Option<&'static Rule> {
 }
 
 impl Rule {
+    /// It is asked when this is done to an object of this kind.
+    pub fn looks_at(&self, kind: Kind, verb: Verb) -> bool {
+        self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))
+    }
+
     /// The manual page: the module documentation of the rule's file.
     pub fn manual(&self) -> String {
         let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
@@ -110,7 +143,8 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         return decision;
     }
     let released = Released::of(review, view, &mut decision);
-    for rule in RULES.iter().filter(|rule| rule.touches.contains(&review.kind)) {
+    let Some(verb) = Verb::of(review) else { return decision };
+    for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
         if mode == Mode::Off {
             continue;

@@ -3,22 +3,26 @@
 //! Every case runs through the router, as an API server would ask; what it says is compared whole with a snapshot, and
 //! with what `evaluate` says by itself. A meta-test finds states, verbs and rules without a case.
 
+mod asked;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use gatera::config::Settings;
-use gatera::object::Kind;
 use gatera::report;
 use gatera::review::{self, Origin};
-use gatera::rules;
+use gatera::rules::{self, Verb};
 use gatera::verdict::Effect;
 use gatera::view::{View, World};
+use gatera::webhooks::{ENTRIES, Endpoint};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, Scene};
+
+use asked::{Action, Asked, body};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,61 +43,6 @@ fn editor() -> String {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-enum Action {
-    /// `statefulsets/scale` from the scene's replicas to so many.
-    Scale(i64),
-    /// `deployments/scale` of the bootstrap Deployment from 0.
-    ScaleBootstrap(i64),
-    /// UPDATE of the StatefulSet: a merge patch.
-    Change(Value),
-    /// CREATE of the StatefulSet: a merge patch on the usual one.
-    Create(Value),
-    /// UPDATE of the ConfigMap that members read: a merge patch.
-    ChangeConfig(Value),
-    /// CREATE of that ConfigMap: a merge patch on the usual one.
-    CreateConfig(Value),
-    /// CREATE of the bootstrap Deployment: a merge patch on the usual one.
-    CreateBootstrap(Value),
-    /// UPDATE of the bootstrap Deployment from so many replicas: a merge patch.
-    ChangeBootstrap { from: i64, change: Value },
-    /// CREATE of a pod of the bootstrap Deployment: a merge patch on the usual one.
-    CreateBootstrapPod(Value),
-    /// CREATE of any object, whole.
-    CreateObject(Value),
-    /// UPDATE of an object of the scene: a merge patch.
-    ChangeObject { what: String, change: Value },
-    /// DELETE of an object of the scene.
-    Delete(Removal),
-    /// CREATE of an Eviction of a pod of the scene.
-    Evict(Removal),
-}
-
-/// What is to go, and how.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Removal {
-    /// `Kind/name`
-    what: String,
-    grace: Option<i64>,
-    /// Orphan, Background, Foreground
-    propagation: Option<String>,
-}
-
-impl Removal {
-    fn options(&self) -> Value {
-        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
-        if let Some(grace) = self.grace {
-            options["gracePeriodSeconds"] = json!(grace);
-        }
-        if let Some(policy) = &self.propagation {
-            options["propagationPolicy"] = json!(policy);
-        }
-        options
-    }
-}
-
-#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {
     /// allow, warn, amend, wait, unknown, deny
@@ -102,137 +51,10 @@ struct Expect {
     rules: Vec<String>,
 }
 
-/// What an API server would ask.
-struct Asked {
-    operation: &'static str,
-    /// Kind of the object that is sent, and the one that is meant.
-    kind: Kind,
-    of: Kind,
-    subresource: &'static str,
-    old: Value,
-    new: Value,
-    options: Value,
-}
-
-impl Asked {
-    fn write(old: Value, new: Value) -> Self {
-        let kind = scene::kind_of(&new);
-        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
-        Self { operation, kind, of: kind, subresource: "", old, new, options: Value::Null }
-    }
-
-    fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
-        let scale = |replicas: i64| {
-            // As the API server sends it: no replicas at all means 0.
-            let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
-            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
-        };
-        Self {
-            operation: "UPDATE",
-            kind: Kind::Scale,
-            of,
-            subresource: "scale",
-            old: scale(from),
-            new: scale(to),
-            options: Value::Null,
-        }
-    }
-
-    fn name(&self) -> &str {
-        let object = if self.new.is_null() { &self.old } else { &self.new };
-        object["metadata"]["name"].as_str().unwrap_or_default()
-    }
-}
-
 impl Case {
     fn asked(&self) -> Asked {
-        let merged = |mut base: Value, change: &Value| {
-            json_patch::merge(&mut base, change);
-            base
-        };
-        let sts = || self.given.stateful_set();
-        match &self.action {
-            Action::Scale(to) => {
-                let from = sts()["spec"]["replicas"].as_i64().unwrap();
-                Asked::scale(Kind::StatefulSet, scene::STATEFUL_SET, from, *to)
-            }
-            Action::ScaleBootstrap(to) => Asked::scale(Kind::Deployment, scene::BOOTSTRAP, 0, *to),
-            Action::Change(change) => Asked::write(sts(), merged(sts(), change)),
-            Action::Create(change) => {
-                let usual = Scene { data: String::new(), ..self.given.clone() }.stateful_set();
-                Asked::write(Value::Null, merged(usual, change))
-            }
-            Action::ChangeConfig(change) => {
-                let old = self.given.config_map();
-                Asked::write(old.clone(), merged(old, change))
-            }
-            Action::CreateConfig(change) => {
-                Asked::write(Value::Null, merged(self.given.config_map(), change))
-            }
-            Action::CreateBootstrap(change) => {
-                Asked::write(Value::Null, merged(scene::bootstrap_deployment(1), change))
-            }
-            Action::ChangeBootstrap { from, change } => {
-                let old = scene::bootstrap_deployment(*from);
-                Asked::write(old.clone(), merged(old, change))
-            }
-            Action::CreateBootstrapPod(change) => {
-                Asked::write(Value::Null, merged(scene::bootstrap_pod("7d9fc"), change))
-            }
-            Action::CreateObject(object) => Asked::write(Value::Null, object.clone()),
-            Action::ChangeObject { what, change } => {
-                let (_, old) = self.given.object(what);
-                Asked::write(old.clone(), merged(old, change))
-            }
-            Action::Delete(removal) => {
-                let (kind, old) = self.given.object(&removal.what);
-                Asked {
-                    operation: "DELETE",
-                    kind,
-                    of: kind,
-                    subresource: "",
-                    old,
-                    new: Value::Null,
-                    options: removal.options(),
-                }
-            }
-            Action::Evict(removal) => {
-                let (of, pod) = self.given.object(&removal.what);
-                let new = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod["metadata"]["name"], "namespace": NAMESPACE }, "deleteOptions": removal.options() });
-                Asked {
-                    operation: "CREATE",
-                    kind: Kind::Eviction,
-                    of,
-                    subresource: "eviction",
-                    old: Value::Null,
-                    new,
-                    options: Value::Null,
-                }
-            }
-        }
+        self.action.asked(&self.given)
     }
-}
-
-/// The AdmissionReview an API server would send.
-fn body(asked: &Asked, user: &str) -> Value {
-    json!({
-        "apiVersion": "admission.k8s.io/v1",
-        "kind": "AdmissionReview",
-        "request": {
-            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
-            "kind": { "group": asked.kind.group(), "version": "v1", "kind": asked.kind.name() },
-            "resource": { "group": asked.of.group(), "version": "v1", "resource": asked.of.plural() },
-            "subResource": asked.subresource,
-            "name": asked.name(),
-            "namespace": NAMESPACE,
-            "operation": asked.operation,
-            "userInfo": { "username": user },
-            "object": asked.new,
-            "oldObject": asked.old,
-            "dryRun": false,
-            "options": asked.options,
-        },
-    })
 }
 
 fn all() -> Vec<(String, Case)> {
@@ -344,23 +166,61 @@ fn state(world: &World, settings: &Settings) -> String {
         .to_owned()
 }
 
-/// Rules without a case, and states that no case of a rule is in.
+/// Rules without a case, states that no case of a rule is in, and verbs that a rule is asked about without a case.
 #[test]
 fn no_rule_is_without_its_cases() {
     let cases = all();
+    let mut missing = Vec::new();
     for rule in rules::RULES {
         let own = || cases.iter().filter(|(name, _)| name.starts_with(&format!("{}/", rule.id)));
         for allowed in [true, false] {
-            let some = own().any(|(_, case)| (case.expect.verdict == "allow") == allowed);
-            assert!(
-                some,
-                "{} has no case that is {}",
-                rule.id,
-                if allowed { "allowed" } else { "not allowed" }
-            );
+            let word = if allowed { "is allowed" } else { "is not allowed" };
+            if !own().any(|(_, case)| (case.expect.verdict == "allow") == allowed) {
+                missing.push(format!("{}: a case that {word}", rule.id));
+            }
         }
         for state in ["HEALTHY", "DEGRADED", "TRANSFER", "FORMING", "DOWN", "UNKNOWN"] {
-            assert!(own().any(|(_, case)| case.state == state), "{} has no case in state {state}", rule.id);
+            if !own().any(|(_, case)| case.state == state) {
+                missing.push(format!("{}: a case in state {state}", rule.id));
+            }
+        }
+        for (kind, verbs) in rule.touches {
+            for verb in *verbs {
+                if !own().any(|(_, case)| (case.asked().of, case.asked().verb()) == (*kind, *verb)) {
+                    missing.push(format!("{}: a case of {verb:?} {}", rule.id, kind.name()));
+                }
+            }
         }
     }
+    assert!(missing.is_empty(), "{} cases are missing: {missing:#?}", missing.len());
+}
+
+/// What a rule wants to be asked about is sent by some webhook entry, and nothing is sent that no rule looks at.
+#[test]
+fn rules_and_webhook_entries_agree() {
+    let verb = |resource: &str, verb: &str| match (resource.split_once('/'), verb) {
+        (Some((_, "scale")), _) => Verb::Scale,
+        (Some((_, "eviction")), _) => Verb::Evict,
+        (_, "CREATE") => Verb::Create,
+        (_, "UPDATE") => Verb::Update,
+        (_, "DELETE") => Verb::Delete,
+        other => panic!("no rule knows {other:?}"),
+    };
+    let asks =
+        ENTRIES.iter().filter(|entry| entry.endpoint == Endpoint::Validate).flat_map(|entry| entry.asks);
+    let sent: BTreeSet<_> = asks
+        .flat_map(|(_, resource, verbs)| {
+            verbs.iter().map(move |word| (plural(resource), verb(resource, word)))
+        })
+        .collect();
+    let wanted: BTreeSet<_> = rules::RULES
+        .iter()
+        .flat_map(|rule| rule.touches)
+        .flat_map(|(kind, verbs)| verbs.iter().map(move |verb| (kind.plural(), *verb)))
+        .collect();
+    assert_eq!(sent, wanted);
+}
+
+fn plural(resource: &str) -> String {
+    resource.split('/').next().unwrap_or_default().to_owned()
 }

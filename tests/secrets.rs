@@ -183,6 +183,23 @@ impl Write for Log {
     }
 }
 
+/// The test above looks at something: what is planted is noticed nearly everywhere.
+#[test]
+fn what_is_planted_is_noticed() {
+    let unnoticed = PLACES.iter().filter(|(object, pointer, around)| {
+        let (mut planted, clean) = (objects(), objects());
+        plant(&mut planted[*object], pointer, &around.replace('@', "hunter2hunter2"));
+        let all = said(&planted[*object], &clean[*object], &Log::default());
+        !["[G06]", "[G09]", "[G11]", "[G12]", "cannot be read"].iter().any(|words| all.contains(words))
+    });
+    // Annotations of others are skipped while reading, and `stringData` never reaches a webhook.
+    let unnoticed: Vec<_> = unnoticed.map(|(_, pointer, _)| *pointer).collect();
+    assert_eq!(
+        unnoticed,
+        ["/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration", "/stringData/root"]
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 

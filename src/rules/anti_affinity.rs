@@ -32,7 +32,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, template};
+use super::{Rule, Verb, template};
 use crate::marks;
 use crate::object::{Kind, Object, PodSpec, Template, Workload};
 use crate::review::Review;
@@ -42,7 +42,7 @@ use crate::view::{Cluster, Freshness, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G13",
     name: "anti-affinity",
-    touches: &[Kind::StatefulSet],
+    touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
     source: include_str!("anti_affinity.rs"),
     check,
 };

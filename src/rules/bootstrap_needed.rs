@@ -27,7 +27,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -36,7 +36,12 @@ use crate::view::{Cluster, Member, State, View};
 pub(super) const RULE: Rule = Rule {
     id: "G05",
     name: "bootstrap-needed",
-    touches: &[Kind::Deployment, Kind::Pod, Kind::Service, Kind::ConfigMap],
+    touches: &[
+        (Kind::Deployment, &[Verb::Update, Verb::Delete, Verb::Scale]),
+        (Kind::Pod, &[Verb::Delete, Verb::Evict]),
+        (Kind::Service, &[Verb::Delete]),
+        (Kind::ConfigMap, &[Verb::Delete]),
+    ],
     source: include_str!("bootstrap_needed.rs"),
     check,
 };

@@ -35,7 +35,7 @@
 
 mod hosts;
 
-use super::{Rule, news};
+use super::{Rule, WRITTEN, news};
 use crate::galera::address::{Placed, Source};
 use crate::galera::{options, server};
 use crate::marks;
@@ -49,7 +49,7 @@ use hosts::{Fault, Members};
 pub(super) const RULE: Rule = Rule {
     id: "G06",
     name: "cluster-address",
-    touches: &[Kind::ConfigMap, Kind::StatefulSet],
+    touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN)],
     source: include_str!("cluster_address.rs"),
     check,
 };

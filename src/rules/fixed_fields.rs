@@ -28,7 +28,7 @@
 //!
 //! Not at all: behind the guard it is the API server that refuses.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::object::{ClaimTemplate, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -37,7 +37,7 @@ use crate::view::{View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G08",
     name: "fixed-fields",
-    touches: &[Kind::StatefulSet],
+    touches: &[(Kind::StatefulSet, &[Verb::Update])],
     source: include_str!("fixed_fields.rs"),
     check,
 };

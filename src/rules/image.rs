@@ -38,7 +38,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, template};
+use super::{Rule, WRITTEN, template};
 use crate::galera::image::{Image, Step};
 use crate::galera::programs;
 use crate::object::{Container, Kind, Object, Template};
@@ -49,7 +49,7 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
-    touches: &[Kind::StatefulSet, Kind::Deployment],
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
     source: include_str!("image.rs"),
     check,
 };

@@ -27,7 +27,7 @@
 //! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. The
 //! override of a whole cluster (G03) does not release its data.
 
-use super::Rule;
+use super::{Rule, Verb, WRITTEN};
 use crate::galera::server::{self, DATA_DIRECTORIES};
 use crate::marks;
 use crate::object::{Kind, Object, Volume, Workload};
@@ -38,7 +38,7 @@ use crate::view::{Cluster, State, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G07",
     name: "member-data",
-    touches: &[Kind::Claim, Kind::StatefulSet],
+    touches: &[(Kind::Claim, &[Verb::Delete]), (Kind::StatefulSet, WRITTEN)],
     source: include_str!("member_data.rs"),
     check,
 };

@@ -32,7 +32,7 @@
 //! Annotate the pod or its StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
@@ -42,7 +42,7 @@ use crate::view::{Cluster, Member, PodFact, State, View};
 pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
-    touches: &[Kind::Pod],
+    touches: &[(Kind::Pod, &[Verb::Delete, Verb::Evict])],
     source: include_str!("one_at_a_time.rs"),
     check,
 };

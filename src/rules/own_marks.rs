@@ -29,7 +29,7 @@
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::Rule;
+use super::{Rule, Verb, WRITTEN};
 use crate::marks;
 use crate::object::{Kind, Meta, Object};
 use crate::overrides::{Invalid, Override};
@@ -41,15 +41,15 @@ pub(super) const RULE: Rule = Rule {
     id: "G18",
     name: "own-marks",
     touches: &[
-        Kind::StatefulSet,
-        Kind::Deployment,
-        Kind::Pod,
-        Kind::Claim,
-        Kind::ConfigMap,
-        Kind::Secret,
-        Kind::Service,
-        Kind::Budget,
-        Kind::Namespace,
+        (Kind::StatefulSet, WRITTEN),
+        (Kind::Deployment, WRITTEN),
+        (Kind::ConfigMap, WRITTEN),
+        (Kind::Secret, WRITTEN),
+        (Kind::Service, WRITTEN),
+        (Kind::Budget, WRITTEN),
+        (Kind::Pod, WRITTEN),
+        (Kind::Claim, &[Verb::Update]),
+        (Kind::Namespace, &[Verb::Update]),
     ],
     source: include_str!("own_marks.rs"),
     check,

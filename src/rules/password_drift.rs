@@ -28,7 +28,7 @@
 //!
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::object::{Kind, Object, Secret};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -37,7 +37,7 @@ use crate::view::{Cluster, View};
 pub(super) const RULE: Rule = Rule {
     id: "G12",
     name: "password-drift",
-    touches: &[Kind::Secret],
+    touches: &[(Kind::Secret, &[Verb::Update])],
     source: include_str!("password_drift.rs"),
     check,
 };

@@ -30,7 +30,7 @@
 //! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
 //! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::Rule;
+use super::{Rule, Verb, WRITTEN};
 use crate::galera::options;
 use crate::object::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
 use crate::review::Review;
@@ -40,7 +40,12 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "G11",
     name: "plain-password",
-    touches: &[Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::ConfigMap],
+    touches: &[
+        (Kind::StatefulSet, WRITTEN),
+        (Kind::Deployment, WRITTEN),
+        (Kind::Pod, &[Verb::Create]),
+        (Kind::ConfigMap, WRITTEN),
+    ],
     source: include_str!("plain_password.rs"),
     check,
 };

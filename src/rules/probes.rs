@@ -32,7 +32,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, template};
+use super::{Rule, WRITTEN, template};
 use crate::galera::programs;
 use crate::inject::Prospect;
 use crate::object::{Container, Handler, Kind, Template};
@@ -43,7 +43,7 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
-    touches: &[Kind::StatefulSet, Kind::Deployment],
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
     source: include_str!("probes.rs"),
     check,
 };

@@ -27,7 +27,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::Rule;
+use super::{Rule, Verb, WRITTEN};
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -36,7 +36,12 @@ use crate::view::{Cluster, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G10",
     name: "references",
-    touches: &[Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::StatefulSet],
+    touches: &[
+        (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete]),
+        (Kind::Secret, &[Verb::Delete]),
+        (Kind::Service, &[Verb::Delete]),
+        (Kind::StatefulSet, WRITTEN),
+    ],
     source: include_str!("references.rs"),
     check,
 };

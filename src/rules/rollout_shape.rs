@@ -43,7 +43,7 @@
 
 mod budgets;
 
-use super::{Rule, template};
+use super::{Rule, Verb, WRITTEN, template};
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -52,7 +52,11 @@ use crate::view::{Cluster, Freshness, PodFact, State, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G14",
     name: "rollout-shape",
-    touches: &[Kind::StatefulSet, Kind::Budget, Kind::Autoscaler],
+    touches: &[
+        (Kind::StatefulSet, WRITTEN),
+        (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete]),
+        (Kind::Autoscaler, WRITTEN),
+    ],
     source: include_str!("rollout_shape.rs"),
     check,
 };

@@ -30,7 +30,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G01 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Object};
 use crate::review::Review;
@@ -40,7 +40,7 @@ use crate::view::{Cluster, Member, State, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G01",
     name: "scale-order",
-    touches: &[Kind::StatefulSet],
+    touches: &[(Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale])],
     source: include_str!("scale_order.rs"),
     check,
 };

@@ -37,7 +37,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`.
 //! With the override a bootstrap node does start, and the members that join it lose their data.
 
-use super::Rule;
+use super::{Rule, Verb, WRITTEN};
 use crate::galera::address::{Address, Source};
 use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
@@ -48,7 +48,12 @@ use crate::view::{Cluster, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G04",
     name: "second-bootstrap",
-    touches: &[Kind::Deployment, Kind::Pod, Kind::StatefulSet, Kind::ConfigMap],
+    touches: &[
+        (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale]),
+        (Kind::Pod, &[Verb::Create]),
+        (Kind::StatefulSet, WRITTEN),
+        (Kind::ConfigMap, WRITTEN),
+    ],
     source: include_str!("second_bootstrap.rs"),
     check,
 };

@@ -32,7 +32,7 @@
 //! Annotate the Service or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, template};
+use super::{Rule, WRITTEN, template};
 use crate::galera::adopt;
 use crate::object::{Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
@@ -42,7 +42,7 @@ use crate::view::{Cluster, View, is_cluster};
 pub(super) const RULE: Rule = Rule {
     id: "G16",
     name: "services",
-    touches: &[Kind::Service, Kind::StatefulSet],
+    touches: &[(Kind::Service, WRITTEN), (Kind::StatefulSet, WRITTEN)],
     source: include_str!("services.rs"),
     check,
 };

@@ -37,7 +37,7 @@
 mod files;
 mod values;
 
-use super::{Rule, news};
+use super::{Rule, WRITTEN, news};
 use crate::galera::address::Address;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
@@ -52,7 +52,7 @@ use values::Setting;
 pub(super) const RULE: Rule = Rule {
     id: "G09",
     name: "settings",
-    touches: &[Kind::ConfigMap, Kind::StatefulSet, Kind::Deployment],
+    touches: &[(Kind::ConfigMap, WRITTEN), (Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
     source: include_str!("settings.rs"),
     check,
 };

@@ -32,7 +32,7 @@
 //! `kubectl annotate statefulset NAME "gatera.dev/override=G03 until=2026-12-01T10:00:00Z reason=…"`, for an hour at
 //! most; for a namespace, the same annotation on the Namespace.
 
-use super::Rule;
+use super::{Rule, Verb};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -41,7 +41,7 @@ use crate::view::{Cluster, State, View};
 pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
-    touches: &[Kind::StatefulSet, Kind::Namespace],
+    touches: &[(Kind::StatefulSet, &[Verb::Delete]), (Kind::Namespace, &[Verb::Delete])],
     source: include_str!("whole_stop.rs"),
     check,
 };

@@ -1,0 +1,205 @@
+//! What is done in a case, and the AdmissionReview an API server would send about it.
+
+use gatera::object::Kind;
+use gatera::rules::Verb;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::scene::{self, NAMESPACE, Scene};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Action {
+    /// `statefulsets/scale` from the scene's replicas to so many.
+    Scale(i64),
+    /// `deployments/scale` of the bootstrap Deployment from 0.
+    ScaleBootstrap(i64),
+    /// UPDATE of the StatefulSet: a merge patch.
+    Change(Value),
+    /// CREATE of the StatefulSet: a merge patch on the usual one.
+    Create(Value),
+    /// UPDATE of the ConfigMap that members read: a merge patch.
+    ChangeConfig(Value),
+    /// CREATE of that ConfigMap: a merge patch on the usual one.
+    CreateConfig(Value),
+    /// CREATE of the bootstrap Deployment: a merge patch on the usual one.
+    CreateBootstrap(Value),
+    /// UPDATE of the bootstrap Deployment from so many replicas: a merge patch.
+    ChangeBootstrap { from: i64, change: Value },
+    /// CREATE of a pod of the bootstrap Deployment: a merge patch on the usual one.
+    CreateBootstrapPod(Value),
+    /// CREATE of any object, whole.
+    CreateObject(Value),
+    /// UPDATE of an object of the scene: a merge patch.
+    ChangeObject { what: String, change: Value },
+    /// DELETE of an object of the scene.
+    Delete(Removal),
+    /// CREATE of an Eviction of a pod of the scene.
+    Evict(Removal),
+}
+
+/// What is to go, and how.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Removal {
+    /// `Kind/name`
+    what: String,
+    grace: Option<i64>,
+    /// Orphan, Background, Foreground
+    propagation: Option<String>,
+}
+
+impl Removal {
+    fn options(&self) -> Value {
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1" });
+        if let Some(grace) = self.grace {
+            options["gracePeriodSeconds"] = json!(grace);
+        }
+        if let Some(policy) = &self.propagation {
+            options["propagationPolicy"] = json!(policy);
+        }
+        options
+    }
+}
+
+/// What an API server would ask.
+pub struct Asked {
+    operation: &'static str,
+    /// Kind of the object that is sent, and the one that is meant.
+    kind: Kind,
+    pub of: Kind,
+    subresource: &'static str,
+    old: Value,
+    new: Value,
+    options: Value,
+}
+
+impl Asked {
+    fn write(old: Value, new: Value) -> Self {
+        let kind = scene::kind_of(&new);
+        let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
+        Self { operation, kind, of: kind, subresource: "", old, new, options: Value::Null }
+    }
+
+    fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
+        let scale = |replicas: i64| {
+            // As the API server sends it: no replicas at all means 0.
+            let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };
+            json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE }, "spec": spec })
+        };
+        Self {
+            operation: "UPDATE",
+            kind: Kind::Scale,
+            of,
+            subresource: "scale",
+            old: scale(from),
+            new: scale(to),
+            options: Value::Null,
+        }
+    }
+
+    pub fn verb(&self) -> Verb {
+        match (self.subresource, self.operation) {
+            ("scale", _) => Verb::Scale,
+            ("eviction", _) => Verb::Evict,
+            (_, "CREATE") => Verb::Create,
+            (_, "UPDATE") => Verb::Update,
+            _ => Verb::Delete,
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        let object = if self.new.is_null() { &self.old } else { &self.new };
+        object["metadata"]["name"].as_str().unwrap_or_default()
+    }
+}
+
+impl Action {
+    /// As an API server would ask about it in this scene.
+    pub fn asked(&self, given: &Scene) -> Asked {
+        let merged = |mut base: Value, change: &Value| {
+            json_patch::merge(&mut base, change);
+            base
+        };
+        let sts = || given.stateful_set();
+        match self {
+            Action::Scale(to) => {
+                let from = sts()["spec"]["replicas"].as_i64().unwrap();
+                Asked::scale(Kind::StatefulSet, scene::STATEFUL_SET, from, *to)
+            }
+            Action::ScaleBootstrap(to) => Asked::scale(Kind::Deployment, scene::BOOTSTRAP, 0, *to),
+            Action::Change(change) => Asked::write(sts(), merged(sts(), change)),
+            Action::Create(change) => {
+                let usual = Scene { data: String::new(), ..given.clone() }.stateful_set();
+                Asked::write(Value::Null, merged(usual, change))
+            }
+            Action::ChangeConfig(change) => {
+                let old = given.config_map();
+                Asked::write(old.clone(), merged(old, change))
+            }
+            Action::CreateConfig(change) => Asked::write(Value::Null, merged(given.config_map(), change)),
+            Action::CreateBootstrap(change) => {
+                Asked::write(Value::Null, merged(scene::bootstrap_deployment(1), change))
+            }
+            Action::ChangeBootstrap { from, change } => {
+                let old = scene::bootstrap_deployment(*from);
+                Asked::write(old.clone(), merged(old, change))
+            }
+            Action::CreateBootstrapPod(change) => {
+                Asked::write(Value::Null, merged(scene::bootstrap_pod("7d9fc"), change))
+            }
+            Action::CreateObject(object) => Asked::write(Value::Null, object.clone()),
+            Action::ChangeObject { what, change } => {
+                let (_, old) = given.object(what);
+                Asked::write(old.clone(), merged(old, change))
+            }
+            Action::Delete(removal) => {
+                let (kind, old) = given.object(&removal.what);
+                Asked {
+                    operation: "DELETE",
+                    kind,
+                    of: kind,
+                    subresource: "",
+                    old,
+                    new: Value::Null,
+                    options: removal.options(),
+                }
+            }
+            Action::Evict(removal) => {
+                let (of, pod) = given.object(&removal.what);
+                let new = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod["metadata"]["name"], "namespace": NAMESPACE }, "deleteOptions": removal.options() });
+                Asked {
+                    operation: "CREATE",
+                    kind: Kind::Eviction,
+                    of,
+                    subresource: "eviction",
+                    old: Value::Null,
+                    new,
+                    options: Value::Null,
+                }
+            }
+        }
+    }
+}
+
+/// The AdmissionReview an API server would send.
+pub fn body(asked: &Asked, user: &str) -> Value {
+    json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": asked.kind.group(), "version": "v1", "kind": asked.kind.name() },
+            "resource": { "group": asked.of.group(), "version": "v1", "resource": asked.of.plural() },
+            "subResource": asked.subresource,
+            "name": asked.name(),
+            "namespace": NAMESPACE,
+            "operation": asked.operation,
+            "userInfo": { "username": user },
+            "object": asked.new,
+            "oldObject": asked.old,
+            "dryRun": false,
+            "options": asked.options,
+        },
+    })
+}
