@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::object::{DeleteOptions, Kind, Object, Unreadable};
-use crate::review::{Operation, Origin, Review};
+use crate::object::{Kind, Object, Unreadable};
+use crate::review::{Origin, Review};
 use crate::rules::{self, RULES, Verb};
 use crate::verdict::{Decision, Effect, Finding};
 use crate::view::{Facts, Id, State, View};
@@ -126,24 +126,7 @@ fn all<T: Clone>(
 }
 
 fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {
-    let (new, unreadable) = match object {
-        Ok(object) => (Some(object), None),
-        Err(problem) => (None, Some(problem)),
-    };
-    Review {
-        origin: Origin::Audit,
-        operation: Operation::Create,
-        kind,
-        subresource: String::new(),
-        namespace: id.namespace.clone(),
-        name: id.name.clone(),
-        user: String::new(),
-        dry_run: true,
-        options: DeleteOptions::default(),
-        old: None,
-        new,
-        unreadable,
-    }
+    Review::as_created(Origin::Audit, kind, &id.namespace, &id.name, object)
 }
 
 /// How many objects a rule finds something on, by rule and verdict, whatever its mode.

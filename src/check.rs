@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use crate::config::Settings;
 use crate::manifest::{self, Document};
-use crate::object::{DeleteOptions, Kind, Object};
+use crate::object::{Kind, Object};
 use crate::report;
-use crate::review::{Operation, Origin, Review};
+use crate::review::{Origin, Review};
 use crate::rules;
 use crate::verdict::{Decision, Effect};
 use crate::view::{Facts, Freshness, View, World};
@@ -152,24 +152,8 @@ impl Subject {
         }
         let name = Some(text(&json, "/metadata/name")).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| text(&json, "/metadata/generateName"));
-        let (new, unreadable) = match Object::read(kind, &json.to_string()) {
-            Ok(object) => (Some(object), None),
-            Err(problem) => (None, Some(problem)),
-        };
-        let review = Review {
-            origin: Origin::Check,
-            operation: Operation::Create,
-            kind,
-            subresource: String::new(),
-            namespace,
-            name,
-            user: String::new(),
-            dry_run: true,
-            options: DeleteOptions::default(),
-            old: None,
-            new,
-            unreadable,
-        };
+        let object = Object::read(kind, &json.to_string());
+        let review = Review::as_created(Origin::Check, kind, &namespace, &name, object);
         Some(Self { review })
     }
 

@@ -64,6 +64,34 @@ pub struct Review {
 }
 
 impl Review {
+    /// An object that is not in a request, judged as if it were created now.
+    pub fn as_created(
+        origin: Origin,
+        kind: Kind,
+        namespace: &str,
+        name: &str,
+        object: Result<Object, Unreadable>,
+    ) -> Self {
+        let (new, unreadable) = match object {
+            Ok(object) => (Some(object), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        Self {
+            origin,
+            operation: Operation::Create,
+            kind,
+            subresource: String::new(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            user: String::new(),
+            dry_run: true,
+            options: DeleteOptions::default(),
+            old: None,
+            new,
+            unreadable,
+        }
+    }
+
     /// "StatefulSet db/galera", as every message begins.
     pub fn subject(&self) -> String {
         let kind = match self.kind {

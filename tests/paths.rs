@@ -151,6 +151,34 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
             "G12",
         ),
         (format!("label pod {STATEFUL_SET}-1 app-"), "G18"),
+        ("create poddisruptionbudget loose --selector=app=galera --max-unavailable=2".to_owned(), "G14"),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"template\":{{\"spec\":{{\"terminationGracePeriodSeconds\":0}}}}}}}}"
+            ),
+            "G14",
+        ),
+        (format!("set image statefulset/{STATEFUL_SET} mariadb=mariadb"), "G17"),
+        (format!("set image statefulset/{STATEFUL_SET} mariadb=mariadb:10.6"), "G17"),
+        (format!("set image statefulset/{STATEFUL_SET} mariadb=mysql:8.0"), "G17"),
+        ("patch service galera-instance-hs --patch={\"spec\":{\"publishNotReadyAddresses\":false}}".to_owned(), "G16"),
+        ("patch service galera-instance-hs --patch={\"spec\":{\"selector\":{\"app\":\"web\"}}}".to_owned(), "G16"),
+        (
+            "patch configmap galera-instance-nodeconfig --patch={\"data\":{\"more.cnf\":\"[mysqld]\\nbinlog_format=STATEMENT\"}}"
+                .to_owned(),
+            "G09",
+        ),
+        (
+            "patch configmap galera-instance-nodeconfig --patch={\"data\":{\"z.cnf\":\"[mysqld]\\nwsrep_cluster_address=gcomm://10.0.0.7\"}}"
+                .to_owned(),
+            "G06",
+        ),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"persistentVolumeClaimRetentionPolicy\":{{\"whenScaled\":\"Delete\"}}}}}}"
+            ),
+            "G07",
+        ),
         (format!("annotate pod {STATEFUL_SET}-1 --overwrite gatera.dev/script=true"), "G18"),
         (format!("annotate statefulset {STATEFUL_SET} gatera.dev/override=please"), "G18"),
         (format!("label persistentvolumeclaim {claim} app-"), "G18"),
@@ -172,6 +200,15 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     it.put("kubectl replace --force --filename=statefulset.json", &output);
     assert!(output.stderr.contains("[G03] StatefulSet "), "{output}");
     assert_eq!(it.plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"], uid);
+
+    // An autoscaler knows nothing of majorities.
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": { "name": "galera" },
+        "spec": { "minReplicas": 1, "maxReplicas": 9, "scaleTargetRef": { "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET } },
+    });
+    let output = it.feed(&["create", "--filename=-"], &autoscaler);
+    it.put("kubectl create --filename=autoscaler.yaml", &output);
+    assert!(output.stderr.contains("[G14] HorizontalPodAutoscaler "), "{output}");
 
     // Many at once, as one request: each object is asked about by itself, and only one member goes.
     let pods = format!("/api/v1/namespaces/{ns}/pods?labelSelector=app%3Dgalera&dryRun=All");

@@ -10,6 +10,10 @@ use crate::{edit, marks};
 
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
 const RUN: &str = "/run/gatera";
+/// The volume there.
+const RUN_VOLUME: &str = "gatera-run";
+/// By this the cluster autoscaler knows volumes that may go with a node.
+const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
 /// The script, as a command.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
@@ -17,7 +21,7 @@ const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// A mount of the user's at, above or below ours would hide one of the two.
 pub(super) fn conflict(server: &Container) -> Option<String> {
-    let mounts = server.volume_mounts.iter().filter(|mount| !matches!(&*mount.name, "gatera" | "gatera-run"));
+    let mounts = server.volume_mounts.iter().filter(|mount| !matches!(&*mount.name, "gatera" | RUN_VOLUME));
     mounts.into_iter().find_map(|mount| {
         let path = mount.mount_path.trim_end_matches('/');
         let ours = [FOLDER, RUN].into_iter().find(|ours| within(ours, path) || within(path, ours))?;
@@ -40,7 +44,11 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
         &["spec", "volumes"],
         json!({ "name": "gatera", "downwardAPI": { "items": items } }),
     );
-    edit::put_named(pod, &["spec", "volumes"], json!({ "name": "gatera-run", "emptyDir": {} }));
+    edit::put_named(pod, &["spec", "volumes"], json!({ "name": RUN_VOLUME, "emptyDir": {} }));
+    // Nothing in it is worth keeping a node for.
+    if let Some(place @ Value::Null) = edit::at(pod, &["metadata", "annotations", SAFE_TO_EVICT]) {
+        *place = RUN_VOLUME.into();
+    }
 }
 
 /// Both folders in the server container, and the way its server finds the option file.
@@ -50,7 +58,7 @@ pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
         &["volumeMounts"],
         json!({ "name": "gatera", "mountPath": FOLDER, "readOnly": true }),
     );
-    edit::put_named(container, &["volumeMounts"], json!({ "name": "gatera-run", "mountPath": RUN }));
+    edit::put_named(container, &["volumeMounts"], json!({ "name": RUN_VOLUME, "mountPath": RUN }));
     match patient.profile {
         Profile::Official => {
             edit::put_named(container, &["env"], json!({ "name": "MYSQL_HOME", "value": FOLDER }));

@@ -10,6 +10,11 @@ const HOSTNAME: &str = "kubernetes.io/hostname";
 /// Adds anti-affinity by host name unless the pod has some, or `gatera.dev/anti-affinity` says `none`.
 pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<String>) {
     let Some(cluster) = patient.cluster.filter(|_| patient.member) else { return };
+    let selector = &cluster.workload.spec.selector;
+    if selector.is_empty() {
+        // An empty term would keep members away from every pod of the namespace.
+        return;
+    }
     let existing = &pod["spec"]["affinity"]["podAntiAffinity"];
     if existing.to_string().contains(HOSTNAME) {
         return;
@@ -24,9 +29,15 @@ pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, remarks: &mut Vec<Stri
     if !required && patient.mark(marks::ANTI_AFFINITY).is_none() {
         remarks.push(format!("{nodes} schedulable nodes for {replicas} members: they are spread as far as possible; the loss of one node can stop the cluster"));
     }
-    let labels = cluster.workload.spec.selector.match_labels.iter();
-    let expressions: Vec<_> =
-        labels.map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] })).collect();
+    let labels = selector
+        .match_labels
+        .iter()
+        .map(|(key, value)| json!({ "key": key, "operator": "In", "values": [value] }));
+    let others = selector.match_expressions.iter().map(|it| match it.values.as_slice() {
+        [] => json!({ "key": it.key, "operator": it.operator }),
+        values => json!({ "key": it.key, "operator": it.operator, "values": values }),
+    });
+    let expressions: Vec<_> = labels.chain(others).collect();
     let term = json!({ "labelSelector": { "matchExpressions": expressions }, "topologyKey": HOSTNAME });
     let (list, item) = if required {
         ("requiredDuringSchedulingIgnoredDuringExecution", term)
