@@ -156,6 +156,11 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
         let release = released.by(rule.id, review);
         for finding in findings {
+            // A warning that was due before is no news: whoever reads it at every edit stops reading.
+            let known = |old: &Finding| old.field == finding.field && old.says == finding.says;
+            if finding.verdict == Verdict::Warn && before.iter().any(known) {
+                continue;
+            }
             let existed =
                 before.iter().any(|old| old.field == finding.field && old.verdict >= finding.verdict);
             decision.add(finding, mode, existed, release);
@@ -164,13 +169,6 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     decision.remarks.extend(half_guarded(review, view));
     decision.sort();
     decision
-}
-
-/// A warning that would have been said of the object as it was is no news.
-fn news(mut found: Findings, before: &[Finding]) -> Findings {
-    let known = |new: &Finding| before.iter().any(|old| old.field == new.field && old.says == new.says);
-    found.retain(|finding| finding.verdict != Verdict::Warn || !known(finding));
-    found
 }
 
 /// A cluster that is created where only what carries labels is guarded.

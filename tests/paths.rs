@@ -101,11 +101,10 @@ fn eviction(pod: &str, grace: Option<i64>) -> Value {
     it
 }
 
-#[test]
-fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
-    let mut it = Terminal::new("paths");
+/// What an editor of the namespace may type, and the rule that stands in the way.
+fn everything_that_destroys() -> Vec<(String, &'static str)> {
     let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
-    for (line, rule) in [
+    vec![
         (format!("delete statefulset {STATEFUL_SET}"), "G03"),
         (format!("delete statefulset {STATEFUL_SET} --cascade=foreground"), "G03"),
         (format!("delete statefulset {STATEFUL_SET} --grace-period=0 --force"), "G03"),
@@ -182,7 +181,13 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
         (format!("annotate pod {STATEFUL_SET}-1 --overwrite gatera.dev/script=true"), "G18"),
         (format!("annotate statefulset {STATEFUL_SET} gatera.dev/override=please"), "G18"),
         (format!("label persistentvolumeclaim {claim} app-"), "G18"),
-    ] {
+    ]
+}
+
+#[test]
+fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
+    let mut it = Terminal::new("paths");
+    for (line, rule) in everything_that_destroys() {
         it.refused(&line, rule);
     }
     it.user = User::Admin;
@@ -298,4 +303,63 @@ fn the_bootstrap_node_is_kept_while_members_join() {
     }
     it.page = it.page.replace(&node.stdout, "galera-instance-bootstrap-HASH");
     it.page("paths-joining");
+}
+
+/// The change is judged, not the state: what broke rules before the guard came can be edited, and improved in steps.
+#[test]
+fn what_was_wrong_before_may_stay_and_get_better_but_not_worse() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("ratchet", &[("gatera.dev/mode", "off")]);
+    let seed = include_str!("fixtures/seed.yaml");
+    eventually("the mode of the namespace to be seen", || {
+        let output = plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], seed);
+        (output.status == 0).then_some(())
+    });
+    plane.run_stateful_set(&ns, STATEFUL_SET);
+    let mut it = Terminal { plane, ns: ns.clone(), user: User::Editor, page: String::new() };
+    let mode = ["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=enforce"];
+    plane.kubectl(User::Admin, &mode).succeeded();
+    let set = format!("statefulset/{STATEFUL_SET}");
+    eventually("the mode to be seen", || {
+        let worse = it.run(&["set", "env", &set, "OTHER_PASSWORD=x", "--dry-run=server"]);
+        (worse.status != 0).then_some(())
+    });
+    it.refused(&format!("set env {set} OTHER_PASSWORD=x"), "G11");
+    it.refused(&format!("set image {set} mariadb=mariadb"), "G17");
+    it.allowed(&format!("label {set} team=databases"));
+    it.allowed("label configmap galera-instance-nodeconfig team=databases");
+    // One password fewer, in the middle of others.
+    let better = json!([{ "op": "replace", "path": "/spec/template/spec/containers/0/env/0", "value": {
+        "name": "MYSQL_ROOT_PASSWORD", "valueFrom": { "secretKeyRef": { "name": "galera-instance", "key": "root-password" } },
+    } }]);
+    let output = it.run(&["patch", &set, "--type=json", &format!("--patch={better}")]);
+    it.put("kubectl patch statefulset: the password from a Secret", &output);
+    assert_eq!(output.status, 0, "{output}");
+    // Nobody is asked about a status, and nothing holds up what is going.
+    let status = [
+        "patch",
+        &set,
+        "--subresource=status",
+        "--type=merge",
+        "--patch={\"status\":{\"observedGeneration\":1}}",
+    ];
+    let arguments = [&["--namespace", &*ns], &status[..]].concat();
+    assert_eq!(it.plane.kubectl(User::Admin, &arguments).status, 0);
+    let finalizer = |list: &str| {
+        it.run(&[
+            "patch",
+            &set,
+            "--type=merge",
+            &format!("--patch={{\"metadata\":{{\"finalizers\":{list}}}}}"),
+        ])
+    };
+    finalizer("[\"example.com/wait\"]").succeeded();
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    it.run(&["annotate", &set, &format!("gatera.dev/override=G03 until={until} reason=the end")]).succeeded();
+    eventually("the override to be seen", || {
+        (it.run(&["delete", &set, "--wait=false"]).status == 0).then_some(())
+    });
+    let last = finalizer("[]");
+    assert_eq!((last.status, &*last.stderr), (0, ""), "an object that is going is left alone");
+    it.page("paths-ratchet");
 }

@@ -32,7 +32,7 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, Verb, template};
+use super::{Rule, Verb};
 use crate::marks;
 use crate::object::{Kind, Object, PodSpec, Template, Workload};
 use crate::review::Review;
@@ -71,7 +71,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.old, &review.new) {
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
             let found = in_template(&new.spec.template);
-            let found = template::news(found, &in_template(&old.spec.template));
             let changed =
                 weakened(old, new).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
             changed.into_iter().chain(found).collect()

@@ -35,7 +35,7 @@
 
 mod hosts;
 
-use super::{Rule, WRITTEN, news};
+use super::{Rule, WRITTEN};
 use crate::galera::address::{Placed, Source};
 use crate::galera::{options, server};
 use crate::marks;
@@ -57,12 +57,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     match (&review.old, &review.new) {
-        (old, Some(Object::ConfigMap(new))) => match (old, in_config(ns, new, view)) {
-            (Some(Object::ConfigMap(old)), found) if !found.is_empty() => {
-                news(found, &in_config(ns, old, view))
-            }
-            (_, found) => found,
-        },
+        (_, Some(Object::ConfigMap(new))) => in_config(ns, new, view),
         (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
             let before = match old {
                 // Another serviceName is refused for itself; what the address would then have to be helps nobody.
@@ -72,7 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 Some(Object::StatefulSet(old)) => in_template(review, old, view),
                 _ => Findings::new(),
             };
-            let mut found = news(in_template(review, new, view), &before);
+            let mut found = in_template(review, new, view);
             // What stands in a file is not this object's, unless the change brought it in.
             found.retain(|finding| !finding.field.starts_with(IN_A_FILE) || !before.contains(finding));
             found

@@ -57,8 +57,7 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let found = in_template(new, server);
-    let Some((old, old_server)) = template::of(review.old.as_ref(), view) else { return found };
-    let found = template::news(found, &in_template(old, old_server));
+    let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
     let step =
         matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
     found.into_iter().chain(step.flatten()).collect()

@@ -52,12 +52,8 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_PATIENCE: i64 = 300;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
-    let found = in_template(new, server);
-    match template::of(review.old.as_ref(), view) {
-        Some((old, server)) => template::news(found, &in_template(old, server)),
-        None => found,
-    }
+    template::of(review.new.as_ref(), view)
+        .map_or_else(Findings::new, |(template, server)| in_template(template, server))
 }
 
 fn in_template(template: &Template, server: &Container) -> Findings {

@@ -43,7 +43,7 @@
 
 mod budgets;
 
-use super::{Rule, Verb, WRITTEN, template};
+use super::{Rule, Verb, WRITTEN};
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -68,8 +68,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.old, &review.new) {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => shape(new),
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            let found = template::news(shape(new), &shape(old));
-            restarted(review, old, new, view).into_iter().chain(found).collect()
+            restarted(review, old, new, view).into_iter().chain(shape(new)).collect()
         }
         (_, Some(Object::Autoscaler(new))) => autoscaled(review, new, view).into_iter().collect(),
         (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),

@@ -32,7 +32,7 @@
 //! Annotate the Service or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, WRITTEN, template};
+use super::{Rule, WRITTEN};
 use crate::galera::adopt;
 use crate::object::{Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
@@ -58,7 +58,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
             let mut found = written(ns, new, view);
             if let Some(old) = old {
-                found = template::news(found, &written(ns, old, view));
                 found.extend(view.clusters_in(ns).filter_map(|cluster| taken_away(cluster, old, new, view)));
             }
             found

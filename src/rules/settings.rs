@@ -37,7 +37,7 @@
 mod files;
 mod values;
 
-use super::{Rule, WRITTEN, news};
+use super::{Rule, WRITTEN};
 use crate::galera::address::Address;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
@@ -74,8 +74,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&**old),
                 _ => None,
             };
-            let before = old.map_or_else(Vec::new, |old| in_template(review.kind, old, view));
-            let mut found = news(in_template(review.kind, new, view), &before);
+            let mut found = in_template(review.kind, new, view);
             found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
             worst(found)
         }
@@ -94,9 +93,6 @@ fn in_config(ns: &str, map: &ConfigMap, settings: &Effective<'_>, view: &View<'_
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
     let (was, is) = (Effective::of_files(texts(old)), Effective::of_files(texts(new)));
     let mut found = in_config(ns, new, &is, view);
-    if found.iter().any(|finding| finding.verdict == Verdict::Warn) {
-        found = news(found, &in_config(ns, old, &was, view));
-    }
     if let Some(cluster) = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data()) {
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
         found.extend(Setting::in_file(false).changes(&was, &is, &whose));

@@ -1,11 +1,10 @@
-//! What the rules about pod templates share: whose template it is, and what of a finding is news.
+//! What the rules about pod templates share: whose template it is.
 //!
 //! Owns: no rule. Must not know: what any rule looks for.
 
 use crate::galera::server;
 use crate::marks;
 use crate::object::{Container, Object, Template};
-use crate::verdict::{Findings, Verdict};
 use crate::view::{View, is_cluster};
 
 /// The pod template of a cluster or of its bootstrap node, with the container its server runs in. Strangers have none.
@@ -17,10 +16,4 @@ pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a
         _ => None,
     }?;
     Some((template, server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?))
-}
-
-/// Without the warnings that the object before deserved as well: who edits something else has heard them.
-pub(super) fn news(mut found: Findings, before: &Findings) -> Findings {
-    found.retain(|finding| finding.verdict > Verdict::Warn || !before.contains(finding));
-    found
 }

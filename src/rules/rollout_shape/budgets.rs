@@ -3,7 +3,6 @@
 use super::{deny, warn};
 use crate::object::{Budget, Object};
 use crate::review::Review;
-use crate::rules::template;
 use crate::verdict::{Finding, Findings};
 use crate::view::{Cluster, View};
 
@@ -28,7 +27,7 @@ fn judged(
     match (old.filter(protects), new.filter(protects)) {
         (None, Some(new)) => written(cluster, new),
         (Some(old), Some(new)) => {
-            let mut found = template::news(written(cluster, new), &written(cluster, old));
+            let mut found = written(cluster, new);
             // What was too much before may stay, and not become more.
             let members = cluster.workload.replicas();
             if old.lets_go(members) < new.lets_go(members) {
