@@ -138,7 +138,12 @@ fn a_cluster_goes_for_good_with_one_override() {
     for what in ["configmap/galera-instance-nodeconfig", "secret/galera-instance"] {
         assert_eq!(it.run(&["delete", what]).status, 0, "{what}");
     }
-    it.plane.finish_deletes(&it.ns);
+    // The garbage collector finishes what was decided, and is not asked why.
+    eventually("the members to be collected", || {
+        it.plane.finish_deletes(&it.ns);
+        let pods = it.run(&["get", "pods", "--selector=app=galera", "--output=name"]);
+        pods.stdout.is_empty().then_some(())
+    });
     let user = User::Admin;
     let gone = eventually("the guard to forget the cluster", || {
         Some(it.plane.kubectl(user, &["delete", "namespace", &it.ns, "--wait=false"]))
