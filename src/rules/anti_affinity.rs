@@ -140,7 +140,7 @@ fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
         Verdict::Deny,
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
-        "from the next restart on two members can share a node, and the loss of that node leaves no majority",
+        "from the next restart on two members can share a node, and the loss of that node can leave no majority",
         "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line"
             .into(),
     ))

@@ -19,8 +19,10 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order. An install
-//! that does not get anywhere (no member starts) may be deleted at any time.
+//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order, and take
+//! them out of what you apply. The name of the Service may stay in the members' address: a name that does not resolve is
+//! skipped, as long as members are listed too. An install that does not get anywhere (no member starts) may be deleted at
+//! any time.
 //!
 //! # How to waive it
 //!
