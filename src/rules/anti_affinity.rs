@@ -172,7 +172,7 @@ fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<F
         finding(
             Verdict::Warn,
             FIELD,
-            format!("{members} members each need a node of their own, and {nodes} are schedulable"),
+            format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
             "a member without a node stays Pending; in a rollout that member has left already, and the rollout hangs there",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead".into(),
         )

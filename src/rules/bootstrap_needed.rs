@@ -85,7 +85,7 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         State::Unknown => (
             Verdict::Unknown,
             "it is not known whether all members are Ready".to_owned(),
-            "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned(),
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
         ),
         // Nobody depends on it: an install that failed may be taken away.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,

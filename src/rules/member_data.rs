@@ -90,7 +90,7 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         State::Healthy => {
             (Verdict::Warn, "nothing is lost but a faster way back up".to_owned())
         }
-        State::Unknown => (Verdict::Unknown, "repeat the command when gatera is ready".to_owned()),
+        State::Unknown => (Verdict::Unknown, "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned()),
         State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
         _ => (
             Verdict::Deny,

@@ -185,7 +185,7 @@ impl<'a> Leaving<'a> {
                 let says =
                     format!("it is not known whether the other members are Ready ({})", self.view.seen());
                 let instead =
-                    "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned();
+                    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned();
                 return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),

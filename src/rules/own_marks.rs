@@ -104,7 +104,7 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 review.name
             ),
             ..finding(
-                "what carries no labels itself (scaling, evictions, unlabelled objects) is then judged only while gatera answers",
+                "scaling and evictions are then judged only while gatera answers, and objects without labels of the cluster not at all",
             )
         }],
         _ => unknown_mode(new).into_iter().collect(),

@@ -109,7 +109,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     }
 }
 
-const UNKNOWN: &str = "repeat the command when gatera is ready: its /readyz says what it waits for";
+const UNKNOWN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -> Option<Finding> {
     let hopeless = hopeless(cluster, parallel);

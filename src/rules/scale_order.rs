@@ -187,7 +187,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         State::Unknown => refuse(
             Verdict::Unknown,
             "it is not known whether the members that stay are Ready",
-            "repeat the command when gatera is ready: its /readyz says what it waits for".into(),
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".into(),
         ),
         State::Down => refuse(
             Verdict::Deny,
@@ -269,7 +269,7 @@ fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let (says, why, instead) = match (view.state(cluster), cluster.unverified().count()) {
         (State::Unknown, _) => (
             format!("the state of the cluster is not known ({})", view.seen()),
-            "it was judged by an old view",
+            "what is known of it is old",
             "look at the members before you go on",
         ),
         (_, 0) => return None,
