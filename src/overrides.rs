@@ -23,10 +23,10 @@ pub struct Override {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The form is wrong.
-    #[error("write it as \"G07 until=2026-12-01T10:00:00Z reason=…\"")]
+    #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
     /// It is over.
-    #[error("it ended at {0}")]
+    #[error("it ended at {0}; take it off")]
     Ended(Timestamp),
     /// It would last too long.
     #[error("it may end an hour from now at most, not at {0}")]

@@ -182,7 +182,7 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
         && is_cluster(new, &view.settings.adoption)
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
-    half.then(|| format!("scaling and unlabelled objects in namespace {ns} are guarded only while gatera answers; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
 }
 
 /// An object that cannot be read is refused: allowing it would be a guess.

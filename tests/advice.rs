@@ -64,7 +64,7 @@ fn members_that_are_asked_to_go_together_go_one_after_the_other() {
         "--grace-period=0",
         "--wait=false",
     ]);
-    it.follow(advice(&forced)[0].trim_end_matches(" without --force"));
+    it.follow(&advice(&forced)[0]);
     it.heal();
 }
 

@@ -63,7 +63,7 @@ impl Profile {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
             Self::Unknown => {
-                Some("it is not known how its image takes options; gatera.dev/profile can name it")
+                Some("it is not known how its image takes options; set gatera.dev/profile")
             }
         }
     }

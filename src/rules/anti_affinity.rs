@@ -139,7 +139,7 @@ fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
         Verdict::Deny,
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
-        "from the next restart on two members can share a node, and the loss of that node leaves no majority",
+        "from the next restart on two members can share a node, and the loss of that node can leave no majority",
         "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line"
             .into(),
     ))
@@ -171,7 +171,7 @@ fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<F
         finding(
             Verdict::Warn,
             FIELD,
-            format!("{members} members each need a node of their own, and {nodes} are schedulable"),
+            format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
             "a member without a node stays Pending; in a rollout that member has left already, and the rollout hangs there",
             "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead".into(),
         )

@@ -19,8 +19,10 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order. An install
-//! that does not get anywhere (no member starts) may be deleted at any time.
+//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order, and take
+//! them out of what you apply. The name of the Service may stay in the members' address: a name that does not resolve is
+//! skipped, as long as members are listed too. An install that does not get anywhere (no member starts) may be deleted at
+//! any time.
 //!
 //! # How to waive it
 //!
@@ -88,7 +90,7 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         State::Unknown => (
             Verdict::Unknown,
             "it is not known whether all members are Ready".to_owned(),
-            "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned(),
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
         ),
         // Nobody depends on it: an install that failed may be taken away.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,

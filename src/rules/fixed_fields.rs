@@ -18,10 +18,10 @@
 //!
 //! # What to do instead
 //!
-//! * podManagementPolicy and the size in a claim template: with all members Ready, `kubectl delete statefulset NAME
+//! * podManagementPolicy, and what a claim template asks for (claims that exist stay as they are): with all members Ready, `kubectl delete statefulset NAME
 //!   --cascade=orphan`, then apply the new one within minutes. The pods go on running.
-//! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion); the template
-//!   only counts for members to come.
+//! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion, and no claim
+//!   ever shrinks); the template only counts for members to come.
 //! * selector, serviceName, names of claim templates: only in a new cluster, filled from a backup.
 //!
 //! # How to waive it
@@ -112,8 +112,8 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
         let instead = format!(
-            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
-             likewise for every member; to have it in the template too, {}",
+            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}' \
+             (a claim only ever grows), likewise for every member; to have it in the template too, {}",
             orphan(review)
         );
         finding(field(name), says, instead)
@@ -138,7 +138,7 @@ fn finding(field: String, says: String, instead: String) -> Finding {
         verdict: Verdict::Deny,
         field,
         says,
-        why: "Kubernetes makes the names of pods and claims from these fields, so it never changes them in place".into(),
+        why: "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are made from some of them".into(),
         instead,
     }
 }

@@ -9,7 +9,7 @@
 //! A pod that restarts by itself pulls what its tag means that night. A newer server changes the data files when it
 //! starts, and no older one can read them again: the way back is a dump or a backup. Two series in one cluster work
 //! as long as a member that restarts catches up from the others' write-set cache; a full state transfer between them
-//! copies files that the other side cannot read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
+//! copies files that the other side may not be able to read. MariaDB's images have no programs called `mysql…` from 11.0 on: a
 //! probe that calls one fails on every member at once.
 //!
 //! # Example
@@ -26,9 +26,9 @@
 //! finish, run `mariadb-upgrade --skip-write-binlog` on each member, and only then take the next step. To go back or to
 //! another vendor, dump and restore into a new cluster. Containers other than the server are only warned about.
 //!
-//! To undo an upgrade whose rollout hangs at its first member, release the rule (below) and set the old image again: the
-//! members that were not touched still have the old format. The first one must copy everything anew from them, so its
-//! claim goes before its pod.
+//! To undo an upgrade whose rollout hangs at its first member, release the rule (below; G14 too, if it waits for that
+//! member) and set the old image again: the members that were not touched still have the old format. The first one must
+//! copy everything anew from them, so its claim goes (override of G07) before its pod.
 //!
 //! A reference that tells no version (a digest alone, an image of your own with a numbering of its own) is allowed with
 //! a warning, since nothing can be compared.
@@ -93,7 +93,7 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
     let instead = if serves {
         "write the version, such as mariadb:10.11; of a running cluster, the one that mariadbd --version says"
     } else {
-        "write the version that runs now"
+        "write the version, in a running cluster the one that runs"
     };
     let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
     Some(finding(verdict, format!("{place}image"), says, why.into(), instead.into()))
@@ -156,7 +156,7 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
         Step::Up => say(
             Verdict::Warn,
             format!("{asked} is a new series"),
-            "a full state transfer between two series fails, so a member must be back before the write-set cache is full",
+            "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
             "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
         ),
         Step::Skips(next) => say(

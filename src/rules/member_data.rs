@@ -24,8 +24,9 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. The
-//! override of a whole cluster (G03) does not release its data.
+//! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. On
+//! the StatefulSet it releases what stands there, and all of its claims. The override of a whole cluster (G03) does not
+//! release its data.
 
 use super::{Rule, Verb, WRITTEN};
 use crate::galera::server::{self, DATA_DIRECTORIES};
@@ -87,9 +88,9 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy => {
-            (Verdict::Warn, "all members are Ready, so nothing is lost but a faster way back up".to_owned())
+            (Verdict::Warn, "nothing is lost but a faster way back up".to_owned())
         }
-        State::Unknown => (Verdict::Unknown, "repeat the command when gatera is ready".to_owned()),
+        State::Unknown => (Verdict::Unknown, "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned()),
         State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
         _ => (
             Verdict::Deny,
@@ -108,7 +109,7 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
             "no StatefulSet uses it any more; it is one of {} claims that hold this database",
             left.len()
         );
-        let instead = "be sure that there is a backup: apply the StatefulSet again to have the database back"
+        let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup"
             .to_owned();
         finding(Verdict::Warn, String::new(), says, instead)
     })
@@ -127,7 +128,7 @@ fn retention(new: &Workload) -> Findings {
             Verdict::Deny,
             format!("spec.persistentVolumeClaimRetentionPolicy.{field}"),
             says,
-            format!("{field}: Retain; claims that are not needed any more can be deleted by hand"),
+            format!("write {field}: Retain; claims that are not needed any more can be deleted by hand"),
         )
     });
     found.collect()
@@ -157,10 +158,15 @@ fn data_volume(new: &Workload) -> Option<Finding> {
     let volume = template.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
     let field = format!("spec.template.spec.volumes[{}]", volume.name);
     let (verdict, says) = unsafe_volume(volume, new.replicas())?;
-    Some(finding(verdict, field, format!("{} {says}", mount.mount_path), CLAIMS.to_owned()))
+    let found = finding(verdict, field, format!("{} {says}", mount.mount_path), CLAIMS.to_owned());
+    Some(if volume.persistent_volume_claim.is_some() {
+        Finding { why: "two servers that write to the same files destroy them".to_owned(), ..found }
+    } else {
+        found
+    })
 }
 
-const CLAIMS: &str = "add spec.volumeClaimTemplates and mount one at the data directory: every member then has a volume of its own";
+const CLAIMS: &str = "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
 fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
     let name = &volume.name;
@@ -178,14 +184,11 @@ fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
         )),
         Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
             Verdict::Deny,
-            format!(
-                "is one claim for all {replicas} members ({}): two servers on the same files destroy them",
-                claim.claim_name
-            ),
+            format!("is one claim for all {replicas} members ({}): two of them open the same files", claim.claim_name),
         )),
         Volume { host_path: Some(_), .. } => Some((
             Verdict::Warn,
-            format!("is a folder of the node (volume {name}): a member that moves comes up empty"),
+            format!("is a folder of the node ({name}): a member that moves comes up empty"),
         )),
         _ => None,
     }
@@ -199,12 +202,14 @@ fn small_volumes(new: &Workload) -> Findings {
     });
     let found = asked.map(|(claim, size)| {
         let name = &claim.metadata.name;
-        finding(
+        let found = finding(
             Verdict::Warn,
             format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
             format!("{size} for {name} is less than an empty MariaDB needs"),
             "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
-        )
+        );
+        let why = "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
+        Finding { why, ..found }
     });
     found.collect()
 }
@@ -225,9 +230,8 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     let says =
         format!("{} claims of this cluster exist ({first} …), and none of them would be used", left.len());
     let instead = format!(
-        "name StatefulSet and claim template as they were: claims are called TEMPLATE-{}-0; or, for a new cluster, choose \
-         another instance label",
-        new.metadata.name
+        "name StatefulSet and claim template as they were ({first} is TEMPLATE-STATEFULSET-NUMBER); or, for a new cluster, \
+         choose another instance label"
     );
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }

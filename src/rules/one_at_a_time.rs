@@ -23,14 +23,17 @@
 //! # What to do instead
 //!
 //! Delete one pod, wait until it is Ready again, then the next: `kubectl rollout restart statefulset NAME` does exactly
-//! that. `kubectl drain` needs no help: an eviction that has to wait is answered with 429, and drain tries again. If the
-//! node of a member is dead, say so with the taint `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`; then the
-//! control plane removes the pod itself.
+//! that. `kubectl drain` needs no help: an eviction that has to wait is answered with 429, and drain tries again. It does
+//! need `--delete-emptydir-data`, since gatera adds an emptyDir at `/run/gatera` to every member; nothing of value is in
+//! it. If the node of a member is switched off, say so with the taint
+//! `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`; then the control plane removes the pod itself. On a node
+//! that still runs, the same taint lets two servers open the same files.
 //!
 //! # How to waive it
 //!
 //! Annotate the pod or its StatefulSet, for an hour at most:
-//! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`.
+//! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`; the override of G03 on the StatefulSet releases
+//! deletions too, but not evictions.
 
 use super::{Rule, Verb};
 use crate::galera::quorum::survives;
@@ -138,12 +141,12 @@ impl<'a> Leaving<'a> {
                    opens the same files";
         let instead = if grace == 0 {
             format!(
-                "kubectl -n {namespace} delete pod {name} without --force; if node {0} is dead: kubectl taint node {0} \
+                "kubectl -n {namespace} delete pod {name}, without --force; if node {0} is switched off: kubectl taint node {0} \
                  node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
                 self.pod.node
             )
         } else {
-            format!("kubectl -n {namespace} delete pod {name}, without --now or --grace-period")
+            format!("kubectl -n {namespace} delete pod {name} (or the drain again), without --now or --grace-period")
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
@@ -182,7 +185,7 @@ impl<'a> Leaving<'a> {
                 let says =
                     format!("it is not known whether the other members are Ready ({})", self.view.seen());
                 let instead =
-                    "repeat the command when gatera is ready: its /readyz says what it waits for".to_owned();
+                    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned();
                 return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
@@ -206,7 +209,7 @@ impl<'a> Leaving<'a> {
         let says = format!("{} {trouble} ({})", other.name, self.seen());
         let instead = match &other.pod {
             Some(_) => format!(
-                "cure {0} first (kubectl -n {1} describe pod {0}); it may be deleted, as it does not run",
+                "cure {0} first (kubectl -n {1} describe pod {0}); that one may be deleted",
                 other.name, self.review.namespace
             ),
             None => format!(
@@ -225,7 +228,7 @@ impl<'a> Leaving<'a> {
              restarted forgets whom it belonged to",
             format!(
                 "give them some minutes and look at their logs (kubectl -n {} logs {}); gatera explain G04 shows the way \
-                 back, whose steps need the override",
+                 back and the override it needs",
                 self.review.namespace, self.review.name
             ),
         )
@@ -238,7 +241,7 @@ impl<'a> Leaving<'a> {
         let joins = self.member.starting() && self.cluster.has_data();
         let (says, why, instead) = match () {
             () if joins => (
-                "it is not Ready yet and may be receiving its data; it starts over".to_owned(),
+                "it is not Ready yet and may be receiving its data, which then starts over".to_owned(),
                 "a transfer that is interrupted begins again from its start",
                 "let it finish unless it hangs",
             ),

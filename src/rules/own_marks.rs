@@ -83,7 +83,7 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
         says: format!("the override would release nothing: {problem}"),
-        instead: format!("gatera.dev/override: \"G07 until={} reason=…\"", view.half_an_hour_from_now()),
+        instead: format!("write gatera.dev/override: \"G07 until={} reason=…\", with the rule you mean for G07", view.half_an_hour_from_now()),
         ..finding("an override that is wrong is noticed only when it is needed")
     })
 }
@@ -104,7 +104,7 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 review.name
             ),
             ..finding(
-                "what carries no labels itself (scaling, evictions, unlabelled objects) is then judged only while gatera answers",
+                "scaling and evictions are then judged only while gatera answers, and objects without labels of the cluster not at all",
             )
         }],
         _ => unknown_mode(new).into_iter().collect(),
@@ -159,7 +159,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         field: format!("{field}[{label}]"),
         says,
         instead: format!(
-            "to have it left alone: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
+            "keep it; to have everything in the namespace left alone: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
             review.namespace
         ),
         ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")

@@ -19,7 +19,7 @@
 //! # What to do instead
 //!
 //! 1. `ALTER USER … IDENTIFIED VIA mysql_native_password USING PASSWORD('new') OR mysql_native_password USING
-//!    PASSWORD('old')` on one member: it replicates, and both passwords work.
+//!    PASSWORD('old')` on one member (MariaDB 10.4 or newer): it replicates. Log in with either before you go on.
 //! 2. Change the Secret, with the override of G12.
 //! 3. For the user of the state transfer: `SET GLOBAL wsrep_sst_auth='user:new'` on every member.
 //! 4. Restart the members one at a time (`kubectl rollout restart statefulset NAME`), then drop the old password.

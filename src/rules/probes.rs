@@ -29,7 +29,7 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the StatefulSet, for an hour at most:
+//! Annotate the StatefulSet or the bootstrap Deployment, for an hour at most:
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::{Rule, WRITTEN, template};

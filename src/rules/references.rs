@@ -62,20 +62,23 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
     let whose = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
-    let (says, instead) = match review.kind {
+    let (says, instead, why) = match review.kind {
         Kind::Service if workload.spec.service_name == review.name => (
             format!("the members of {whose} find each other by it"),
-            format!("keep it; kubectl -n {} apply changes it in place", id.namespace),
+            format!("keep it; kubectl -n {} edit service {} changes it in place", id.namespace, review.name),
+            "a member finds the others by names below this Service: one that restarts without it does not come back",
         ),
         Kind::Service if !view.is_last_way_in(cluster, &review.name) => return None,
         Kind::Service => (
             format!("it is the last Service that leads clients to {}", id.name),
             "create the Service that replaces it first".to_owned(),
+            "the members go on, and nobody can reach them",
         ),
         Kind::ConfigMap | Kind::Secret => (
             format!("the members of {whose} read it when they start"),
             "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
                 .to_owned(),
+            "members that run do not notice; the next one that restarts does not come back",
         ),
         _ => return None,
     };
@@ -84,7 +87,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(
         String::new(),
         says,
-        "members that run do not notice; the next one that restarts does not come back",
+        why,
         instead,
     ))
 }

@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! $ kubectl rollout restart statefulset galera
-//! [G14] StatefulSet db/galera: its pod template changes while a member is missing (2 of 3 members Synced, galera-1 is not
+//! [G14] StatefulSet db/galera: its pod template changes while a member is not Ready (2 of 3 members Synced, galera-1 is not
 //! Ready yet, seen now)
 //! ```
 //!
@@ -39,7 +39,8 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "G14 until=2026-12-01T10:00:00Z reason=…"`.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G14 until=2026-12-01T10:00:00Z reason=…"`. For a
+//! disruption budget the StatefulSet will do as well, and for its deletion the override of G03 there.
 
 mod budgets;
 
@@ -111,7 +112,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     }
 }
 
-const UNKNOWN: &str = "repeat the command when gatera is ready: its /readyz says what it waits for";
+const UNKNOWN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -> Option<Finding> {
     let hopeless = hopeless(cluster, parallel);
@@ -130,7 +131,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
             "afterwards delete that pod, if it is still the old one".into(),
         )),
         (State::Transfer | State::Degraded | State::Forming, None) => {
-            let says = format!("{what} while a member is missing ({})", view.describe(cluster));
+            let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
             let ns = &cluster.id.namespace;
             let watch = format!(
                 "repeat it when all members are Ready (kubectl -n {ns} get pods --watch); a rollout that hangs: gatera explain G14"
@@ -184,7 +185,7 @@ fn grace(new: &Workload) -> Option<Finding> {
         30 | 60.. => None,
         short => {
             let says = format!(
-                "{short}s is too short to stop in; gatera makes it 600s when a pod starts, while it runs"
+                "{short}s is too short to stop in; gatera raises it to 600s, but only for pods that start while it runs"
             );
             Some(warn(FIELD, says, why, instead))
         }

@@ -23,12 +23,16 @@
 //!
 //! Scale down in steps that keep more than half (5 to 3, then 3 to 2), and wait until all members are Ready again
 //! between steps. Odd numbers of three and more survive the loss of a node; two and four survive no more than one and
-//! three do. To stop a cluster for good, take a backup and use the override.
+//! three do.
+//!
+//! To stop a cluster for a while, go down one member at a time until only ordinal 0 is left (it then knows that it is the
+//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, follow `gatera
+//! explain G04` with N = 0. To stop it for good, take a backup first.
 //!
 //! # How to waive it
 //!
-//! Annotate the StatefulSet, for an hour at most:
-//! `gatera.dev/override: "G01 until=2026-12-01T10:00:00Z reason=…"`.
+//! Annotate the StatefulSet, for an hour at most; `kubectl scale` itself takes no annotation:
+//! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
 
 use super::{Rule, Verb};
 use crate::galera::quorum::floor_of_one_step;
@@ -130,8 +134,8 @@ fn too_far_down(step: Step<'_>) -> Option<Finding> {
             format!("{from} -> {to} replicas stops every member"),
             "after a full stop no member may start by itself: somebody must find the one with the newest data and bootstrap \
              from it, and a wrong choice loses data",
-            "keep 1 member at least; to stop the cluster for good, take a backup and annotate the StatefulSet with \
-             gatera.dev/override (gatera explain G01)"
+            "keep 1 member at least; to stop the cluster all the same, go down one by one and take the last step with the \
+             override (gatera explain G01)"
                 .into(),
         ));
     }
@@ -183,12 +187,12 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         State::Unknown => refuse(
             Verdict::Unknown,
             "it is not known whether the members that stay are Ready",
-            "repeat the command when gatera is ready: its /readyz says what it waits for".into(),
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".into(),
         ),
         State::Down => refuse(
             Verdict::Deny,
             "no member is Ready, so nothing is left to keep",
-            "start the cluster first; its data is still on the members' claims".into(),
+            "start the cluster first (gatera explain G04): its data is still on the members' claims".into(),
         ),
         // What leaves is exactly what is broken: this is the way out, not the way in.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
@@ -204,8 +208,9 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
                 .next()
                 .unwrap_or("the member");
             let logs = format!(
-                "find out why {name} is not Ready (kubectl -n {} describe pod {name}), then repeat the command",
-                cluster.id.namespace
+                "find out why {name} is not Ready (kubectl -n {0} describe pod {name}; if there is no such pod: kubectl -n {0} \
+                 describe statefulset {1}), then repeat the command",
+                cluster.id.namespace, cluster.id.name
             );
             refuse(Verdict::Deny, "a member that stays is not Ready", logs)
         }
@@ -223,7 +228,7 @@ fn not_up_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Opt
             "a member that starts alone finds nobody to join and gives up after 30 seconds; a new cluster must never be \
              founded over existing data",
             "start the member with the newest data first (grastate.dat: safe_to_bootstrap: 1), then the others; gatera \
-             explain G04 shows the steps, each of which needs the override"
+             explain G04 shows the steps and the override they need"
                 .into(),
         )),
         State::Forming if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
@@ -246,7 +251,7 @@ fn unwise_size(replicas: i64) -> Option<Finding> {
     let says = match replicas {
         0 => "0 replicas: no member will start".to_owned(),
         1 => "the loss of a single member stops the cluster".to_owned(),
-        2 => "2 members: the loss of one stops the other".to_owned(),
+        2 => "2 members: the sudden loss of one stops the other".to_owned(),
         even if even % 2 == 0 => format!("{even} members survive no more failures than {} do", even - 1),
         _ => return None,
     };
@@ -264,7 +269,7 @@ fn uncertain(cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let (says, why, instead) = match (view.state(cluster), cluster.unverified().count()) {
         (State::Unknown, _) => (
             format!("the state of the cluster is not known ({})", view.seen()),
-            "it was judged by an old view",
+            "what is known of it is old",
             "look at the members before you go on",
         ),
         (_, 0) => return None,

@@ -16,15 +16,26 @@
 //!
 //! ```text
 //! $ kubectl scale deployment galera-bootstrap --replicas=1
-//! [G04] Deployment db/galera-bootstrap: cluster galera already has data (3 of 3 members Synced, seen now)
+//! [G04] Deployment db/galera-bootstrap: it would bootstrap, but cluster galera already has data (3 of 3 members Synced, seen
+//! now)
 //! ```
 //!
 //! # What to do instead
 //!
-//! Remove the bootstrap objects from what you apply; the members find each other. If no member is Ready, the data is
-//! still on their claims. Start from the member with the newest data, never from an empty node:
+//! Remove the bootstrap objects from what you apply; the members find each other. Argo CD sees a difference as long as they
+//! are there: let it ignore `/spec/replicas` of the bootstrap Deployment (`ignoreDifferences`), or its self-heal tries for
+//! ever.
 //!
-//! 1. Look at `grastate.dat` on every claim. The member with `safe_to_bootstrap: 1`, else the highest `seqno`, is N.
+//! If no member is Ready, the data is still on their claims. Start from the member with the newest data, never from an
+//! empty node:
+//!
+//! 1. Find N, the member with the newest data. `grastate.dat` in the data directory of each tells its `uuid` and `seqno`
+//!    (`kubectl exec`, or a pod of your own that mounts the claim). A member with a `uuid` of zeros has no whole
+//!    database, whatever else it says. If the others differ in `uuid`, two clusters were founded: touch nothing and compare
+//!    their tables first. After an orderly stop one of these says
+//!    `safe_to_bootstrap: 1`: that is N. After a crash every `seqno` is -1; then `mariadbd --wsrep-recover` tells the
+//!    position of each, and the highest is N. Galera refuses to start from it before `safe_to_bootstrap` in its
+//!    `grastate.dat` is set to 1 by hand.
 //! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
 //!    on the StatefulSet; delete the pods that are left, so that N reads the address and the others make room, and wait
 //!    until N is Ready. Its data is kept, and it founds the cluster with it.
@@ -34,8 +45,9 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`.
-//! With the override a bootstrap node does start, and the members that join it lose their data.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`; a bootstrap
+//! Deployment also in its pod template, since its pod is judged again. With the override a bootstrap node does start, and
+//! the members that join it lose their data.
 
 use super::{Rule, Verb, WRITTEN};
 use crate::galera::address::{Address, Source};
@@ -147,10 +159,10 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         Some(cluster) => data_of(cluster, view),
         None => claims().map(|claim| Data {
             says: format!("claim {} of this StatefulSet already has a volume", claim.name),
-            instead: "list the members in the address: gcomm://NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE",
+            instead: LIST,
         }),
     };
-    refused(&by, &format!("spec.template: {by}"), fact)
+    member_refused(&by, &format!("spec.template: {by}"), fact)
 }
 
 /// A ConfigMap that members read must not tell them to found a cluster at their next restart.
@@ -168,7 +180,7 @@ fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding
     let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
     let (cluster, (key, what)) = clusters.find_map(|cluster| Some((cluster, founding(cluster)?)))?;
     let by = format!("{what} in key {key}");
-    refused(&by, &format!("data[{key}]"), data_of(cluster, view))
+    member_refused(&by, &format!("data[{key}]"), data_of(cluster, view))
 }
 
 /// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.
@@ -208,11 +220,23 @@ struct Data {
 
 const LEAVE_OUT: &str =
     "remove the bootstrap objects and switches from what you apply; the members find each other";
+const LIST: &str = "list the members: gcomm://NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE";
 const WAY_BACK: &str = "the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps";
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
+    let says = format!("it would bootstrap, but {says}");
     Some(Finding { says, field: field.to_owned(), instead: instead.to_owned(), ..refusal(by) })
+}
+
+/// A member has data of its own: it founds no empty cluster, but another one.
+fn member_refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
+    let finding = refused(by, field, data)?;
+    let why = format!(
+        "every member that starts with it ({by}) founds a cluster of its own, and what is written to two of them never comes together"
+    );
+    let instead = if finding.instead == LEAVE_OUT { LIST.to_owned() } else { finding.instead };
+    Some(Finding { why, instead, ..finding })
 }
 
 fn refusal(by: &str) -> Finding {
@@ -221,7 +245,7 @@ fn refusal(by: &str) -> Finding {
         verdict: Verdict::Deny,
         field: String::new(),
         says: String::new(),
-        why: format!("it would found a new, empty cluster ({by}); members that join it are wiped"),
+        why: format!("it would found a new, empty cluster ({by}); members that join it throw their data away"),
         instead: String::new(),
     }
 }

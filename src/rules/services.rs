@@ -114,7 +114,7 @@ fn unpublished(service: &Service, view: &View<'_>) -> Option<Finding> {
         finding(
             Verdict::Warn,
             PUBLISH,
-            "members that are joining have no name yet".into(),
+            "it gives no name to members that are joining".into(),
             "a member joins before it is Ready, and the others must find it by its name meanwhile",
             "set publishNotReadyAddresses: true",
         )
@@ -191,7 +191,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         "spec.serviceName",
         format!("its governing Service {name} {problem}, so members have no names"),
         "members find each other by their names below the governing Service",
-        "use a headless one with publishNotReadyAddresses that selects the template's labels",
+        "use a headless one that selects the template's labels, with publishNotReadyAddresses",
     ))
 }
 

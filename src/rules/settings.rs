@@ -30,7 +30,7 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the ConfigMap or the StatefulSet, for an hour at most:
+//! Annotate the ConfigMap or the StatefulSet (for a bootstrap node its Deployment), for an hour at most:
 //! `gatera.dev/override: "G09 until=2026-12-01T10:00:00Z reason=…"`. To live with a finding for good, lower the rule's
 //! mode in the settings or in the namespace; an option that was there before is only a warning anyway.
 

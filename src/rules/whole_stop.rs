@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Everything else that the cluster uses is refused together with it (G10), so that an uninstall is not half done. Helm
-//! shows little of these texts; an Event on each object carries them.
+//! hides these words unless it is called with `--debug`; an Event on each object carries them (`kubectl get events`). The
+//! release is then marked "uninstalling", and upgrades fail: `helm rollback NAME REVISION` is the way back.
 //!
 //! # What to do instead
 //!
@@ -30,7 +31,8 @@
 //! # How to waive it
 //!
 //! `kubectl annotate statefulset NAME "gatera.dev/override=G03 until=2026-12-01T10:00:00Z reason=…"`, for an hour at
-//! most; for a namespace, the same annotation on the Namespace.
+//! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also releases the deletion of
+//! everything the cluster uses, except its claims.
 
 use super::{Rule, Verb};
 use crate::object::{Kind, Object};

@@ -227,7 +227,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "the member stands still while the command runs: make it end within a second"),
     key("wsrep_on", Deny(Off), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write wsrep_on = ON"),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
-    key("wsrep_provider", Deny(Is(&["none", ""])), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write wsrep_provider = /usr/lib/galera/libgalera_smm.so"),
+    key("wsrep_provider", Deny(Is(&["none", ""])), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "MyISAM and Aria do not roll back and members can differ: use InnoDB"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),

@@ -236,10 +236,8 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
             fault(Verdict::Deny, format!("lists no member of cluster {}, but {host}", members.name), NOBODY)
         }
         (0, _, Some(host)) => {
-            let says = format!(
-                "lists no member by name: {host} leads to one of them by chance, perhaps to the one that asks"
-            );
-            fault(Verdict::Warn, says, "of a name with several addresses only one is tried")
+            let says = format!("lists no member by name; {host} leads to a random one");
+            fault(Verdict::Warn, says, "of a name with several addresses only one is tried, and that may be the member that asks")
         }
         (0, None, None) => fault(
             Verdict::Warn,
