@@ -103,6 +103,16 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let labels = &review.old.as_ref()?.meta().labels;
     let left = view.left_over_claims(&review.namespace, labels);
+    let run = view.orphans_of(&review.namespace, labels);
+    if let Some(first) = run.first().filter(|_| left.contains(&review.name)) {
+        let says = format!(
+            "its StatefulSet is gone, but {} of its members still run ({} …)",
+            run.len(),
+            first.name
+        );
+        let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
+        return Some(finding(Verdict::Deny, String::new(), says, instead));
+    }
     left.contains(&review.name).then(|| {
         let says = format!(
             "no StatefulSet uses it any more; it is one of {} claims that hold this database",
@@ -219,7 +229,7 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     }
     let left = view.left_over_claims(&review.namespace, &new.spec.template.metadata.labels);
     let first = left.first()?;
-    if !view.claims_of(&review.namespace, new).is_empty() || new.replicas() == 0 {
+    if !view.claims_of(&review.namespace, new).is_empty() {
         return None;
     }
     let says =
