@@ -150,6 +150,18 @@ fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
                 .to_owned(),
             "G12",
         ),
+        (
+            format!("patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"ordinals\":{{\"start\":3}}}}}}"),
+            "G01",
+        ),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --patch={{\"metadata\":{{\"ownerReferences\":[{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"release\",\"uid\":\"9\"}}]}}}}"
+            ),
+            "G03",
+        ),
+        (format!("set image pod/{STATEFUL_SET}-1 mariadb=mariadb:10.4"), "G17"),
+        (format!("label pod {STATEFUL_SET}-1 --overwrite instance=other"), "G18"),
         (format!("label pod {STATEFUL_SET}-1 app-"), "G18"),
         (format!("annotate pod {STATEFUL_SET}-1 --overwrite gatera.dev/script=true"), "G18"),
         (format!("annotate statefulset {STATEFUL_SET} gatera.dev/override=please"), "G18"),
