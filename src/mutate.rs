@@ -65,13 +65,19 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
 }
 
 /// The mark that a StatefulSet should carry. A new cluster without claims from before starts its life with "none"; the
-/// leader makes it "present". Whoever replaces the StatefulSet without the mark does not lose it.
+/// leader makes it "present". Whoever replaces the StatefulSet without the mark does not lose it, and a "none" that was
+/// saved with a manifest is not believed over claims that have a volume.
 fn data_mark(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
     if !is_cluster(new, &view.settings.adoption) {
         return None;
     }
-    match &review.old {
-        Some(old) => old.meta().mark(marks::DATA).map(str::to_owned),
-        None => view.claims_of(&review.namespace, new).is_empty().then(|| "none".to_owned()),
+    if let Some(before) = review.old.as_ref().and_then(|old| old.meta().mark(marks::DATA)) {
+        return Some(before.to_owned());
+    }
+    let claims = view.claims_of(&review.namespace, new);
+    let written = new.metadata.mark(marks::DATA).is_some();
+    match claims.iter().any(|claim| claim.bound) {
+        true => written.then(|| "present".to_owned()),
+        false => (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned()),
     }
 }

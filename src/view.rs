@@ -7,6 +7,7 @@
 mod cluster;
 mod concerns;
 mod facts;
+mod orphans;
 mod released;
 
 use std::collections::{BTreeMap, HashMap};
@@ -64,7 +65,12 @@ impl World {
             }
             let cluster = Cluster::gather(id.clone(), Arc::clone(workload), &facts, &pods);
             if let Some(instance) = cluster.instance() {
-                world.by_instance.insert((id.namespace.clone(), instance.to_owned()), id.clone());
+                let key = (id.namespace.clone(), instance.to_owned());
+                let known = world.by_instance.get(&key).and_then(|other| world.clusters.get(other));
+                // Of two with the same name the one that has something to lose counts.
+                if known.is_none_or(|other| !other.has_data()) {
+                    world.by_instance.insert(key, id.clone());
+                }
             }
             world.clusters.insert(id.clone(), Arc::new(cluster));
         }

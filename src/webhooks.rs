@@ -60,7 +60,7 @@ pub enum Only {
     NoMembers,
     /// Not the control plane finishing what was decided before (`exempt.rs`).
     NotExempt,
-    /// Changes of labels or of the guard's annotations.
+    /// Changes of labels, of annotations, or of a running pod's images.
     Marks,
 }
 
@@ -321,14 +321,17 @@ fn object_selector(selects: Selects) -> Value {
 const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
                          !object.metadata.ownerReferences.exists(owner, owner.kind == 'StatefulSet')";
 
-/// CEL: labels or annotations are not what they were. Everything else about a pod changes all the time.
+/// CEL: labels, annotations or a pod's images are not what they were. Everything else about a pod changes all the time.
 fn marks_condition() -> String {
     let differ = |field: &str| {
         let of =
             |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
         format!("{} != {}", of("object"), of("oldObject"))
     };
-    format!("{} || {}", differ("labels"), differ("annotations"))
+    let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
+    let other_image =
+        format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
+    format!("{} || {} || {other_image}", differ("labels"), differ("annotations"))
 }
 
 fn namespace_selector(selects: Selects, own: &str) -> Value {

@@ -149,6 +149,18 @@ fn everything_that_destroys() -> Vec<(String, &'static str)> {
                 .to_owned(),
             "G12",
         ),
+        (
+            format!("patch statefulset {STATEFUL_SET} --patch={{\"spec\":{{\"ordinals\":{{\"start\":3}}}}}}"),
+            "G01",
+        ),
+        (
+            format!(
+                "patch statefulset {STATEFUL_SET} --patch={{\"metadata\":{{\"ownerReferences\":[{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":\"release\",\"uid\":\"9\"}}]}}}}"
+            ),
+            "G03",
+        ),
+        (format!("set image pod/{STATEFUL_SET}-1 mariadb=mariadb:10.4"), "G17"),
+        (format!("label pod {STATEFUL_SET}-1 --overwrite instance=other"), "G18"),
         (format!("label pod {STATEFUL_SET}-1 app-"), "G18"),
         ("create poddisruptionbudget loose --selector=app=galera --max-unavailable=2".to_owned(), "G14"),
         (

@@ -62,9 +62,7 @@ impl Profile {
         match self {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
-            Self::Unknown => {
-                Some("it is not known how its image takes options; set gatera.dev/profile")
-            }
+            Self::Unknown => Some("it is not known how its image takes options; set gatera.dev/profile"),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
 //! to an older series or over several series at once where a member has data, and calls of programs that the image does
-//! not have. One step forward is allowed with a word about how it is done; within a series everything is allowed.
+//! not have. An image that is set on a running pod is refused, since it restarts the server on the spot. One step forward is allowed with a word about how it is done; within a series everything is allowed.
 //!
 //! # Why
 //!
@@ -38,29 +38,60 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, WRITTEN, template};
+use super::{Rule, Verb, WRITTEN, template};
 use crate::galera::image::{Image, Step};
-use crate::galera::programs;
+use crate::galera::{programs, server};
+use crate::marks;
 use crate::object::{Container, Kind, Object, Template};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::View;
+use crate::view::{Cluster, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "G17",
     name: "image",
-    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::Pod, &[Verb::Update])],
     source: include_str!("image.rs"),
     check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.kind == Kind::Pod {
+        return in_place(review, view).into_iter().collect();
+    }
     let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let found = in_template(new, server);
     let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
     let step =
         matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
     found.into_iter().chain(step.flatten()).collect()
+}
+
+/// Another image in a running pod restarts its server at once, whatever the others do.
+fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return None };
+    let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
+    let pod = cluster.pod(&review.name).filter(|pod| pod.running)?;
+    let named = old.metadata.mark(marks::CONTAINER);
+    let (before, after) = (server::container(&old.spec, named)?, server::container(&new.spec, named)?);
+    (before.name == after.name && before.image != after.image).then(|| {
+        let Cluster { id, .. } = cluster;
+        let place = format!("spec.containers[{}].image", after.name);
+        let says = format!(
+            "container {}: {} -> {} in the running pod restarts its server at once ({})",
+            after.name,
+            before.image,
+            after.image,
+            view.count(cluster)
+        );
+        let why = "an image that is set on pods reaches all of them at the same moment, passes by the StatefulSet, and is \
+                   gone with the pod";
+        let instead = format!(
+            "kubectl -n {} set image statefulset/{} {}={}; {} then gets it in its turn",
+            id.namespace, id.name, after.name, after.image, pod.name
+        );
+        finding(Verdict::Deny, place, says, why.into(), instead)
+    })
 }
 
 /// What the template breaks by itself.

@@ -87,10 +87,11 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let says =
         format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => {
-            (Verdict::Warn, "nothing is lost but a faster way back up".to_owned())
-        }
-        State::Unknown => (Verdict::Unknown, "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned()),
+        State::Healthy => (Verdict::Warn, "nothing is lost but a faster way back up".to_owned()),
+        State::Unknown => (
+            Verdict::Unknown,
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
+        ),
         State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
         _ => (
             Verdict::Deny,
@@ -104,13 +105,20 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let labels = &review.old.as_ref()?.meta().labels;
     let left = view.left_over_claims(&review.namespace, labels);
+    let run = view.orphans_of(&review.namespace, labels);
+    if let Some(first) = run.first().filter(|_| left.contains(&review.name)) {
+        let says =
+            format!("its StatefulSet is gone, but {} of its members still run ({} …)", run.len(), first.name);
+        let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
+        return Some(finding(Verdict::Deny, String::new(), says, instead));
+    }
     left.contains(&review.name).then(|| {
         let says = format!(
             "no StatefulSet uses it any more; it is one of {} claims that hold this database",
             left.len()
         );
-        let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup"
-            .to_owned();
+        let instead =
+            "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
         finding(Verdict::Warn, String::new(), says, instead)
     })
 }
@@ -166,7 +174,8 @@ fn data_volume(new: &Workload) -> Option<Finding> {
     })
 }
 
-const CLAIMS: &str = "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
+const CLAIMS: &str =
+    "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
 fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
     let name = &volume.name;
@@ -184,7 +193,10 @@ fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
         )),
         Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
             Verdict::Deny,
-            format!("is one claim for all {replicas} members ({}): two of them open the same files", claim.claim_name),
+            format!(
+                "is one claim for all {replicas} members ({}): two of them open the same files",
+                claim.claim_name
+            ),
         )),
         Volume { host_path: Some(_), .. } => Some((
             Verdict::Warn,
@@ -208,7 +220,8 @@ fn small_volumes(new: &Workload) -> Findings {
             format!("{size} for {name} is less than an empty MariaDB needs"),
             "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
         );
-        let why = "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
+        let why =
+            "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
         Finding { why, ..found }
     });
     found.collect()
@@ -224,7 +237,7 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     }
     let left = view.left_over_claims(&review.namespace, &new.spec.template.metadata.labels);
     let first = left.first()?;
-    if !view.claims_of(&review.namespace, new).is_empty() || new.replicas() == 0 {
+    if !view.claims_of(&review.namespace, new).is_empty() {
         return None;
     }
     let says =

@@ -51,7 +51,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(leaving) = Leaving::of(review, view) else { return Findings::new() };
+    let Some(leaving) = Leaving::of(review, view) else {
+        return orphaned(review, view).into_iter().collect();
+    };
     let found = leaving
         .is_forced()
         .or_else(|| leaving.goes_already().then(Findings::new))
@@ -146,7 +148,9 @@ impl<'a> Leaving<'a> {
                 self.pod.node
             )
         } else {
-            format!("kubectl -n {namespace} delete pod {name} (or the drain again), without --now or --grace-period")
+            format!(
+                "kubectl -n {namespace} delete pod {name} (or the drain again), without --now or --grace-period"
+            )
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
@@ -185,7 +189,8 @@ impl<'a> Leaving<'a> {
                 let says =
                     format!("it is not known whether the other members are Ready ({})", self.view.seen());
                 let instead =
-                    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned();
+                    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for"
+                        .to_owned();
                 return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
@@ -254,6 +259,22 @@ impl<'a> Leaving<'a> {
         };
         vec![finding(Verdict::Warn, says, why, instead.to_owned())]
     }
+}
+
+/// A member whose StatefulSet is gone: whoever stops it stops it for good.
+fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
+    let pod = view.orphans(&review.namespace).find(|pod| asked && pod.name == review.name)?;
+    let others = view.orphans(&review.namespace).filter(|other| other.instance == pod.instance).count() - 1;
+    let says = format!(
+        "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
+        view.seen()
+    );
+    let why = "a member that nobody starts again is lost for the majority, and after the last one somebody must find out \
+               who may start first";
+    let instead = "apply the StatefulSet again as it was, which takes its pods back; then repeat the command"
+        .to_owned();
+    Some(finding(Verdict::Deny, says, why, instead))
 }
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {

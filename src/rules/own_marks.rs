@@ -1,6 +1,6 @@
 //! G18: what the guard knows a cluster by stays as it is.
 //!
-//! Refuses to take away the labels by which a cluster is adopted, to change the annotations that the guard itself writes,
+//! Refuses to take away or change the labels by which a cluster is adopted and its members belong to it, to change the annotations that the guard itself writes,
 //! to take the mode label off a namespace with a cluster in it, and overrides that would release nothing.
 //!
 //! # Why
@@ -30,12 +30,13 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::{Rule, Verb, WRITTEN};
+use crate::galera::adopt;
 use crate::marks;
-use crate::object::{Kind, Meta, Object};
+use crate::object::{Kind, Labels, Meta, Object};
 use crate::overrides::{Invalid, Override};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Mode, Verdict};
-use crate::view::{MODE_LABEL, View, is_cluster};
+use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G18",
@@ -83,7 +84,10 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
         says: format!("the override would release nothing: {problem}"),
-        instead: format!("write gatera.dev/override: \"G07 until={} reason=…\", with the rule you mean for G07", view.half_an_hour_from_now()),
+        instead: format!(
+            "write gatera.dev/override: \"G07 until={} reason=…\", with the rule you mean for G07",
+            view.half_an_hour_from_now()
+        ),
         ..finding("an override that is wrong is noticed only when it is needed")
     })
 }
@@ -138,8 +142,8 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         _ => {
             let labels = (&old.meta().labels, &new.meta().labels);
             let adopts = |labels| view.settings.adoption.adopts(labels);
-            if !adopts(labels.0) || adopts(labels.1) || matches!(new, Object::Service(_) | Object::Budget(_))
-            {
+            let kept = adopts(labels.1) && !renamed(new, labels.0, labels.1, review, view);
+            if !adopts(labels.0) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
                 return None;
             }
             (labels.0, labels.1, "metadata.labels")
@@ -147,14 +151,20 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     };
     let cluster =
         view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
-    let lost = before.iter().find(|(key, value)| after.get(*key) != Some(value));
+    let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(value)).collect();
+    let asked_for = &cluster.workload.spec.selector.match_labels;
+    lost.sort_by_key(|(key, _)| !asked_for.contains_key(*key));
+    let lost = lost.first();
     let says = match lost {
+        Some((key, _)) if after.contains_key(*key) => {
+            format!("with another label {key} it no longer belongs to cluster {}", cluster.id.name)
+        }
         Some((key, _)) => {
             format!("without the label {key} it no longer belongs to cluster {}", cluster.id.name)
         }
         None => format!("without a database server it no longer counts as cluster {}", cluster.id.name),
     };
-    let label = lost.map_or("app", |(key, _)| key);
+    let label = lost.map_or("app", |(key, _)| &**key);
     Some(Finding {
         field: format!("{field}[{label}]"),
         says,
@@ -164,6 +174,18 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         ),
         ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")
     })
+}
+
+/// A pod or claim is still Galera's, but no longer this cluster's: its StatefulSet lets go of it.
+fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
+    let member = matches!(new, Object::Pod(_) | Object::Claim(_));
+    let let_go = |cluster: &Cluster| {
+        let selector = &cluster.workload.spec.selector;
+        matches!(new, Object::Pod(_)) && selector.selects(before) && !selector.selects(after)
+    };
+    member
+        && (adopt::instance(before) != adopt::instance(after)
+            || view.concerned(review).into_iter().any(let_go))
 }
 
 /// The guard's own annotations on a pod. (The data mark of a StatefulSet is put back without a word.)

@@ -84,12 +84,7 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     let says = format!("{says} ({})", view.count(cluster));
     let instead = format!("{instead}; to remove the whole cluster: gatera explain G03");
-    Some(finding(
-        String::new(),
-        says,
-        why,
-        instead,
-    ))
+    Some(finding(String::new(), says, why, instead))
 }
 
 /// A ConfigMap without what its readers mount from it.

@@ -118,6 +118,9 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
     let hopeless = hopeless(cluster, parallel);
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), hopeless) {
+        (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
+            Some(only(what, cluster, view))
+        }
         (State::Healthy, _) | (State::Down, None) => None,
         (State::Forming, None) if !pods => None,
         (State::Unknown, _) => {
@@ -139,6 +142,20 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
             Some(wait(Verdict::Wait, says, watch))
         }
     }
+}
+
+/// Nobody would be there for it to come back to.
+fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
+    let Cluster { id, .. } = cluster;
+    deny(
+        TEMPLATE,
+        format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
+        "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a manual bootstrap",
+        format!(
+            "kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then repeat it",
+            id.namespace, id.name
+        ),
+    )
 }
 
 /// A member that no waiting makes Ready, if all that are not Ready are like that. Without a node is hopeless only where

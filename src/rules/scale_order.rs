@@ -2,7 +2,8 @@
 //!
 //! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
 //! stays is not Ready, and up while there is no cluster to join. Judged on every path that leads to `replicas`:
-//! create, apply, edit, patch, `kubectl scale`, an autoscaler.
+//! create, apply, edit, patch, `kubectl scale`, an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
+//! that leave, and so does a StatefulSet that is created again around fewer members than run.
 //!
 //! # Why
 //!
@@ -36,10 +37,10 @@
 
 use super::{Rule, Verb};
 use crate::galera::quorum::floor_of_one_step;
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Member, State, View, is_cluster};
+use crate::view::{Cluster, Member, PodFact, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",
@@ -54,12 +55,15 @@ const FIELD: &str = "spec.replicas";
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.old, &review.new) {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
-            created(new.replicas())
+            stranded(review, new, view).map_or_else(|| created(new.replicas()), |finding| vec![finding])
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
             if is_cluster(old, &view.settings.adoption) =>
         {
             let cluster = view.cluster(&review.namespace, &review.name);
+            if let Some(refused) = renumbered(old, new, cluster, view) {
+                return vec![refused];
+            }
             changed(
                 Step { review, from: old.replicas(), to: new.replicas(), parallel: new.parallel() },
                 cluster,
@@ -123,6 +127,61 @@ fn changed(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findin
         Some(finding) => vec![finding],
         None => unwise_size(step.to).into_iter().chain(uncertain(cluster, view)).collect(),
     }
+}
+
+/// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
+fn stranded(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let Review { namespace, name, .. } = review;
+    let ordinal = |pod: &PodFact| pod.name.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok();
+    let running: Vec<_> = view.orphans(namespace).filter_map(ordinal).collect();
+    let first = running.iter().min()?;
+    let (from, asked) = (running.len(), new.ordinals());
+    let kept = running.iter().filter(|ordinal| asked.contains(ordinal)).count();
+    (kept == 0 || count(kept) < floor_of_one_step(count(from))).then(|| {
+        deny(
+            format!(
+                "{} replicas from ordinal {} keep {kept} of the {from} members that run without a StatefulSet",
+                new.replicas(),
+                asked.start
+            ),
+            "a StatefulSet takes over the pods of its name and stops those that it does not ask for",
+            format!("write replicas: {from} and ordinals from {first}, and change them in steps afterwards"),
+        )
+    })
+}
+
+/// Other ordinals are other members: some leave, and those that come are empty.
+fn renumbered(old: &Workload, new: &Workload, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let (before, after) = (old.ordinals(), new.ordinals());
+    let kept = (before.end.min(after.end) - before.start.max(after.start)).max(0);
+    let leaving = old.replicas() - kept;
+    if before.start == after.start || leaving <= 0 || cluster.is_some_and(|it| !it.has_data()) {
+        return None;
+    }
+    let floor = floor_of_one_step(old.replicas());
+    if kept >= floor && cluster.is_some_and(|it| view.state(it) == State::Healthy) {
+        return None;
+    }
+    let state = cluster.map(|it| format!(" ({})", view.describe(it))).unwrap_or_default();
+    Some(deny(
+        format!(
+            "ordinals from {} instead of {} replace {leaving} of {} members{state}",
+            after.start,
+            before.start,
+            old.replicas()
+        ),
+        "members are known by their ordinals: those that come are empty and ask each other, and those that go take their \
+         part of the majority with them",
+        format!(
+            "leave spec.ordinals.start at {}; to renumber, move it by {} at most, each time with all members Ready",
+            before.start,
+            (old.replicas() - floor).max(0)
+        ),
+    ))
+}
+
+fn count(members: usize) -> i64 {
+    i64::try_from(members).unwrap_or(i64::MAX)
 }
 
 /// Steps that no state of the cluster makes safe.

@@ -51,6 +51,7 @@
 
 use super::{Rule, Verb, WRITTEN};
 use crate::galera::address::{Address, Source};
+use crate::galera::adopt::INSTANCE_LABELS;
 use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
@@ -98,7 +99,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
         }
         (_, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
-            member_switch(ns, new, view)
+            member_switch(ns, new, view).or_else(|| same_name(review, new, view))
         }
         (_, Some(Object::ConfigMap(new))) => address_emptied(ns, new, view),
         _ => None,
@@ -163,6 +164,24 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         }),
     };
     member_refused(&by, &format!("spec.template: {by}"), fact)
+}
+
+/// Two clusters that one label names: a bootstrap node meant for the new one would be taken for the old one's.
+fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let labels = &new.spec.template.metadata.labels;
+    let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
+    let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(*key))?;
+    let Data { says, .. } = data_of(other, view)?;
+    Some(Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field: format!("spec.template.metadata.labels[{key}]"),
+        says: format!("{says}, and its label {key} is the same"),
+        why: "bootstrap nodes and claims belong to a cluster by that label; what founds the new one reaches the members of \
+              the other, and wipes them"
+            .into(),
+        instead: format!("give the pod template a label of its own: gatera.dev/cluster: {}", new.metadata.name),
+    })
 }
 
 /// A ConfigMap that members read must not tell them to found a cluster at their next restart.
@@ -245,7 +264,9 @@ fn refusal(by: &str) -> Finding {
         verdict: Verdict::Deny,
         field: String::new(),
         says: String::new(),
-        why: format!("it would found a new, empty cluster ({by}); members that join it throw their data away"),
+        why: format!(
+            "it would found a new, empty cluster ({by}); members that join it throw their data away"
+        ),
         instead: String::new(),
     }
 }

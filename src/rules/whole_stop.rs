@@ -35,7 +35,7 @@
 //! everything the cluster uses, except its claims.
 
 use super::{Rule, Verb};
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, Owner};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, State, View};
@@ -43,12 +43,15 @@ use crate::view::{Cluster, State, View};
 pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
-    touches: &[(Kind::StatefulSet, &[Verb::Delete]), (Kind::Namespace, &[Verb::Delete])],
+    touches: &[(Kind::StatefulSet, &[Verb::Update, Verb::Delete]), (Kind::Namespace, &[Verb::Delete])],
     source: include_str!("whole_stop.rs"),
     check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation == Operation::Update && review.kind == Kind::StatefulSet {
+        return owned(review, view).into_iter().collect();
+    }
     if review.operation != Operation::Delete || !review.subresource.is_empty() {
         return Findings::new();
     }
@@ -85,7 +88,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
 fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
     living.sort_by(|a, b| a.id.cmp(&b.id));
-    let first = living.first()?;
+    let Some(first) = living.first() else { return orphans(review, view) };
     let others = match living.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -101,6 +104,41 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     );
     let why = "everything in a namespace goes with it, in no order: members, claims and the data on them";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, says, instead) })
+}
+
+/// Members whose StatefulSet is gone are still a cluster.
+fn orphans(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let first = view.orphans(&review.name).next()?;
+    let says = format!(
+        "it holds {} and other members whose StatefulSet is gone, and their data goes with it",
+        first.name
+    );
+    let instead = format!(
+        "apply their StatefulSet again, which takes its pods back; to remove all of it for good: take a backup, then {}",
+        release("namespace", None, &review.name, view)
+    );
+    Some(finding(Verdict::Deny, says, instead))
+}
+
+/// With an owner the StatefulSet goes when that goes, or at once if there is none of this uid; the garbage collector asks
+/// nobody, because it only finishes what was decided.
+fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
+    let (old, new) = (review.old.as_ref()?.meta(), review.new.as_ref()?.meta());
+    let known = |owner: &&Owner| old.owner_references.iter().any(|other| other.uid == owner.uid);
+    let owner = new.owner_references.iter().find(|owner| !known(owner))?;
+    let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
+    let says = format!(
+        "when {} {} is gone, or never was, the whole cluster is deleted with it ({})",
+        owner.kind,
+        owner.name,
+        view.count(cluster)
+    );
+    let instead = format!(
+        "leave metadata.ownerReferences out; if it is meant so: {}",
+        release("statefulset", Some(ns), name, view)
+    );
+    Some(Finding { field: "metadata.ownerReferences".into(), ..finding(Verdict::Deny, says, instead) })
 }
 
 /// It holds data, or may.

@@ -237,7 +237,11 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
         }
         (0, _, Some(host)) => {
             let says = format!("lists no member by name; {host} leads to a random one");
-            fault(Verdict::Warn, says, "of a name with several addresses only one is tried, and that may be the member that asks")
+            fault(
+                Verdict::Warn,
+                says,
+                "of a name with several addresses only one is tried, and that may be the member that asks",
+            )
         }
         (0, None, None) => fault(
             Verdict::Warn,

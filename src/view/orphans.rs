@@ -1,0 +1,52 @@
+//! Orphans: members that run while their StatefulSet is gone, as `kubectl delete --cascade=orphan` leaves them.
+//!
+//! They are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
+
+use crate::galera::adopt;
+use crate::object::Labels;
+
+use super::{Id, PodFact, View};
+
+impl<'a> View<'a> {
+    /// The members of a namespace that no StatefulSet looks after.
+    pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = &'a PodFact> {
+        let facts = &self.world.facts;
+        let namespace = namespace.to_owned();
+        let alone = {
+            let namespace = namespace.clone();
+            move |pod: &PodFact| match &pod.owner {
+                None => true,
+                Some((kind, name)) => {
+                    kind == "StatefulSet" && !facts.stateful_sets.contains_key(&Id::new(&namespace, name))
+                }
+            }
+        };
+        let left_over = &self.world.left_over;
+        let of_a_cluster = {
+            let namespace = namespace.clone();
+            move |pod: &PodFact| {
+                let key = pod.instance.clone().map(|instance| (namespace.clone(), instance));
+                let claims = key.and_then(|key| left_over.get(&key)).into_iter().flatten();
+                claims.into_iter().any(|claim| is_named_after(claim, &pod.name))
+            }
+        };
+        let first = Id::new(&namespace, "");
+        facts
+            .pods
+            .range(first..)
+            .take_while(move |(id, _)| id.namespace == namespace)
+            .map(|(_, pod)| &**pod)
+            .filter(move |pod| pod.server && pod.running && !pod.going && alone(pod) && of_a_cluster(pod))
+    }
+
+    /// Those of them that belong to the cluster which these labels name.
+    pub fn orphans_of(&self, namespace: &str, labels: &Labels) -> Vec<&'a PodFact> {
+        let instance = adopt::instance(labels);
+        self.orphans(namespace).filter(|pod| pod.instance.as_deref() == instance).collect()
+    }
+}
+
+/// Claims are called TEMPLATE-POD.
+fn is_named_after(claim: &str, pod: &str) -> bool {
+    claim.strip_suffix(pod).is_some_and(|template| template.ends_with('-'))
+}
