@@ -19,6 +19,7 @@ mod cases;
 mod cli;
 mod cluster;
 mod drain;
+mod foreign;
 mod guarded;
 mod helm;
 mod house;

@@ -45,8 +45,27 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// The program of a command without its path, and its arguments. Assignments, keywords and wrappers stand before it.
+/// The command line runs such a program, whatever it does before. The program is asked about with its path.
+pub fn runs(words: &[Literal], such: impl Fn(&str) -> bool) -> bool {
+    commands(words).iter().any(|command| called(command).is_some_and(|(path, _)| such(path)))
+}
+
+/// The command line gives this variable one of these values, with or without `export`.
+pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
+    let sets = |word: &String| {
+        word.split_once('=').is_some_and(|(name, value)| name == variable && values.contains(&value))
+    };
+    commands(words).iter().flatten().any(sets)
+}
+
+/// The program of a command without its path, and its arguments.
 fn program(command: &[String]) -> Option<(&str, &[String])> {
+    let (path, arguments) = called(command)?;
+    Some((path.rsplit('/').next().unwrap_or_default(), arguments))
+}
+
+/// The program of a command, and its arguments. Assignments, keywords and wrappers stand before it.
+fn called(command: &[String]) -> Option<(&str, &[String])> {
     const BEFORE: [&str; 15] = [
         "if", "then", "elif", "else", "do", "while", "until", "!", "time", "exec", "env", "nohup", "command",
         "sudo", "timeout",
@@ -62,7 +81,7 @@ fn program(command: &[String]) -> Option<(&str, &[String])> {
         !(assignment || before || of_wrapper)
     })?;
     let (program, arguments) = command.get(index..)?.split_first()?;
-    Some((program.rsplit('/').next().unwrap_or_default(), arguments))
+    Some((program, arguments))
 }
 
 /// The simple commands of a command line: itself, or those of its script.
@@ -161,6 +180,24 @@ mod tests {
         ] {
             assert_eq!(demand(&words(line)), demanded, "{line:?}");
         }
+    }
+
+    #[test]
+    fn scripts_that_only_prepare_the_start() {
+        let starts = |line: &[&str]| runs(&words(line), |path| path == "/opt/scripts/entrypoint.sh");
+        assert!(starts(&["bash", "-ec", "exec /opt/scripts/entrypoint.sh /opt/scripts/run.sh"]));
+        assert!(starts(&["/opt/scripts/entrypoint.sh"]));
+        assert!(!starts(&["sleep", "infinity"]));
+        assert!(!starts(&["bash", "-ec", "echo /opt/scripts/entrypoint.sh"]));
+        assert!(!starts(&["bash", "/opt/scripts/entrypoint.sh"]), "that is a script of somebody's");
+        let set = |line: &[&str]| sets(&words(line), "FOUND", &["yes"]);
+        assert!(set(&[
+            "bash",
+            "-ec",
+            "if [[ \"$N\" -eq \"1\" ]]; then\n  export FOUND=yes\nelse\n  export FOUND=no\nfi"
+        ]));
+        assert!(set(&["sh", "-c", "FOUND=yes entrypoint.sh"]));
+        assert!(!set(&["sh", "-c", "export FOUND=no; echo 'FOUND=yes or no'"]));
     }
 
     #[test]

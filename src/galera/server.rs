@@ -5,16 +5,24 @@ use std::collections::BTreeMap;
 use super::address::{self, Address, Placed, Source};
 use super::image::Image;
 use super::options::{Readers, Value, flags, read, switch};
+use super::programs;
 use crate::object::{Container, Literal, PodSpec};
 
 /// Where images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// Group communication.
 pub const GALERA_PORT: i64 = 4567;
+/// Where images keep the script that prepares and starts the server.
+const ENTRY_POINTS: [&str; 4] = [
+    "docker-entrypoint.sh",
+    "/usr/local/bin/docker-entrypoint.sh",
+    "/docker-entrypoint.sh",
+    "/opt/bitnami/scripts/mariadb-galera/entrypoint.sh",
+];
 const IMAGES: [&str; 3] = ["mariadb", "galera", "percona-xtradb-cluster"];
 
 /// The server container: the one `gatera.dev/container` names, else the one that mounts the data, declares the group
-/// communication port, or runs a server's image. `None`: a stranger that merely shares a label.
+/// communication port, or runs a server's image as a server. `None`: a stranger that merely shares a label.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
     let by = |is_it: &dyn Fn(&Container) -> bool| spec.containers.iter().find(|container| is_it(container));
     match named {
@@ -26,8 +34,38 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
                 .any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
         })
         .or_else(|| by(&|container| container.ports.iter().any(|port| port.container_port == GALERA_PORT)))
-        .or_else(|| by(&|container| IMAGES.contains(&Image::read(&container.image).name()))),
+        .or_else(|| {
+            // The image is also used for its client: by a backup, or by a controller of somebody's.
+            let serves = |it: &Container| !starts_by_a_script(it) || mounts_a_claim(spec, it);
+            by(&|container| IMAGES.contains(&Image::read(&container.image).name()) && serves(container))
+        }),
     }
+}
+
+/// The image's own entry point still starts the server: no command replaces it, or one that ends in it.
+pub fn starts_as_the_image_does(container: &Container) -> bool {
+    container.command.is_empty() || programs::runs(&started(container), |path| ENTRY_POINTS.contains(&path))
+}
+
+/// A script of somebody's starts the server, so it may hand it options that nobody sees.
+pub fn starts_by_a_script(container: &Container) -> bool {
+    let servers = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
+    let a_server = |path: &str| servers.contains(&path.rsplit('/').next().unwrap_or_default());
+    !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
+}
+
+/// What runs where a command replaces the entry point: a script may stand in the arguments.
+fn started(container: &Container) -> Vec<Literal> {
+    container.command.iter().chain(&container.args).cloned().collect()
+}
+
+/// A volume that outlives the pod: a claim, or one made from the StatefulSet's templates.
+fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
+    let lasts = |name: &str| {
+        let volume = spec.volumes.iter().find(|volume| volume.name == name);
+        volume.is_none_or(|volume| volume.persistent_volume_claim.is_some())
+    };
+    container.volume_mounts.iter().any(|mount| lasts(&mount.name))
 }
 
 /// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
@@ -43,11 +81,13 @@ pub fn founds_new_cluster<'a>(
     }
     let address = address::of_container(container, files);
     let by_command = matches!(address, Some(Placed { source: Source::Word(..), .. }));
-    let bootstraps = container.env.iter().find(|var| {
-        var.name == "MARIADB_GALERA_CLUSTER_BOOTSTRAP" && matches!(var.value.look(), "yes" | "true" | "1")
-    });
-    if let Some(var) = bootstraps.filter(|_| !by_command) {
-        return Some(format!("env {}", var.name));
+    let bootstraps = container.env.iter().any(|var| var.name == BOOTSTRAP && ON.contains(&var.value.look()));
+    if bootstraps && !by_command {
+        return Some(format!("env {BOOTSTRAP}"));
+    }
+    // Bitnami's chart sets it in the script that starts the server, for one member of its choice.
+    if programs::sets(&started(container), BOOTSTRAP, &ON) && !by_command {
+        return Some(format!("command {BOOTSTRAP}"));
     }
     for (name, data) in files {
         for (key, text) in *data {
@@ -67,6 +107,8 @@ pub fn founds_new_cluster<'a>(
 }
 
 const NEW_CLUSTER: &str = "wsrep_new_cluster";
+const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
+const ON: [&str; 3] = ["yes", "true", "1"];
 
 /// The switch for a new cluster also works in a file.
 pub fn founds_by_file(text: &Literal) -> bool {

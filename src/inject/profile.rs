@@ -5,6 +5,7 @@
 
 use crate::galera::image::Image;
 use crate::galera::options::one_spelling;
+use crate::galera::server;
 use crate::object::Container;
 
 /// Where script and option file appear, and what `MYSQL_HOME` is set to.
@@ -32,19 +33,20 @@ impl Profile {
             Some(_) => return Self::Unknown,
             None => {}
         }
-        if !server.command.is_empty() {
+        if !server::starts_as_the_image_does(server) {
             return Self::Replaced;
         }
         let option = |name: &str| {
             let same = |word: &str| {
                 one_spelling(word.trim_start_matches('-').split('=').next().unwrap_or_default()) == name
             };
-            server.args.iter().any(|word| same(word.look()))
+            let words = server.command.iter().chain(&server.args).flat_map(|it| it.look().split_whitespace());
+            words.into_iter().any(same)
         };
         let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
         let image = Image::read(&server.image);
         match image.name() {
-            "mariadb-galera" => Self::Bitnami,
+            "mariadb-galera" if is_bitnamis(&image, server) => Self::Bitnami,
             "mariadb"
                 if !image.repository.contains("bitnami")
                     && !has_home
@@ -65,4 +67,12 @@ impl Profile {
             Self::Unknown => Some("it is not known how its image takes options; set gatera.dev/profile"),
         }
     }
+}
+
+/// Others call their images so too. A mirror changes the registry, but not where the image keeps its things.
+fn is_bitnamis(image: &Image<'_>, server: &Container) -> bool {
+    let its_own = |path: &str| path.starts_with("/bitnami") || path.starts_with("/opt/bitnami");
+    image.repository.contains("bitnami")
+        || server.volume_mounts.iter().any(|mount| its_own(&mount.mount_path))
+        || server.env.iter().any(|var| var.name.starts_with("MARIADB_GALERA_"))
 }

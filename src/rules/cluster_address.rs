@@ -180,7 +180,9 @@ fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
         let volume = spec.volumes.iter().find(|it| it.name == volume);
         volume.is_some_and(|it| it.config_map.as_ref().is_some_and(|config| Some(&*config.name) == map))
     };
-    words.any(by_script) || mounts.any(|mount| refers(&mount.name))
+    let by_a_script_file =
+        map.is_some() && server::container(spec, None).is_some_and(server::starts_by_a_script);
+    words.any(by_script) || by_a_script_file || mounts.any(|mount| refers(&mount.name))
 }
 
 fn finding(place: &str, field: String, fault: Fault) -> Finding {

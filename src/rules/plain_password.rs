@@ -145,9 +145,19 @@ fn is_secret_name(name: &str) -> bool {
 
 /// Something stands there, and it is not only a reference to something that is filled in later.
 fn is_written_out(value: &str) -> bool {
-    let value = value.trim().trim_matches(['"', '\'']);
+    let value = value.trim().trim_matches(['"', '\'', '\\']);
     let reference = value.starts_with('$') || value.starts_with("{{") && value.ends_with("}}");
-    !value.is_empty() && !reference
+    !value.is_empty() && !reference && !is_filled_in(value)
+}
+
+/// What a program fills in: `{0}`, `{password}`, `%s`, `%(password)s`.
+fn is_filled_in(value: &str) -> bool {
+    let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let braced = |open: &str, close: &str| {
+        let inside = value.strip_prefix(open).and_then(|rest| rest.split_once(close));
+        inside.is_some_and(|(name, _)| plain(name))
+    };
+    value == "%s" || braced("%(", ")s") || braced("{", "}")
 }
 
 fn is_secret_option(key: &str, value: &str) -> bool {
@@ -249,6 +259,9 @@ mod tests {
             "mariadbd --wsrep-sst-auth=root:$(SST_PASSWORD)",
             "mariadbd --wsrep-sst-auth=mariabackup",
             "ssh -p2222 host",
+            "mysql -e \"CHANGE MASTER TO MASTER_USER=\\\"${U}\\\", MASTER_PASSWORD=\\\"${P}\\\"\"",
+            "    cmd = ['mariadb-upgrade', \"--password={0}\".format(password)]",
+            "    cmd = 'mariadb --password=%(root)s' % secrets",
             "# mysql -psecret",
             "",
         ] {

@@ -2,7 +2,7 @@
 //!
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
 //! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
-//! Warns where a readiness probe that cannot see Galera's state stays.
+//! Warns where a readiness probe that cannot see Galera's state stays, and where a startup probe of your own is short.
 //!
 //! # Why
 //!
@@ -22,8 +22,8 @@
 //! # What to do instead
 //!
 //! Leave the probes out: gatera adds its own when the pod is created, as long as it knows how the image takes options
-//! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and the container's `command` is
-//! not replaced. Or write a liveness probe that only asks whether the server lives, with a startup probe that waits
+//! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and a `command` of the container,
+//! if it has one, ends in the image's own entry point. Or write a liveness probe that only asks whether the server lives, with a startup probe that waits
 //! an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
 //! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
 //!
@@ -90,6 +90,10 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
 /// A liveness probe that kills a member which is still copying its data.
 fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
     let kept = prospect.kept.as_ref()?;
+    // The state transfer's own file: it lasts as long as the transfer.
+    if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
+        return None;
+    }
     let startup = server.startup_probe.as_ref().map_or(0, Handler::patience);
     let seconds = startup.saturating_add(probe.patience());
     let says = format!(
@@ -98,9 +102,11 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     );
     let why = "a member that joins copies the whole database before it answers; killed on the way, it begins anew for ever";
     (seconds < LEAST_PATIENCE).then(|| {
-        let instead = "add startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
+        let instead = "let startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
             .to_owned();
-        finding(Verdict::Deny, format!("{place}livenessProbe"), says, why, instead)
+        // Somebody thought of it, and what a startup probe waits for is not always to be seen.
+        let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
+        finding(verdict, format!("{place}livenessProbe"), says, why, instead)
     })
 }
 

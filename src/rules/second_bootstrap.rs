@@ -41,7 +41,8 @@
 //!    until N is Ready. Its data is kept, and it founds the cluster with it.
 //! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
 //!
-//! Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the StatefulSet.
+//! Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the StatefulSet. Bitnami's chart has
+//! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
 //!
 //! # How to waive it
 //!

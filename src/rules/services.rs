@@ -83,7 +83,7 @@ fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
             to_bootstrap(cluster, service, view)
         }
     });
-    clusters.chain(unpublished(service, view)).collect()
+    clusters.chain(unpublished(ns, service, view)).collect()
 }
 
 fn governs(service: &Service, cluster: &Cluster) -> bool {
@@ -106,10 +106,15 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
     })
 }
 
-/// Judged by its selector, since it is usually created before its cluster.
-fn unpublished(service: &Service, view: &View<'_>) -> Option<Finding> {
+/// Judged by its selector, since it is usually created before its cluster. Members that have their names from another
+/// Service may well have one that shows who is Ready.
+fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
-    let of_members = view.settings.adoption.adopts(selector) && !founds(selector);
+    let mut led_to = view.clusters_in(ns).filter(|cluster| service.selects(members(cluster))).peekable();
+    let of_members = match led_to.peek() {
+        None => view.settings.adoption.adopts(selector) && !founds(selector),
+        Some(_) => led_to.any(|cluster| governs(service, cluster)),
+    };
     (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
         finding(
             Verdict::Warn,

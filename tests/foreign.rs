@@ -1,0 +1,132 @@
+//! A release in the shape of Bitnami's chart against the guard: it installs, lives, grows, shrinks and is upgraded as if
+//! nobody watched; what would destroy it is refused; and its neighbours are left alone.
+
+use serde_json::Value;
+
+use crate::alive::Alive;
+use crate::lab::{Output, User};
+
+const RELEASE: &str = include_str!("fixtures/bitnami-like.yaml");
+const CLUSTER: &str = "orders-db";
+const START: &str = "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh";
+
+/// What its values make of the chart.
+#[derive(Clone, Copy)]
+struct Values {
+    replicas: usize,
+    tag: &'static str,
+    /// Before the server starts.
+    script: &'static str,
+}
+
+const USUAL: Values = Values { replicas: 3, tag: "12.0.2-debian-12-r0", script: "" };
+
+impl Alive {
+    fn release(&self, values: Values) -> Output {
+        let members: Vec<_> =
+            (0..values.replicas).map(|n| format!("{CLUSTER}-{n}.{CLUSTER}-headless")).collect();
+        let text = RELEASE
+            .replace("replicas: 3", &format!("replicas: {}", values.replicas))
+            .replace(USUAL.tag, values.tag)
+            .replace(START, &format!("{}{START}", values.script))
+            .replace(
+                "orders-db-0.orders-db-headless,orders-db-1.orders-db-headless,orders-db-2.orders-db-headless",
+                &members.join(","),
+            );
+        self.plane.kubectl_stdin(User::Ci, &["--namespace", &self.ns, "apply", "--filename=-"], &text)
+    }
+
+    fn installed() -> Alive {
+        let alive = Alive::empty("foreign");
+        alive.passes(USUAL);
+        alive.until_cluster("jsonpath={.metadata.annotations.gatera\\.dev/data}=present");
+        alive
+    }
+
+    /// Goes through, and the rollout comes to its end.
+    fn passes(&self, values: Values) {
+        self.release(values).succeeded();
+        self.until_cluster(&format!("jsonpath={{.status.updatedReplicas}}={}", values.replicas));
+        self.until_cluster(&format!("jsonpath={{.status.readyReplicas}}={}", values.replicas));
+    }
+
+    fn until_cluster(&self, condition: &str) {
+        let all = ["wait", "statefulset", CLUSTER, "--timeout=80s", &format!("--for={condition}")];
+        self.admin(&all).succeeded();
+    }
+}
+
+fn server(pod: &Value) -> &Value {
+    &pod["spec"]["containers"][0]
+}
+
+#[test]
+fn a_release_installs_and_its_members_are_injected() {
+    let alive = Alive::installed();
+    let member = alive.plane.get(&alive.ns, &format!("pod/{CLUSTER}-0"));
+    let mark = member["metadata"]["annotations"]["gatera.dev/injected"].as_str().unwrap();
+    assert!(!mark.contains("unproven"), "{mark}");
+    let env = server(&member)["env"].as_array().unwrap();
+    let flags = env.iter().find(|var| var["name"] == "MARIADB_EXTRA_FLAGS").unwrap();
+    assert_eq!(flags["value"], "--loose-wsrep-status-file=/run/gatera/wsrep_status.json");
+    assert!(env.iter().all(|var| var["name"] != "MYSQL_HOME"), "the image would not read it");
+    let ready = &server(&member)["readinessProbe"]["exec"]["command"];
+    assert_eq!((&ready[0], &ready[1]), (&"/etc/gatera/wait-for-sync.sh".into(), &"ready".into()));
+    assert_eq!(server(&member)["livenessProbe"]["tcpSocket"]["port"], 3306);
+    assert_eq!(member["spec"]["containers"][1]["livenessProbe"]["httpGet"]["port"], "metrics");
+    // Applied again, nothing is new.
+    let generation =
+        || alive.plane.get(&alive.ns, &format!("statefulset/{CLUSTER}"))["metadata"]["generation"].clone();
+    let before = generation();
+    alive.release(USUAL).succeeded();
+    assert_eq!(generation(), before);
+}
+
+#[test]
+fn a_release_grows_shrinks_and_is_upgraded() {
+    let alive = Alive::installed();
+    alive.passes(Values { replicas: 5, ..USUAL });
+    alive.passes(USUAL);
+    alive.passes(Values { tag: "12.0.2-debian-12-r4", ..USUAL });
+}
+
+#[test]
+fn what_would_destroy_a_release_is_refused() {
+    let alive = Alive::installed();
+    for (what, values, rule) in [
+        ("all members stop", Values { replicas: 0, ..USUAL }, "[G01] "),
+        ("one of three stays", Values { replicas: 1, ..USUAL }, "[G01] "),
+        (
+            "a member founds a cluster",
+            Values { script: "export MARIADB_GALERA_CLUSTER_BOOTSTRAP=yes; ", ..USUAL },
+            "[G04] ",
+        ),
+        ("back over several series", Values { tag: "10.6.20-debian-12-r0", ..USUAL }, "[G17] "),
+    ] {
+        let output = alive.release(values);
+        assert!(output.status == 1 && output.stderr.contains(rule), "{what}: {output}");
+    }
+}
+
+#[test]
+fn neighbours_of_a_release_are_left_alone() {
+    let alive = Alive::installed();
+    let pods = |label: &str| -> Vec<Value> {
+        let text = alive.admin(&["get", "pods", "--selector", label, "--output=json"]).succeeded();
+        let mut list: Value = serde_json::from_str(&text).unwrap();
+        std::mem::take(list["items"].as_array_mut().unwrap())
+    };
+    for label in ["app.kubernetes.io/name=proxysql", "app.kubernetes.io/instance=orders-reports"] {
+        let pods = pods(label);
+        assert!(!pods.is_empty(), "{label}");
+        for pod in pods {
+            assert!(!pod["metadata"]["annotations"].to_string().contains("gatera.dev"), "{pod}");
+        }
+    }
+    for deployment in ["deployment/orders-proxy", "deployment/orders-reports"] {
+        for arguments in [["scale", deployment, "--replicas=0"], ["delete", deployment, "--wait=false"]] {
+            let output = alive.kubectl(&arguments);
+            assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+        }
+    }
+}
