@@ -51,7 +51,7 @@ impl Override {
 
     /// It names this rule.
     pub fn releases(&self, rule: &str) -> bool {
-        self.rules.iter().any(|id| id == rule)
+        self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
             good,
             Override { rules: vec!["G07".into(), "G01".into()], until, reason: "new disks = faster".into() }
         );
-        assert!(good.releases("G01") && !good.releases("G11"));
+        assert!(good.releases("G01") && good.releases("g07") && !good.releases("G11"));
         assert_eq!(Override::read("G07 until=2026-12-01T09:30:00Z reason=x", now), Err(Invalid::Ended(now)));
         assert!(matches!(
             Override::read("G07 until=2026-12-01T10:30:01Z reason=x", now),

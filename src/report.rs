@@ -52,11 +52,23 @@ fn group(subject: &str, findings: &[&Finding]) -> String {
 /// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API
 /// server, a long one cut.
 pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
-    let findings = decision.with(Effect::Warned).map(|judged| {
+    let warned: Vec<_> = decision.with(Effect::Warned).collect();
+    // What an object broke before is one line per rule, however often somebody labels it.
+    let old = |judged: &&Judged| judged.softened == Some(Softened::AlreadyThere);
+    let findings = warned.iter().enumerate().filter_map(|(index, judged)| {
         let Finding { rule, says, instead, .. } = &judged.finding;
+        let same = |other: &&&Judged| old(other) && other.finding.rule == *rule;
         match &judged.softened {
-            None => format!("[{rule}] {subject}: {says}; {instead}"),
-            Some(softened) => format!("[{rule}] {subject}: {says} ({})", because(softened)),
+            None => Some(format!("[{rule}] {subject}: {says}; {instead}")),
+            Some(Softened::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
+            Some(softened @ Softened::AlreadyThere) => {
+                let more = match warned[index + 1..].iter().filter(same).count() {
+                    0 => String::new(),
+                    more => format!(", and {more} more"),
+                };
+                Some(format!("[{rule}] {subject}: {says}{more} ({})", because(softened)))
+            }
+            Some(softened) => Some(format!("[{rule}] {subject}: {says} ({})", because(softened))),
         }
     });
     findings.chain(decision.remarks.iter().cloned()).map(|line| one_line(&line)).collect()

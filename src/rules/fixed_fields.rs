@@ -109,11 +109,16 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
             let says = format!("class and access modes of claim template {name} cannot be changed in place");
             return finding(field(name), says, orphan(review));
         }
+        let bytes = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").and_then(crate::object::Quantity::bytes);
+        if bytes(other) < bytes(one) {
+            let says = format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
+            return finding(field(name), says, format!("keep {from}; {}", new_cluster("volumes of this size")));
+        }
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
         let instead = format!(
             "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}' \
-             (a claim only ever grows), likewise for every member; to have it in the template too, {}",
+, likewise for every member; to have it in the template too, {}",
             orphan(review)
         );
         finding(field(name), says, instead)

@@ -66,6 +66,10 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(cluster) = view.clusters_in(ns).find(owner) else {
         return left_over(review, view);
     };
+    if !cluster.has_data() && view.state(cluster) == State::Forming {
+        // An install that never got anywhere: nothing is on it.
+        return None;
+    }
     let ordinal = cluster.claims.iter().find(|claim| claim.name == name)?.ordinal;
     let seen = view.count(cluster);
     if let Some(member) = cluster.members.iter().find(|member| member.ordinal == ordinal) {

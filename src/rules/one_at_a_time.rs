@@ -64,6 +64,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.unwrap_or_else(|| leaving.uncertain())
 }
 
+/// Less than this is no time to say good-bye and write to disk.
+const LEAST_GRACE: i64 = 60;
+
 /// A member that is asked to go.
 struct Leaving<'a> {
     review: &'a Review,
@@ -124,9 +127,14 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(verdict, format!("{says} ({})", self.seen()), why, instead)])
     }
 
+    /// The grace that is asked for, if it is less than the pod's own.
+    fn shorter_grace(&self) -> Option<i64> {
+        self.review.options.grace_period_seconds.filter(|grace| *grace < self.pod.grace)
+    }
+
     /// Its grace is cut short: the server may still run when its successor opens the same files.
     fn is_forced(&self) -> Option<Findings> {
-        let grace = self.review.options.grace_period_seconds.filter(|grace| *grace < self.pod.grace)?;
+        let grace = self.shorter_grace().filter(|grace| *grace < LEAST_GRACE)?;
         if self.nothing_runs() {
             return None;
         }
@@ -161,13 +169,15 @@ impl<'a> Leaving<'a> {
         if survives(size, 1, 0) || !self.cluster.has_data() || !self.member.ready() {
             return None;
         }
-        let Cluster { id, .. } = self.cluster;
+        let Cluster { id, workload, .. } = self.cluster;
         let says = format!("it is the only member of cluster {} ({})", id.name, self.seen());
         let why = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a \
                    manual bootstrap";
         let instead = format!(
-            "kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then restart it",
-            id.namespace, id.name
+            "kubectl -n {} scale statefulset {} --replicas={}, wait until all are Ready, then restart it",
+            id.namespace,
+            id.name,
+            if workload.parallel() { 2 } else { 3 }
         );
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
@@ -249,6 +259,11 @@ impl<'a> Leaving<'a> {
                 "it is not Ready yet and may be receiving its data, which then starts over".to_owned(),
                 "a transfer that is interrupted begins again from its start",
                 "let it finish unless it hangs",
+            ),
+            () if self.shorter_grace().is_some() => (
+                format!("its grace period is cut short, from {}s", self.pod.grace),
+                "a donor that is killed before its joiner is done leaves that one with half a database",
+                "leave the grace period to the pod",
             ),
             () if unverified > 0 => (
                 format!("{unverified} of the others carry no gatera probe, so Ready does not prove Synced"),

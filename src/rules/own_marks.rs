@@ -77,10 +77,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// An override with a mistake in it. One that is over is only old.
 fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
-    let problem = Override::read(meta.mark(marks::OVERRIDE)?, view.now).err()?;
-    if matches!(problem, Invalid::Ended(_)) {
-        return None;
-    }
+    let problem = match Override::read(meta.mark(marks::OVERRIDE)?, view.now) {
+        Ok(release) => {
+            let unknown = release.rules.iter().find(|id| super::find(id).is_none())?;
+            format!("there is no rule {unknown}")
+        }
+        Err(Invalid::Ended(_)) => return None,
+        Err(problem) => problem.to_string(),
+    };
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
         says: format!("the override would release nothing: {problem}"),

@@ -176,6 +176,21 @@ impl Cluster {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }
 
+    /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.
+    fn comes(&self, index: usize) -> bool {
+        let Some(member) = self.members.get(index) else { return false };
+        let in_turn = || {
+            !self.workload.parallel()
+                && self.members.iter().take(index).any(Member::starting)
+                && self
+                    .members
+                    .iter()
+                    .take(index)
+                    .all(|before| before.ready() || before.starting() || before.pod.is_none())
+        };
+        member.ready() || member.starting() || member.pod.is_none() && in_turn()
+    }
+
     /// The state, if the facts are current.
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
@@ -185,9 +200,7 @@ impl Cluster {
         match (self.has_data(), self.ready()) {
             (false, _) => State::Forming,
             (true, 0) => State::Down,
-            _ if self.members.iter().all(|member| member.ready() || member.starting())
-                && self.leaving.is_empty() =>
-            {
+            _ if self.leaving.is_empty() && (0..self.members.len()).all(|index| self.comes(index)) => {
                 State::Transfer
             }
             _ => State::Degraded,
