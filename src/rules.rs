@@ -30,6 +30,8 @@ mod whole_stop;
 pub use one_at_a_time::lets_go;
 pub use second_bootstrap::held_at_zero;
 
+use std::collections::HashMap;
+
 use crate::exempt;
 use crate::marks;
 use crate::object::{Kind, Meta, Object};
@@ -120,10 +122,14 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             continue;
         }
         let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
+        let mut worst_before = HashMap::new();
+        for Finding { field, verdict, .. } in &before {
+            let worst = worst_before.entry(&**field).or_insert(*verdict);
+            *worst = *verdict.max(worst);
+        }
         let release = released.by(rule.id, review);
         for finding in findings {
-            let existed =
-                before.iter().any(|old| old.field == finding.field && old.verdict >= finding.verdict);
+            let existed = worst_before.get(&*finding.field).is_some_and(|old| *old >= finding.verdict);
             decision.add(finding, mode, existed, release);
         }
     }
