@@ -30,6 +30,8 @@ mod whole_stop;
 pub use one_at_a_time::lets_go;
 pub use second_bootstrap::held_at_zero;
 
+use std::collections::HashMap;
+
 use crate::exempt;
 use crate::marks;
 use crate::object::{Kind, Meta, Object};
@@ -154,15 +156,19 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             continue;
         }
         let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
+        // By their places: a hostile file has a hundred thousand.
+        let mut at = HashMap::<_, Vec<_>>::new();
+        for old in &before {
+            at.entry(&*old.field).or_default().push(old);
+        }
         let release = released.by(rule.id, review);
         for finding in findings {
+            let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
             // A warning that was due before is no news: whoever reads it at every edit stops reading.
-            let known = |old: &Finding| old.field == finding.field && old.says == finding.says;
-            if finding.verdict == Verdict::Warn && before.iter().any(known) {
+            if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                 continue;
             }
-            let existed =
-                before.iter().any(|old| old.field == finding.field && old.verdict >= finding.verdict);
+            let existed = there.iter().any(|old| old.verdict >= finding.verdict);
             decision.add(finding, mode, existed, release);
         }
     }

@@ -14,6 +14,7 @@ mod value;
 
 use std::borrow::Cow;
 use std::ops::Range;
+use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
 pub use edit::with_value;
@@ -26,7 +27,7 @@ pub use value::{Value, same, switch};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// `key = value`, or a bare key.
-    Setting(Setting<'a>),
+    Setting(Unread<'a>),
     /// `!include` or `!includedir`. What stands there is not followed.
     Include {
         /// Its line, counted from 1.
@@ -39,6 +40,25 @@ pub enum Line<'a> {
         /// What it stumbles over.
         what: &'static str,
     },
+}
+
+/// A line that sets something, before it is taken apart: of a large text most lines are of no interest.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Unread<'a> {
+    /// The `[group]` it stands in.
+    pub group: &'a str,
+    /// Who reads that group.
+    pub readers: Readers,
+    /// Its line, counted from 1.
+    pub line: usize,
+    text: &'a str,
+    start: usize,
+}
+
+impl fmt::Debug for Unread<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(line {}, {} hidden bytes)", self.line, self.text.len())
+    }
 }
 
 /// One `key = value` line.
@@ -68,32 +88,62 @@ impl Setting<'_> {
 /// Everything a text says, in order. No text is an error here: what a server stumbles over is for a rule to say.
 pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut group = None;
-    let mut offset = 0;
-    text.split_inclusive('\n').enumerate().filter_map(move |(index, whole)| {
-        let start = offset;
-        offset += whole.len();
+    written(text).filter_map(move |(line, start, text)| one_line(text, start, line, &mut group))
+}
+
+/// The lines on which something stands, without the space before it, each with its number and its place in the text.
+/// Space is skipped in one go, however many lines it goes on for.
+fn written(text: &str) -> impl Iterator<Item = (usize, usize, &str)> {
+    let (mut rest, mut number) = (text, 1);
+    iter::from_fn(move || {
+        let content = rest.trim_start_matches(is_space);
+        let space = &rest.as_bytes()[..rest.len() - content.len()];
+        number += space.iter().map(|byte| usize::from(*byte == b'\n')).sum::<usize>();
+        let (line, following) = content.split_at(content.find('\n').unwrap_or(content.len()));
+        rest = following;
         // A C string ends at its first NUL.
-        let line = whole.split('\0').next().unwrap_or_default();
-        let text = line.trim_start_matches(is_space);
-        let start = start + line.len() - text.len();
-        one_line(text, start, index + 1, &mut group)
+        let said = line.split_once('\0').map_or(line, |(before, _)| before);
+        (!content.is_empty()).then_some((number, text.len() - content.len(), said))
     })
 }
 
 /// Everything that sets something, in order.
 pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
+    settings(text).map(Unread::read)
+}
+
+/// The same without the lines that hold none of these words, which are to be in small letters.
+pub fn read_with<'a>(text: &'a str, words: &[&str]) -> impl Iterator<Item = Setting<'a>> {
+    settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(Unread::read)
+}
+
+/// Before it is taken apart.
+fn settings(text: &str) -> impl Iterator<Item = Unread<'_>> {
     lines(text).filter_map(|line| match line {
         Line::Setting(setting) => Some(setting),
         Line::Include { .. } | Line::Broken { .. } => None,
     })
 }
 
-/// The value the server ends up with: the last one in a group it reads. MariaDB tells capitals apart in the name of an
-/// option, so a text that does not hold the key's last word can be passed over.
+/// Everything that sets something for a server, in order.
+fn of_server(text: &str) -> impl Iterator<Item = Unread<'_>> {
+    settings(text).filter(|it| it.readers == Readers::Server)
+}
+
+/// The line that counts for this key: the last one in a group that a server reads.
+pub fn last<'a>(text: &'a str, key: &str) -> Option<Setting<'a>> {
+    let word = last_word(key);
+    of_server(text).filter(|it| it.may_hold(word)).map(Unread::read).filter(|it| it.key == key).last()
+}
+
+/// The value the server ends up with. MariaDB tells capitals apart in the name of an option, so a text that does not
+/// hold the key's last word can be passed over.
 pub fn effective<'a>(text: &'a str, key: &str) -> Option<Value<'a>> {
-    let word = key.rsplit('_').next().unwrap_or_default();
-    let settings = text.contains(word).then(|| read(text))?;
-    settings.filter(|setting| setting.key == key && setting.readers == Readers::Server).last()?.value
+    text.contains(last_word(key)).then(|| last(text, key))??.value
+}
+
+fn last_word(key: &str) -> &str {
+    key.rsplit('_').next().unwrap_or_default()
 }
 
 /// A key of a ConfigMap that is read as an option file: by its name, or because it begins with a `[group]` and a
@@ -102,14 +152,13 @@ pub fn is_file(name: &str, text: &str) -> bool {
     let mut content =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(['#', ';']));
     let begins_with_group = content.next().is_some_and(|line| line.starts_with('['));
-    name.rsplit('.').next() == Some("cnf")
-        || begins_with_group && read(text).any(|setting| setting.readers == Readers::Server)
+    name.rsplit('.').next() == Some("cnf") || begins_with_group && of_server(text).next().is_some()
 }
 
 /// The text sets an option of Galera's for a server.
 pub fn configures_galera(text: &str) -> bool {
-    let wsrep = |it: Setting<'_>| it.key.starts_with("wsrep_") && it.readers == Readers::Server;
-    text.contains("wsrep") && read(text).any(wsrep)
+    let wsrep = |it: Unread<'_>| it.may_hold("wsrep") && it.read().key.starts_with("wsrep_");
+    text.contains("wsrep") && of_server(text).any(wsrep)
 }
 
 /// The line of an option that a server reads, or of `key` in a group of that name, or the first in that group.
@@ -150,35 +199,40 @@ fn one_line<'a>(
         let what = if mark { "a byte order mark" } else { "an option before any [group]" };
         return Some(Line::Broken { line, what });
     };
-    Some(Line::Setting(setting(without_comment(text), start, line, group)))
+    let (group, readers) = group;
+    Some(Line::Setting(Unread { group, readers, line, text, start }))
 }
 
-fn setting<'a>(
-    text: &'a str,
-    start: usize,
-    line: usize,
-    (group, readers): (&'a str, Readers),
-) -> Setting<'a> {
-    let text = text.trim_end_matches(is_space);
-    let (key, raw) = text.split_once('=').map_or((text, None), |(key, raw)| (key, Some(raw)));
-    let (key, negated) = one_spelling_and_switch(key);
-    let (value, at) = match raw {
-        None => (None, text.len()..text.len()),
-        Some(raw) => {
-            let bare = raw.trim_start_matches(is_space);
-            let from = if bare.is_empty() { text.len() - raw.len() } else { text.len() - bare.len() };
-            (Some(Value::read(bare)), from..from + bare.len())
+impl<'a> Unread<'a> {
+    /// This word, in small letters, is in the line, or a capital that may stand for one of its letters.
+    fn may_hold(&self, word: &str) -> bool {
+        self.text.contains(word) || self.text.bytes().any(|byte| byte.is_ascii_uppercase())
+    }
+
+    /// Takes the line apart.
+    pub fn read(self) -> Setting<'a> {
+        let Self { group, readers, line, text, start } = self;
+        let text = without_comment(text).trim_end_matches(is_space);
+        let (key, raw) = text.split_once('=').map_or((text, None), |(key, raw)| (key, Some(raw)));
+        let (key, negated) = one_spelling_and_switch(key);
+        let (value, at) = match raw {
+            None => (None, text.len()..text.len()),
+            Some(raw) => {
+                let bare = raw.trim_start_matches(is_space);
+                let from = if bare.is_empty() { text.len() - raw.len() } else { text.len() - bare.len() };
+                (Some(Value::read(bare)), from..from + bare.len())
+            }
+        };
+        let at = start + at.start..start + at.end;
+        match negated {
+            // `--skip-option=0` is a double negation.
+            Some(on) => {
+                let twice = value.as_ref().is_some_and(|value| value.look() == "0");
+                let value = Some(Value::from(if on == twice { "0" } else { "1" }));
+                Setting { group, readers, key, value, line, at: at.start..at.start }
+            }
+            None => Setting { group, readers, key, value, line, at },
         }
-    };
-    let at = start + at.start..start + at.end;
-    match negated {
-        // `--skip-option=0` is a double negation.
-        Some(on) => {
-            let twice = value.as_ref().is_some_and(|value| value.look() == "0");
-            let value = Some(Value::from(if on == twice { "0" } else { "1" }));
-            Setting { group, readers, key, value, line, at: at.start..at.start }
-        }
-        None => Setting { group, readers, key, value, line, at },
     }
 }
 

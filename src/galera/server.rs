@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::address::{self, Address, Placed, Source};
 use super::image::Image;
-use super::options::{Readers, Value, flags, read, switch};
+use super::options::{Value, flags, last, switch};
 use super::programs;
 use crate::object::{Container, Literal, PodSpec};
 
@@ -113,7 +113,7 @@ const ON: [&str; 3] = ["yes", "true", "1"];
 /// The switch for a new cluster also works in a file.
 pub fn founds_by_file(text: &Literal) -> bool {
     let text = text.look();
-    let said = || read(text).filter(|it| it.key == NEW_CLUSTER && it.readers == Readers::Server).last();
+    let said = || last(text, NEW_CLUSTER);
     text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))
 }
 

@@ -96,37 +96,37 @@ fn in_environment(place: &str, container: &Container) -> Findings {
     written_out.map(finding).collect()
 }
 
+/// More than anybody reads at once. An answer with all of a hostile text would be larger than the API server takes.
+const MOST: usize = 100;
+
 fn in_config(map: &ConfigMap) -> Findings {
-    let mut found = Vec::new();
-    for (key, text) in &map.data {
-        let mut add = |field: String, place: String, what: &str| {
-            let says = format!("{place} writes out {what}");
-            found.push(finding(field, says, "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)"));
-        };
-        if is_secret_name(key) && is_written_out(text.look()) {
-            add(format!("data[{key}]"), key.clone(), "a password");
-            continue;
-        }
-        for setting in options::read(text.look()) {
-            if is_secret_option(&setting.key, setting.look()) {
-                let what = if setting.key == "wsrep_sst_auth" {
-                    "the password of wsrep_sst_auth"
-                } else {
-                    "a password"
-                };
-                let field = format!("data[{key}][{}].{}", setting.group, setting.key);
-                add(field, format!("{key} line {}", setting.line), what);
-            }
-        }
-        let script = SIGNS.iter().any(|sign| text.look().contains(sign));
-        for (index, line) in text.look().lines().enumerate().filter(|_| script) {
-            if let Some(what) = in_shell(line) {
-                let place = format!("{key} line {}", index + 1);
-                add(format!("data[{place}]"), place, what);
-            }
-        }
-    }
-    found
+    map.data.iter().flat_map(|(key, text)| in_text(key, text.look())).take(MOST).collect()
+}
+
+fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + 'a {
+    let add = |field: String, place: &str, what: &str| {
+        let says = format!("{place} writes out {what}");
+        finding(
+            field,
+            says,
+            "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)",
+        )
+    };
+    let itself = is_secret_name(key) && is_written_out(text);
+    let whole = itself.then(|| add(format!("data[{key}]"), key, "a password"));
+    let secrets = options::read_with(text, &["pass", "auth"])
+        .filter(move |it| !itself && is_secret_option(&it.key, it.look()));
+    let settings = secrets.map(move |it| {
+        let what = if it.key == "wsrep_sst_auth" { "the password of wsrep_sst_auth" } else { "a password" };
+        add(format!("data[{key}][{}].{}", it.group, it.key), &format!("{key} line {}", it.line), what)
+    });
+    let script = !itself && SIGNS.iter().any(|sign| text.contains(sign));
+    let lines = text.lines().enumerate().take_while(move |_| script).filter_map(move |(index, line)| {
+        let what = in_shell(line)?;
+        let place = format!("{key} line {}", index + 1);
+        Some(add(format!("data[{place}]"), &place, what))
+    });
+    whole.into_iter().chain(settings).chain(lines)
 }
 
 /// Without one of these no line of a text holds a password on a command line.

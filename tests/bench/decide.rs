@@ -32,7 +32,9 @@ const REBUILT_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug, Serialize)]
 pub struct Decisions {
     pub paced: Percentiles,
-    /// The same while the world is rebuilt ten times a second.
+    /// Every shape of request in turn.
+    pub paced_mix: Percentiles,
+    /// The first while the world is rebuilt ten times a second.
     pub paced_while_rebuilding: Percentiles,
     /// Building the world anew from the facts, as after every event.
     pub rebuild: Percentiles,
@@ -54,15 +56,15 @@ impl Percentiles {
     }
 }
 
-struct Engine {
+/// The guard without its edge.
+pub struct Engine {
     settings: Settings,
     world: ArcSwap<World>,
 }
 
 impl Engine {
     /// What happens between the last byte of a request and the first of its answer.
-    fn decide(&self, shape: Shape, body: &[u8]) -> Vec<u8> {
-        let mutating = shape.mutating();
+    pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };
         let incoming = review::read(body, origin).expect("a review");
         let world = self.world.load();
@@ -76,28 +78,50 @@ impl Engine {
     }
 }
 
-/// Measures all of it.
-pub fn measure(plan: &Plan) -> Decisions {
+/// Everything that reaches the webhooks, as it is in life.
+const MIX: [Shape; 8] = [
+    Shape::Update(17 * 1024),
+    Shape::Amend(17 * 1024),
+    Shape::Create(8 * 1024),
+    Shape::Scale,
+    Shape::Pod,
+    Shape::Delete,
+    Shape::Config,
+    Shape::Secret,
+];
+
+/// A full view, and the facts behind it.
+pub fn engine() -> (Engine, Facts) {
     let settings = Settings::default();
     let facts = fleet::facts(CLUSTERS, &settings);
     let world = World::build(facts.clone(), &settings.adoption, Freshness::Current);
-    let engine = Engine { world: ArcSwap::from_pointee(world), settings };
-    let bodies: Vec<_> =
-        (0..CLUSTERS).step_by(4).map(|cluster| Shape::Update(17 * 1024).request(cluster)).collect();
-    let (paced, _) = at_rate(&engine, &bodies, plan.length(), None);
-    let (shaken, rebuilds) = at_rate(&engine, &bodies, plan.length(), Some(&facts));
+    (Engine { world: ArcSwap::from_pointee(world), settings }, facts)
+}
+
+/// Measures all of it.
+pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
+    let clusters = || (0..CLUSTERS).step_by(4);
+    let updates: Vec<_> = clusters().map(|cluster| (false, MIX[0].request(cluster))).collect();
+    let mix: Vec<_> = clusters()
+        .zip(MIX.iter().cycle())
+        .map(|(cluster, shape)| (shape.mutating(), shape.request(cluster)))
+        .collect();
+    let (paced, _) = at_rate(engine, &updates, plan.length(), None);
+    let (paced_mix, _) = at_rate(engine, &mix, plan.length(), None);
+    let (shaken, rebuilds) = at_rate(engine, &updates, plan.length(), Some(facts));
     Decisions {
         paced: Percentiles::of(&paced),
+        paced_mix: Percentiles::of(&paced_mix),
         paced_while_rebuilding: Percentiles::of(&shaken),
         rebuild: Percentiles::of(&rebuilds),
-        unpaced: unpaced(&engine, plan),
+        unpaced: unpaced(engine, plan),
     }
 }
 
 /// Paced decisions, and how long rebuilding the world took beside them, if it was.
 fn at_rate(
     engine: &Engine,
-    bodies: &[Request],
+    bodies: &[(bool, Request)],
     length: Duration,
     facts: Option<&Facts>,
 ) -> (Histogram<u64>, Histogram<u64>) {
@@ -108,10 +132,10 @@ fn at_rate(
             load::be_punctual();
             let mut latencies = load::histogram();
             let (mut due, end) = (Instant::now(), Instant::now() + length);
-            for body in bodies.iter().cycle() {
+            for (mutating, body) in bodies.iter().cycle() {
                 load::wait_until(due);
                 let started = Instant::now();
-                black_box(engine.decide(Shape::Update(0), body.body()));
+                black_box(engine.decide(*mutating, body.body()));
                 latencies.saturating_record(load::nanoseconds(started.elapsed()));
                 due += Duration::from_secs_f64(1.0 / RATE);
                 if due > end {
@@ -143,10 +167,10 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     let each = plan.length() / 10;
     let of = |shape: Shape| {
         let bodies: Vec<_> = (0..64).map(|cluster| shape.request(cluster)).collect();
-        let answer = engine.decide(shape, bodies[0].body());
+        let answer = engine.decide(shape.mutating(), bodies[0].body());
         let answer = String::from_utf8(answer).expect("answers are text");
         assert!(answer.contains(ALLOWED), "{shape:?}: {answer}");
-        mean(each, &bodies, |body| drop(black_box(engine.decide(shape, body))))
+        mean(each, &bodies, |body| drop(black_box(engine.decide(shape.mutating(), body))))
     };
     let update = Shape::Update(17 * 1024);
     let bodies = [update.request(0)];
@@ -158,6 +182,9 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("8 KB create", of(Shape::Create(8 * 1024))),
         ("scale", of(Shape::Scale)),
         ("pod, with its patch", of(Shape::Pod)),
+        ("pod deleted", of(Shape::Delete)),
+        ("ConfigMap update", of(Shape::Config)),
+        ("Secret update", of(Shape::Secret)),
         ("audit of every cluster", audit(each, engine)),
     ]
 }

@@ -11,6 +11,17 @@ use serde_json::{Value, json};
 
 /// The StatefulSet in every namespace.
 pub const STATEFUL_SET: &str = "galera-instance-galera";
+/// The ConfigMap that its members read.
+pub const CONFIG_MAP: &str = "galera-instance-nodeconfig";
+/// What stands in it.
+pub const OPTIONS: &str = "[galera]
+wsrep_on = ON
+wsrep_provider = /usr/lib/galera/libgalera_smm.so
+wsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs
+wsrep_sst_method = mariabackup
+binlog_format = ROW
+innodb_autoinc_lock_mode = 2
+";
 /// In a full view.
 pub const CLUSTERS: usize = 1000;
 /// Members of a cluster.
@@ -47,7 +58,7 @@ pub fn new_pod(cluster: usize, ordinal: usize) -> Value {
 }
 
 /// The same, running.
-fn pod(cluster: usize, ordinal: usize) -> Value {
+pub fn pod(cluster: usize, ordinal: usize) -> Value {
     let mut it = new_pod(cluster, ordinal);
     it["metadata"]["annotations"] = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
     it["spec"]["nodeName"] = json!(format!("node-{}", (cluster + ordinal) % NODES));
@@ -86,19 +97,23 @@ fn objects(cluster: usize) -> Vec<(Kind, Value)> {
     let within = |name: &str| json!({ "name": name, "namespace": namespace, "labels": { "app": "galera" } });
     let labels = json!({ "kubernetes.io/metadata.name": namespace, "gatera.dev/mode": "enforce" });
     let selector = json!({ "app": "galera", "instance": "galera-instance" });
-    let text = "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs\n";
     let mut objects = vec![
         (Kind::Namespace, json!({ "metadata": { "name": namespace, "labels": labels } })),
         (Kind::StatefulSet, stateful_set(cluster)),
         (Kind::Budget, json!({ "metadata": within("galera"), "spec": { "maxUnavailable": 1 } })),
+        (Kind::ConfigMap, json!({ "metadata": within(CONFIG_MAP), "data": { "galera.cnf": OPTIONS } })),
         (
-            Kind::ConfigMap,
-            json!({ "metadata": within("galera-instance-nodeconfig"), "data": { "galera.cnf": text } }),
+            Kind::Service,
+            json!({
+                "metadata": within("galera-instance-hs"),
+                "spec": { "selector": selector, "clusterIP": "None", "publishNotReadyAddresses": true },
+            }),
+        ),
+        (
+            Kind::Service,
+            json!({ "metadata": within("galera-instance-cs"), "spec": { "selector": selector } }),
         ),
     ];
-    for name in ["galera-instance-hs", "galera-instance-cs"] {
-        objects.push((Kind::Service, json!({ "metadata": within(name), "spec": { "selector": selector } })));
-    }
     for ordinal in 0..MEMBERS {
         objects.push((Kind::Pod, pod(cluster, ordinal)));
         objects.push((Kind::Claim, claim(cluster, ordinal)));

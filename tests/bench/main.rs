@@ -9,8 +9,11 @@
 //! | `client.rs`, `load.rs` | one connection, many of them |
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
+//! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
 //! | `summary.rs`, `table.rs` | what is printed and kept |
+//!
+//! `cargo bench --bench guard -- engine` leaves the servers out and measures the decision alone.
 //!
 //! It is no test: figures stand beside targets, and only a wrong answer fails.
 #![forbid(unsafe_code)]
@@ -30,6 +33,7 @@ mod child;
 mod client;
 mod decide;
 mod fleet;
+mod large;
 mod load;
 mod plan;
 mod real;
@@ -49,10 +53,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use child::Server;
+use decide::Decisions;
 use fleet::CLUSTERS;
+use large::Large;
 use load::{Line, Pace};
 use plan::Plan;
 use reviews::Shape;
+use serde::Serialize;
 use series::{Arm, Outcome, Series};
 use summary::{EMPTY, FULL, NOTHING, Start, Summary};
 
@@ -87,6 +94,9 @@ fn main() {
     match role.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve-guard", clusters] => servers::guard(clusters.parse().expect("a number of clusters")),
         ["serve-nothing"] => servers::nothing(),
+        ["engine"] => {
+            summary::tell_engine(&Engine::measure(&Plan::of_this_run()));
+        }
         _ => run(&Plan::of_this_run()),
     }
 }
@@ -94,8 +104,8 @@ fn main() {
 fn run(plan: &Plan) {
     table::title(plan);
     let (outcomes, start) = loads(plan);
-    let decisions = decide::measure(plan);
-    let mut summary = Summary { outcomes, start, decisions, real: None };
+    let engine = Engine::measure(plan);
+    let mut summary = Summary { outcomes, start, engine, real: None };
     summary.tell();
     if plan.lab {
         println!("\nBENCH_LAB=1: starting a control plane with {CLUSTERS} clusters; this takes minutes.");
@@ -109,6 +119,20 @@ fn run(plan: &Plan) {
     table::goals(&goals, &table::last_run());
     if !plan.tiny {
         table::keep(plan, &goals, &summary);
+    }
+}
+
+/// What needs no server.
+#[derive(Debug, Serialize)]
+struct Engine {
+    decisions: Decisions,
+    large: Large,
+}
+
+impl Engine {
+    fn measure(plan: &Plan) -> Self {
+        let (engine, facts) = decide::engine();
+        Self { decisions: decide::measure(plan, &engine, &facts), large: large::measure(plan, &engine) }
     }
 }
 

@@ -20,6 +20,12 @@ pub enum Shape {
     Scale,
     /// The StatefulSet controller creates a member, which is injected.
     Pod,
+    /// `kubectl delete pod` of one member of three.
+    Delete,
+    /// A comment is added to the option file that the members read.
+    Config,
+    /// A key that no member reads is added to the Secret of the passwords.
+    Secret,
 }
 
 /// A request, from the first byte of its head on.
@@ -78,6 +84,11 @@ impl Shape {
             Self::Create(size) => grown(size, |entries| create(cluster, entries)),
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
+            Self::Delete => delete(cluster),
+            Self::Config => {
+                config(cluster, fleet::OPTIONS, Some(&format!("# the members\n{}", fleet::OPTIONS)))
+            }
+            Self::Secret => secret(cluster),
         };
         let path = if self.mutating() { "mutate" } else { "validate" };
         let head = format!(
@@ -128,20 +139,18 @@ fn update(cluster: usize, entries: usize) -> String {
         operation: "UPDATE",
         ..Envelope::default()
     }
-    .body(cluster, &new, Some(&old))
+    .body(cluster, Some(&new), Some(&old))
 }
 
 fn create(cluster: usize, entries: usize) -> String {
     let mut new = with_environment(fleet::stateful_set(cluster), entries);
-    // A name of its own: this cluster does not exist yet.
-    new["metadata"]["name"] = json!("another-galera");
-    Envelope {
-        kind: ["apps", "v1", "StatefulSet"],
-        resource: "statefulsets",
-        name: "another-galera",
-        ..Envelope::default()
-    }
-    .body(cluster, &new, None)
+    // As after a deletion that kept the members, of which the watch has not told yet.
+    new["metadata"].as_object_mut().expect("metadata").remove("resourceVersion");
+    Envelope { kind: ["apps", "v1", "StatefulSet"], resource: "statefulsets", ..Envelope::default() }.body(
+        cluster,
+        Some(&new),
+        None,
+    )
 }
 
 fn scale(cluster: usize) -> String {
@@ -162,7 +171,7 @@ fn scale(cluster: usize) -> String {
         operation: "UPDATE",
         ..Envelope::default()
     }
-    .body(cluster, &new, Some(&old))
+    .body(cluster, Some(&new), Some(&old))
 }
 
 fn pod(cluster: usize) -> String {
@@ -171,8 +180,66 @@ fn pod(cluster: usize) -> String {
     for assigned_later in ["uid", "resourceVersion"] {
         new["metadata"].as_object_mut().expect("metadata").remove(assigned_later);
     }
-    Envelope { kind: ["", "v1", "Pod"], resource: "pods", name: &name, ..Envelope::default() }
-        .body(cluster, &new, None)
+    Envelope { kind: ["", "v1", "Pod"], resource: "pods", name: &name, ..Envelope::default() }.body(
+        cluster,
+        Some(&new),
+        None,
+    )
+}
+
+fn delete(cluster: usize) -> String {
+    let (old, name) = (fleet::pod(cluster, 2), format!("{STATEFUL_SET}-2"));
+    Envelope {
+        kind: ["", "v1", "Pod"],
+        resource: "pods",
+        operation: "DELETE",
+        name: &name,
+        ..Envelope::default()
+    }
+    .body(cluster, None, Some(&old))
+}
+
+/// The option file of a cluster is created with a text, or changed from one text to another.
+pub fn config(cluster: usize, text: &str, changed: Option<&str>) -> String {
+    let with = |text: &str| {
+        json!({
+            "kind": "ConfigMap",
+            "apiVersion": "v1",
+            "metadata": { "name": fleet::CONFIG_MAP, "namespace": fleet::namespace(cluster) },
+            "data": { "galera.cnf": text },
+        })
+    };
+    let envelope = Envelope {
+        kind: ["", "v1", "ConfigMap"],
+        resource: "configmaps",
+        name: fleet::CONFIG_MAP,
+        operation: if changed.is_some() { "UPDATE" } else { "CREATE" },
+        ..Envelope::default()
+    };
+    match changed {
+        Some(new) => envelope.body(cluster, Some(&with(new)), Some(&with(text))),
+        None => envelope.body(cluster, Some(&with(text)), None),
+    }
+}
+
+fn secret(cluster: usize) -> String {
+    let name = "galera-instance";
+    let old = json!({
+        "kind": "Secret",
+        "apiVersion": "v1",
+        "metadata": { "name": name, "namespace": fleet::namespace(cluster) },
+        "data": { "root-password": "bm90IHJlYWw=", "sst.cnf": "W2dhbGVyYV0K" },
+    });
+    let mut new = old.clone();
+    new["data"]["note"] = json!("bm90IHJlYWQ=");
+    let envelope = Envelope {
+        kind: ["", "v1", "Secret"],
+        resource: "secrets",
+        operation: "UPDATE",
+        name,
+        ..Envelope::default()
+    };
+    envelope.body(cluster, Some(&new), Some(&old))
 }
 
 /// What the API server writes around the objects.
@@ -192,7 +259,7 @@ impl Default for Envelope<'_> {
 
 impl Envelope<'_> {
     /// In the API server's own order of fields, which `json!` would sort.
-    fn body(&self, cluster: usize, new: &Value, old: Option<&Value>) -> String {
+    fn body(&self, cluster: usize, new: Option<&Value>, old: Option<&Value>) -> String {
         let Self { kind: [group, version, kind], resource, subresource, name, operation } = self;
         let parent = if self.subresource.is_empty() { group } else { &"apps" };
         let kind = json!({ "group": group, "version": version, "kind": kind });
@@ -205,7 +272,8 @@ impl Envelope<'_> {
             "groups": ["system:serviceaccounts", "system:serviceaccounts:deploy", "system:authenticated"],
             "extra": { "authentication.kubernetes.io/credential-id": ["JTI=5b3f1f7e-1f0c-4a43-8a1c-0f3a4f8ad0b2"] },
         });
-        let old = old.map_or_else(|| "null".to_owned(), Value::to_string);
+        let text = |object: Option<&Value>| object.map_or_else(|| "null".to_owned(), Value::to_string);
+        let (new, old) = (text(new), text(old));
         let options = format!("{}Options", operation[..1].to_owned() + &operation[1..].to_lowercase());
         format!(
             r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{{"uid":"{UID}","kind":{kind},"resource":{resource}{subresource},"requestKind":{kind},"requestResource":{resource},"name":"{name}","namespace":"{}","operation":"{operation}","userInfo":{user},"object":{new},"oldObject":{old},"dryRun":false,"options":{{"kind":"{options}","apiVersion":"meta.k8s.io/v1","fieldManager":"kubectl"}}}}}}"#,

@@ -1,11 +1,11 @@
 //! Changing one value in an option file. Every other byte stays: comments, order, spaces, line ends.
 
-use super::{Readers, read};
+use super::last;
 
 /// The text with another value for `key`, in the place where the server takes it from. `None`: there is no such place,
 /// or the value cannot be written down.
 pub fn with_value(text: &str, key: &str, value: &str) -> Option<String> {
-    let setting = read(text).filter(|it| it.key == key && it.readers == Readers::Server).last()?;
+    let setting = last(text, key)?;
     // `skip_wsrep_on` has no value that could be replaced.
     if setting.value.is_some() && setting.at.is_empty() && !setting.look().is_empty() {
         return None;

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Flag, Readers, Value, keys, provider_options, read};
+use super::{Flag, Unread, Value, keys, of_server, provider_options};
 
 /// A value and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl<'a> Effective<'a> {
     pub fn of_files(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut all = Self::default();
         for (file, text) in files {
-            for setting in read(text).filter(|it| it.readers == Readers::Server) {
+            for setting in of_server(text).map(Unread::read) {
                 let placed = Placed { file, line: setting.line, value: setting.value, of_provider: false };
                 all.put(setting.key, placed);
             }

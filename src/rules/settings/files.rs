@@ -17,8 +17,10 @@ pub(super) fn judge(file: &str, text: &str) -> Findings {
             Line::Include { line } if !found.iter().any(|it| it.verdict == Verdict::Warn) => {
                 found.push(include(file, line));
             }
-            Line::Setting(it) if it.readers == Readers::Nobody && keys::is_the_servers(&it.key) => {
-                if unread.len() == MOST && !unread.contains_key(it.group) {
+            Line::Setting(it) if it.readers == Readers::Nobody => {
+                let it = it.read();
+                let full = unread.len() == MOST && !unread.contains_key(it.group);
+                if full || !keys::is_the_servers(&it.key) {
                     continue;
                 }
                 unread.entry(it.group).or_insert_with(|| (it.line, it.key.into_owned(), 0)).2 += 1;
