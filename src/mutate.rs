@@ -76,8 +76,8 @@ fn data_mark(review: &Review, new: &Workload, view: &View<'_>) -> Option<String>
     }
     let claims = view.claims_of(&review.namespace, new);
     let written = new.metadata.mark(marks::DATA).is_some();
-    match claims.iter().any(|claim| claim.bound) {
-        true => written.then(|| "present".to_owned()),
-        false => (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned()),
+    if claims.iter().any(|claim| claim.bound) {
+        return written.then(|| "present".to_owned());
     }
+    (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned())
 }
