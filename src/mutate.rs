@@ -77,8 +77,7 @@ fn data_mark(review: &Review, new: &Workload, view: &View<'_>) -> Option<String>
     let claims = view.claims_of(&review.namespace, new);
     let written = new.metadata.mark(marks::DATA).is_some();
     if claims.iter().any(|claim| claim.bound) {
-        written.then(|| "present".to_owned())
-    } else {
-        (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned())
+        return written.then(|| "present".to_owned());
     }
+    (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned())
 }

@@ -75,9 +75,9 @@ impl World {
             world.clusters.insert(id.clone(), Arc::new(cluster));
         }
         for (id, claim) in &facts.claims {
-            if let Some(instance) =
-                adopt::instance(&claim.metadata.labels).filter(|_| adoption.adopts(&claim.metadata.labels))
-            {
+            let labels = &claim.metadata.labels;
+            let labelled = adopt::instance(labels).filter(|_| adoption.adopts(labels));
+            if let Some(instance) = labelled.or_else(|| orphans::instance_of(id, &facts)) {
                 let key = (id.namespace.clone(), instance.to_owned());
                 if claim.bound() && !world.by_instance.contains_key(&key) {
                     world.left_over.entry(key).or_default().push(id.name.clone());

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::exempt;
 use crate::galera::adopt::{Adoption, Requirement};
+use crate::marks::PREFIX;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
 /// Which of the two configurations, and which path of the guard.
@@ -60,7 +61,7 @@ pub enum Only {
     NoMembers,
     /// Not the control plane finishing what was decided before (`exempt.rs`).
     NotExempt,
-    /// Changes of labels, of annotations, or of a running pod's images.
+    /// Changes of labels, of the guard's annotations, or of a running pod's images.
     Marks,
 }
 
@@ -321,17 +322,21 @@ fn object_selector(selects: Selects) -> Value {
 const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
                          !object.metadata.ownerReferences.exists(owner, owner.kind == 'StatefulSet')";
 
-/// CEL: labels, annotations or a pod's images are not what they were. Everything else about a pod changes all the time.
+/// CEL: labels, the guard's annotations or a pod's images are not what they were. Everything else changes all the time,
+/// and networks and volumes write annotations of theirs while a member starts: it must not wait for a guard that is down.
 fn marks_condition() -> String {
-    let differ = |field: &str| {
-        let of =
-            |object: &str| format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})");
-        format!("{} != {}", of("object"), of("oldObject"))
+    let of = |object: &str, field: &str| {
+        format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})")
+    };
+    let labels = format!("{} != {}", of("object", "labels"), of("oldObject", "labels"));
+    let [new, old] = ["object", "oldObject"].map(|object| of(object, "annotations"));
+    let kept = |these: &str, those: &str| {
+        format!("{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])")
     };
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
     let other_image =
         format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
-    format!("{} || {} || {other_image}", differ("labels"), differ("annotations"))
+    format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
 }
 
 fn namespace_selector(selects: Selects, own: &str) -> Value {

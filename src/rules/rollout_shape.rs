@@ -26,8 +26,10 @@
 //! Wait until all members are Ready, then apply the change again. It is let through where it can be the way out: when the
 //! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
 //! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
-//! itself. A rollout that hangs although its member runs is undone with the override, because nothing in the request
-//! tells an old template from a new one. A `partition` above all ordinals and `OnDelete` restart nobody and never wait;
+//! itself. A rollout that hangs although its member runs is not undone at once, because nothing in the request tells an old
+//! template from a new one. Hold it with a `partition` above all ordinals, delete the pod that hangs (it comes back with
+//! the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
+//! above all ordinals and `OnDelete` restart nobody and never wait;
 //! lowering the partition lets the rollout go on, so that waits.
 //!
 //! Budget: one per cluster, `maxUnavailable: 1`, which stays right when the cluster grows. The guard answers evictions

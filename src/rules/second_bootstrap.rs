@@ -100,7 +100,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
         }
         (_, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
-            member_switch(ns, new, view).or_else(|| same_name(review, new, view))
+            member_switch(ns, new, view)
+                .or_else(|| same_name(review, new, view))
+                .or_else(|| founder_waits(review, new, view))
         }
         (_, Some(Object::ConfigMap(new))) => address_emptied(ns, new, view),
         _ => None,
@@ -183,6 +185,25 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
             .into(),
         instead: format!("give the pod template a label of its own: gatera.dev/cluster: {}", new.metadata.name),
     })
+}
+
+/// Members that come back with their data would join a node that has just founded an empty cluster.
+fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let (ns, labels) = (&*review.namespace, &new.spec.template.metadata.labels);
+    if review.old.is_some() || review.origin == Origin::Audit || new.replicas() == 0 {
+        return None;
+    }
+    let claim = view.claims_of(ns, new).into_iter().find(|claim| claim.bound)?;
+    let (name, by) = view.deployments_of(ns, labels).find_map(|(name, it)| {
+        let by = founder(ns, &it.spec.template.metadata, &it.spec.template.spec, view)?;
+        (it.replicas() > 0).then_some((name, by))
+    })?;
+    let says = format!(
+        "claim {} of this StatefulSet already has a volume, and Deployment {name} founds an empty cluster",
+        claim.name
+    );
+    let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
+    Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
 }
 
 /// A ConfigMap that members read must not tell them to found a cluster at their next restart.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Cluster, Id, View};
-use crate::object::{Budget, ConfigMap, Kind, Labels, Object, Service};
+use crate::galera::adopt;
+use crate::object::{Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
 
 impl<'a> View<'a> {
@@ -37,6 +38,21 @@ impl<'a> View<'a> {
         let own = |name: &String| self.world.facts.deployments.get(&Id::new(&cluster.id.namespace, name));
         let mut read = cluster.bootstrap.deployments.iter().filter_map(own);
         read.any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
+    }
+
+    /// The adopted Deployments of the cluster that these labels name, whether or not its StatefulSet is there.
+    pub fn deployments_of(
+        &self,
+        namespace: &'a str,
+        labels: &'a Labels,
+    ) -> impl Iterator<Item = (&'a str, &'a Workload)> {
+        let instance = adopt::instance(labels);
+        let all = self.world.facts.deployments.range(Id::new(namespace, "")..);
+        all.take_while(move |(id, _)| id.namespace == namespace)
+            .filter(move |(_, it)| {
+                instance.is_some() && adopt::instance(&it.spec.template.metadata.labels) == instance
+            })
+            .map(|(id, it)| (&*id.name, &**it))
     }
 
     /// The ConfigMap of this name, as far as it is known.

@@ -5,7 +5,7 @@
 use crate::galera::adopt;
 use crate::object::Labels;
 
-use super::{Id, PodFact, View};
+use super::{Facts, Id, PodFact, View};
 
 impl<'a> View<'a> {
     /// The members of a namespace that no StatefulSet looks after.
@@ -44,6 +44,14 @@ impl<'a> View<'a> {
         let instance = adopt::instance(labels);
         self.orphans(namespace).filter(|pod| pod.instance.as_deref() == instance).collect()
     }
+}
+
+/// The cluster of a claim that carries no labels of it, by the member that is there: claims get the labels that the
+/// StatefulSet's selector asks for, and that may be fewer than its pods have.
+pub(super) fn instance_of<'f>(claim: &Id, facts: &'f Facts) -> Option<&'f str> {
+    let names = claim.name.match_indices('-').map(|(at, _)| &claim.name[at + 1..]);
+    let mut pods = names.filter_map(|name| facts.pods.get(&Id::new(&claim.namespace, name)));
+    pods.find(|pod| pod.server)?.instance.as_deref()
 }
 
 /// Claims are called TEMPLATE-POD.
