@@ -219,6 +219,32 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
     );
 }
 
+/// Scripts that end in the image's entry point start the server as the image does; others may do anything.
+#[test]
+fn a_command_is_only_replaced_if_it_leads_elsewhere() {
+    let bitnami =
+        "exec /opt/bitnami/scripts/mariadb-galera/entrypoint.sh /opt/bitnami/scripts/mariadb-galera/run.sh";
+    for (image, command, added) in [
+        ("bitnamilegacy/mariadb-galera:12.0.2", json!(["bash", "-ec", bitnami]), Some("MARIADB_EXTRA_FLAGS")),
+        ("mariadb:10.11", json!(["docker-entrypoint.sh", "mariadbd"]), Some("MYSQL_HOME")),
+        (
+            "mariadb:10.11",
+            json!(["sh", "-c", "sleep 1; exec docker-entrypoint.sh mariadbd"]),
+            Some("MYSQL_HOME"),
+        ),
+        ("mariadb:10.11", json!(["sh", "-c", "exec docker-entrypoint.sh mariadbd --defaults-file=/x"]), None),
+        ("bitnami/mariadb-galera:12.0.2", json!(["sleep", "infinity"]), None),
+        ("mariadb:10.11", json!(["/scripts/entrypoint.sh"]), None),
+        ("our/mariadb-galera:10.5", json!(null), None),
+    ] {
+        let pod = with_server(&json!({ "image": image, "command": command }));
+        let (after, _) = injected(&pod, &Scene::default());
+        let env = after["spec"]["containers"][0]["env"].as_array();
+        let names: Vec<_> = env.into_iter().flatten().filter_map(|var| var["name"].as_str()).collect();
+        assert_eq!(names, Vec::from_iter(added), "{image} {command}");
+    }
+}
+
 #[test]
 fn a_mount_in_the_way_stops_injection_with_words() {
     for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {

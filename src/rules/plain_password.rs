@@ -83,8 +83,10 @@ fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
 }
 
 fn in_environment(place: &str, container: &Container) -> Findings {
-    let written_out =
-        container.env.iter().filter(|var| is_secret_name(&var.name) && is_written_out(var.value.look()));
+    let written_out = container.env.iter().filter(|var| {
+        let (name, value) = (&*var.name, var.value.look());
+        is_secret_name(name) && is_written_out(value) || names_a_source(name) && has_login(value)
+    });
     let finding = |var: &crate::object::EnvVar| {
         let says = format!("container {} writes out the value of {}", container.name, var.name);
         finding(
@@ -141,6 +143,18 @@ fn is_secret_name(name: &str) -> bool {
             .iter()
             .any(|word| name.contains(word));
     meant && !about
+}
+
+/// A variable that says where data comes from, as exporters and applications have one.
+fn names_a_source(name: &str) -> bool {
+    ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
+}
+
+/// `user:password@host`, perhaps behind `mysql://`.
+fn has_login(value: &str) -> bool {
+    let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
+    let login = rest.rsplit_once('@').map(|(login, _)| login);
+    login.and_then(|login| login.split_once(':')).is_some_and(|(_, password)| is_written_out(password))
 }
 
 /// Something stands there, and it is not only a reference to something that is filled in later.
@@ -266,6 +280,18 @@ mod tests {
             "",
         ] {
             assert_eq!(in_shell(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn sources_with_a_login() {
+        for value in ["exporter:x@tcp(127.0.0.1:3306)/", "mysql://app:x@db/app", "a:b@c@d"] {
+            assert!(has_login(value), "{value}");
+        }
+        for value in
+            ["exporter:$(PASSWORD)@tcp(db:3306)/", "mysql://db:3306/app", "app@tcp(db:3306)/", "http://a:1/"]
+        {
+            assert!(!has_login(value), "{value}");
         }
     }
 
