@@ -331,7 +331,9 @@ fn marks_condition() -> String {
     let labels = format!("{} != {}", of("object", "labels"), of("oldObject", "labels"));
     let [new, old] = ["object", "oldObject"].map(|object| of(object, "annotations"));
     let kept = |these: &str, those: &str| {
-        format!("{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])")
+        format!(
+            "{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])"
+        )
     };
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
     let other_image =
