@@ -107,24 +107,22 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 /// The StatefulSet is gone; its claims are what is left of the database.
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let labels = &review.old.as_ref()?.meta().labels;
-    let left = view.left_over_claims(&review.namespace, labels);
-    let run = view.orphans_of(&review.namespace, labels);
-    if let Some(first) = run.first().filter(|_| left.contains(&review.name)) {
-        let says =
-            format!("its StatefulSet is gone, but {} of its members still run ({} …)", run.len(), first.name);
+    let (instance, left) = view.left_behind_with(&review.namespace, &review.name)?;
+    let run = view.orphans_of(&review.namespace, instance);
+    if let Some(first) = run.first() {
+        let says = format!(
+            "its StatefulSet is gone, but {} of its members still run ({} …)",
+            run.len(),
+            first.name
+        );
         let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
-    left.contains(&review.name).then(|| {
-        let says = format!(
-            "no StatefulSet uses it any more; it is one of {} claims that hold this database",
-            left.len()
-        );
-        let instead =
-            "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
-        finding(Verdict::Warn, String::new(), says, instead)
-    })
+    let says =
+        format!("no StatefulSet uses it any more; it is one of {} claims that hold this database", left.len());
+    let instead =
+        "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
+    Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
 fn retention(new: &Workload) -> Findings {

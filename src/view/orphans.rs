@@ -2,9 +2,6 @@
 //!
 //! They are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
 
-use crate::galera::adopt;
-use crate::object::Labels;
-
 use super::{Facts, Id, PodFact, View};
 
 impl<'a> View<'a> {
@@ -39,10 +36,16 @@ impl<'a> View<'a> {
             .filter(move |pod| pod.server && pod.running && !pod.going && alone(pod) && of_a_cluster(pod))
     }
 
-    /// Those of them that belong to the cluster which these labels name.
-    pub fn orphans_of(&self, namespace: &str, labels: &Labels) -> Vec<&'a PodFact> {
-        let instance = adopt::instance(labels);
-        self.orphans(namespace).filter(|pod| pod.instance.as_deref() == instance).collect()
+    /// Those of them that belong to this cluster.
+    pub fn orphans_of(&self, namespace: &str, instance: &str) -> Vec<&'a PodFact> {
+        self.orphans(namespace).filter(|pod| pod.instance.as_deref() == Some(instance)).collect()
+    }
+
+    /// The cluster whose StatefulSet left this claim behind, and all claims it left.
+    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<(&'a str, &'a [String])> {
+        let mut all = self.world.left_over.iter().filter(|((ns, _), _)| ns == namespace);
+        let ((_, instance), claims) = all.find(|(_, claims)| claims.iter().any(|it| it == claim))?;
+        Some((instance, claims))
     }
 }
 
