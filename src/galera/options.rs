@@ -112,7 +112,7 @@ pub fn read(text: &str) -> impl Iterator<Item = Setting<'_>> {
     settings(text).map(Unread::read)
 }
 
-/// The same without the lines that hold none of these words, which are to be in small letters.
+/// The same without the lines whose keys hold none of these words, which are to be in small letters.
 pub fn read_with<'a>(text: &'a str, words: &[&str]) -> impl Iterator<Item = Setting<'a>> {
     settings(text).filter(|it| words.iter().any(|word| it.may_hold(word))).map(Unread::read)
 }
@@ -204,9 +204,10 @@ fn one_line<'a>(
 }
 
 impl<'a> Unread<'a> {
-    /// This word, in small letters, is in the line, or a capital that may stand for one of its letters.
+    /// This word, in small letters, is in the key, or a capital that may stand for one of its letters.
     fn may_hold(&self, word: &str) -> bool {
-        self.text.contains(word) || self.text.bytes().any(|byte| byte.is_ascii_uppercase())
+        let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
+        key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase())
     }
 
     /// Takes the line apart.

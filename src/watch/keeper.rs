@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::Told;
@@ -80,7 +81,10 @@ impl Keeper {
             // Before the first lists are complete nobody may ask, so nothing is built.
             if freshness != Freshness::Loading {
                 let begun = Instant::now();
-                let world = World::build(self.facts.clone(), &self.adoption, freshness);
+                let (facts, adoption) = (self.facts.clone(), self.adoption.clone());
+                // Of a thousand clusters it takes tens of milliseconds, and this thread also answers requests.
+                let built = spawn_blocking(move || World::build(facts, &adoption, freshness)).await;
+                let Ok(world) = built else { return };
                 let cost = begun.elapsed();
                 if show.send(world).await.is_err() {
                     return;

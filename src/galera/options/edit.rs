@@ -40,7 +40,7 @@ fn written(value: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::effective;
+    use super::super::{effective, read};
     use super::*;
     use proptest::prelude::*;
 
