@@ -110,18 +110,16 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (instance, left) = view.left_behind_with(&review.namespace, &review.name)?;
     let run = view.orphans_of(&review.namespace, instance);
     if let Some(first) = run.first() {
-        let says = format!(
-            "its StatefulSet is gone, but {} of its members still run ({} …)",
-            run.len(),
-            first.name
-        );
+        let says =
+            format!("its StatefulSet is gone, but {} of its members still run ({} …)", run.len(), first.name);
         let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
         return Some(finding(Verdict::Deny, String::new(), says, instead));
     }
-    let says =
-        format!("no StatefulSet uses it any more; it is one of {} claims that hold this database", left.len());
-    let instead =
-        "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
+    let says = format!(
+        "no StatefulSet uses it any more; it is one of {} claims that hold this database",
+        left.len()
+    );
+    let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
     Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 

@@ -81,7 +81,7 @@ mod tests {
         #[test]
         fn no_text_is_a_panic(text in any::<String>(), more in "[\\[\\]#;!=\"'\\\\a\u{0}\u{feff}é\r\n -]{0,64}") {
             for text in [&text, &more, &format!("[mysqld]\n{more}")] {
-                for setting in super::super::read(text) {
+                for setting in read(text) {
                     prop_assert!(text.get(setting.at.clone()).is_some());
                 }
                 let _ = with_value(text, "a", &more);
