@@ -6,6 +6,7 @@
 
 mod cluster;
 mod concerns;
+mod environment;
 mod facts;
 mod orphans;
 mod released;
@@ -202,8 +203,8 @@ impl<'a> View<'a> {
         spec: &PodSpec,
         named: Option<&str>,
     ) -> Option<String> {
-        let server = server::container(spec, named)?;
-        server::founds_new_cluster(server, &self.files(namespace, spec, None)).or_else(|| {
+        let server = self.filled_in(namespace, server::container(spec, named)?);
+        server::founds_new_cluster(&server, &self.files(namespace, spec, None)).or_else(|| {
             (labels.get("app").map(String::as_str) == Some("galera-bootstrap"))
                 .then(|| "label app=galera-bootstrap".to_owned())
         })
