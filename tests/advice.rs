@@ -185,3 +185,87 @@ fn a_label_that_is_in_the_way_is_replaced_by_saying_what_is_meant() {
     it.user = User::Editor;
     eventually("the mode to be seen", || (it.run(&["label", "pod", &pod, "app-"]).status == 0).then_some(()));
 }
+
+/// Where the advice is another value, that value is admitted.
+#[test]
+fn what_the_advice_says_to_write_is_admitted() {
+    let it = Terminal::new("walk-values");
+    let (set, config) = (format!("statefulset/{STATEFUL_SET}"), "configmap/galera-instance-nodeconfig");
+    let patch = |what: &str, patch: &serde_json::Value| it.run(&["patch", what, &format!("--patch={patch}")]);
+    let file = |text: String| json!({ "data": { "z.cnf": format!("[mysqld]\n{text}\n") } });
+    let pod = |spec: serde_json::Value| json!({ "spec": { "template": { "spec": spec } } });
+    let env =
+        |value: serde_json::Value| pod(json!({ "containers": [{ "name": "mariadb", "env": [value] }] }));
+    let from_secret = json!({ "secretKeyRef": { "name": "galera-instance", "key": "root-password" } });
+
+    let refused = patch(config, &file("wsrep_cluster_address=gcomm://10.0.0.7".into()));
+    let (_, advised) = refused.stderr.split_once("do instead: set it to ").expect("the address is named");
+    let advised = advised.lines().next().unwrap();
+    assert_eq!(patch(config, &file(format!("wsrep_cluster_address={advised}"))).status, 0, "G06: {refused}");
+
+    for (rule, what, wrong, advice, right) in [
+        (
+            "G09",
+            config,
+            file("binlog_format=STATEMENT".into()),
+            "write binlog_format = ROW",
+            file("binlog_format = ROW".into()),
+        ),
+        (
+            "G11",
+            &*set,
+            env(json!({ "name": "MARIADB_PASSWORD", "value": "hunter2" })),
+            "use valueFrom.secretKeyRef instead of value",
+            env(json!({ "name": "MARIADB_PASSWORD", "valueFrom": from_secret })),
+        ),
+        (
+            "G14",
+            &*set,
+            pod(json!({ "terminationGracePeriodSeconds": 0 })),
+            "write 600",
+            pod(json!({ "terminationGracePeriodSeconds": 600 })),
+        ),
+        (
+            "G17",
+            &*set,
+            pod(json!({ "containers": [{ "name": "mariadb", "image": "mariadb" }] })),
+            "such as mariadb:10.11",
+            pod(json!({ "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] })),
+        ),
+        (
+            "G16",
+            "service/galera-instance-hs",
+            json!({ "spec": { "publishNotReadyAddresses": false } }),
+            "leave it true",
+            json!({ "spec": { "publishNotReadyAddresses": true } }),
+        ),
+    ] {
+        let refused = patch(what, &wrong);
+        assert!(refused.stderr.contains(&format!("[{rule}] ")), "{rule}: {refused}");
+        assert!(refused.stderr.contains(advice), "{rule}: {refused}");
+        // It is the answer that counts: nobody has to restart for it.
+        let done = it.run(&["patch", what, &format!("--patch={right}"), "--dry-run=server"]);
+        assert_eq!(done.status, 0, "{rule}: {done}");
+    }
+
+    // Another way in first, then the old one may go.
+    let service = ["service/galera-instance-cs"];
+    let refused = it.run(&["delete", service[0]]);
+    assert!(refused.stderr.contains("create the Service that replaces it first"), "{refused}");
+    let second = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "second" },
+        "spec": { "ports": [{ "port": 3306 }], "selector": { "app": "galera", "instance": "galera-instance" } },
+    });
+    it.feed(&["create", "--filename=-"], &second).succeeded();
+    eventually("the new Service to be seen", || (it.run(&["delete", service[0]]).status == 0).then_some(()));
+
+    // The password in MariaDB first; then the Secret, with the override that the text names.
+    let (secret, new) = ("secret/galera-instance", json!({ "stringData": { "root-password": "new" } }));
+    let refused = patch(secret, &new);
+    assert!(refused.stderr.contains("with the override of G12"), "{refused}");
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    it.run(&["annotate", secret, &format!("gatera.dev/override=G12 until={until} reason=step 2")])
+        .succeeded();
+    let changed = patch(secret, &new);
+    assert!(changed.status == 0 && changed.stderr.contains("Warning: [G12] Secret "), "{changed}");
+}
