@@ -231,6 +231,16 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
         message.as_str().unwrap().contains("[G01]") && message.as_str().unwrap().contains("was let go"),
         "{message}"
     );
+    // One whose claim is being deleted has to wait all the more.
+    let next = (gone + 1) % 3;
+    let mut losing = Scene::default();
+    let (_, mut claim) =
+        losing.object(&format!("PersistentVolumeClaim/datadir-{}-{next}", scene::STATEFUL_SET));
+    claim["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:00:00Z");
+    losing.also.push(claim);
+    guard.world.store(Arc::new(losing.world(&Settings::default())));
+    let message = asked(removal(next, "", false)).await["status"]["message"].clone();
+    assert!(message.as_str().unwrap().contains("is being deleted, so its data goes with it"), "{message}");
     // The watch tells that the pod is back under another uid: the next one may go.
     let mut back = Scene::default();
     let (_, mut pod) = back.object(&format!("Pod/{}-{gone}", scene::STATEFUL_SET));
