@@ -117,8 +117,8 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         let says = format!("storage {from} -> {to} in claim template {name} cannot be changed in place");
         let Review { namespace, name: set, .. } = review;
         let instead = format!(
-            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}' \
-, likewise for every member; to have it in the template too, {}",
+            "kubectl -n {namespace} patch pvc {name}-{set}-0 -p '{{\"spec\":{{\"resources\":{{\"requests\":{{\"storage\":\"{to}\"}}}}}}}}', \
+             likewise for every member; to have it in the template too, {}",
             orphan(review)
         );
         finding(field(name), says, instead)
