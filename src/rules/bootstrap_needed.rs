@@ -49,16 +49,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let cluster = match &review.new {
-        _ if review.operation == Operation::Delete || review.subresource == "eviction" => {
-            bootstrapped_with(review, view)
-        }
-        Some(Object::Scale(new)) if review.kind == Kind::Deployment && new.spec.replicas == 0 => {
-            bootstrapped_with(review, view)
-        }
-        Some(Object::Deployment(new)) if restarts(review, new) => bootstrapped_with(review, view),
-        _ => None,
+    let ends = match &review.new {
+        _ if review.operation == Operation::Delete || review.subresource == "eviction" => true,
+        Some(Object::Scale(new)) => new.spec.replicas == 0,
+        Some(Object::Deployment(new)) => restarts(review, new),
+        _ => false,
     };
+    let cluster = ends.then(|| bootstrapped_with(review, view)).flatten();
     cluster.and_then(|cluster| still_needed(cluster, view)).into_iter().collect()
 }
 

@@ -34,7 +34,7 @@ use crate::galera::adopt;
 use crate::marks;
 use crate::object::{Kind, Labels, Meta, Object};
 use crate::overrides::{Invalid, Override};
-use crate::review::{Operation, Review};
+use crate::review::Review;
 use crate::verdict::{Finding, Findings, Mode, Verdict};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
 
@@ -57,9 +57,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    if !review.subresource.is_empty() || review.operation == Operation::Delete {
-        return Findings::new();
-    }
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
     found.extend(match (&review.old, new) {

@@ -49,17 +49,12 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    if review.operation == Operation::Update && review.kind == Kind::StatefulSet {
-        return owned(review, view).into_iter().collect();
-    }
-    if review.operation != Operation::Delete || !review.subresource.is_empty() {
-        return Findings::new();
-    }
-    let found = match review.kind {
-        Kind::StatefulSet => {
+    let found = match (review.kind, review.operation) {
+        (Kind::StatefulSet, Operation::Update) => owned(review, view),
+        (Kind::StatefulSet, Operation::Delete) => {
             view.cluster(&review.namespace, &review.name).and_then(|it| stateful_set(it, review, view))
         }
-        Kind::Namespace => namespace(review, view),
+        (Kind::Namespace, Operation::Delete) => namespace(review, view),
         _ => None,
     };
     found.into_iter().collect()
