@@ -4,11 +4,11 @@ CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test lint bench clean tools
+.PHONY: help demo test e2e lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: tools ## watch a real API server refuse the commands that destroy a Galera cluster (KEEP=1 keeps it running)
 	@$(CARGO) build --quiet --bin gatera --example demo
@@ -17,12 +17,19 @@ demo: tools ## watch a real API server refuse the commands that destroy a Galera
 test: tools ## all tests, against a real control plane
 	$(CARGO) test
 
+e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
+	CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e -- --test-threads=2
+
+lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
+	@$(CARGO) build --quiet --example lab
+	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
+
 lint: ## formatting, clippy with warnings denied, documentation
 	@# Modules that a macro declares are hidden from cargo fmt, so every file is named.
 	find src tests -name '*.rs' -exec rustfmt --check --edition 2024 {} +
 	$(CARGO) clippy --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/inject/wait-for-sync.sh tests/lab/supervise.sh tests/lab/tools/build.sh; \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/inject/wait-for-sync.sh tests/lab/supervise.sh tests/lab/tools/build.sh tests/lab/machines/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
@@ -30,6 +37,16 @@ bench: ## throughput, latency, CPU and memory beside a server that does nothing;
 
 tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
+
+# The program as the Dockerfile builds it, in an image.
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+HOST_ENV := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p' | tr a-z- A-Z_)
+STATIC = target/$(HOST)/release/gatera
+export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
+
+gatera-image:
+	@RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --quiet --release --target $(HOST) --bin gatera
+	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 
 clean: ## remove what was built here (the built tools stay in their cache)
 	$(CARGO) clean

@@ -2,6 +2,7 @@
 //! `supervise.rs`. What can be done with a running one is in `kubectl.rs` and `standins.rs`; `nodes.rs` gives it nodes.
 
 use std::collections::BTreeSet;
+use std::env;
 use std::fs::Permissions;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -27,12 +28,29 @@ const ATTEMPTS: usize = 5;
 const ETCD_SOCKET: &str = "etcd:0";
 const PEER_SOCKET: &str = "peer:0";
 
+/// Where a control plane listens, and for whom.
+#[derive(Clone, Debug)]
+pub(super) struct Site {
+    pub(super) address: Ipv4Addr,
+    pub(super) port: u16,
+    /// Real nodes: their rights, their health, their volumes. `machines.rs` starts them.
+    pub(super) machines: bool,
+    /// Where its folder is made.
+    pub(super) folders: PathBuf,
+}
+
+impl Site {
+    pub(super) fn loopback(port: u16) -> Self {
+        Self { address: Ipv4Addr::LOCALHOST, port, machines: false, folders: env::temp_dir() }
+    }
+}
+
 /// A running control plane. Dropping it ends its processes and removes its folder.
 pub(crate) struct ControlPlane {
     // First, so that the programs are gone before the folder goes.
     components: Vec<Component>,
     folder: TempDir,
-    port: u16,
+    site: Site,
     pub(super) tools: Tools,
     /// Names of the Node objects that exist; see `standins.rs`.
     pub(super) nodes: Mutex<BTreeSet<String>>,
@@ -43,7 +61,7 @@ impl ControlPlane {
     pub(crate) fn start() -> Self {
         let mut attempt = 1;
         loop {
-            match free_port().and_then(Self::start_on) {
+            match free_port().and_then(|port| Self::start_on(Site::loopback(port))) {
                 Ok(plane) => return plane,
                 Err(error) if error.is_a_lost_port() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => panic!("the control plane did not start: {error}"),
@@ -51,19 +69,19 @@ impl ControlPlane {
         }
     }
 
-    pub(super) fn start_on(port: u16) -> Result<Self, Error> {
+    pub(super) fn start_on(site: Site) -> Result<Self, Error> {
         let tools = Tools::find()?;
         let mut folder = tempfile::Builder::new()
             .prefix("gatera-lab-")
             // Tokens lie in it.
             .permissions(Permissions::from_mode(0o700))
-            .tempdir()
+            .tempdir_in(&site.folders)
             .doing(|| "making a temp folder".to_owned())?;
         if keeps_folders() {
             folder.disable_cleanup(true);
             eprintln!("GATERA_LAB_KEEP: the control plane's folder is {}", folder.path().display());
         }
-        let mut plane = Self { components: Vec::new(), folder, port, tools, nodes: Mutex::default() };
+        let mut plane = Self { components: Vec::new(), folder, site, tools, nodes: Mutex::default() };
         plane.bring_up()?;
         Ok(plane)
     }
@@ -77,7 +95,7 @@ impl ControlPlane {
         self.run("kube-apiserver", &self.tools.api_server.clone(), &self.api_server_flags())?;
         // A connection costs nothing; kubectl is only started once somebody answers.
         self.wait_for("the API server's port", |plane| {
-            TcpStream::connect((Ipv4Addr::LOCALHOST, plane.port)).is_ok()
+            TcpStream::connect((plane.site.address, plane.site.port)).is_ok()
         })?;
         self.wait_for("/readyz", |plane| plane.admin_can(&["get", "--raw=/readyz"]))?;
 
@@ -94,7 +112,7 @@ impl ControlPlane {
         })
     }
 
-    pub(super) fn run(&mut self, name: &'static str, program: &Path, flags: &[String]) -> Result<(), Error> {
+    pub(super) fn run(&mut self, name: &str, program: &Path, flags: &[String]) -> Result<(), Error> {
         let component = Component::start(self.folder.path(), name, program, flags)?;
         self.components.push(component);
         Ok(())
@@ -109,13 +127,13 @@ impl ControlPlane {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(dead) = self.components.iter_mut().find_map(|one| one.has_ended().then_some(&*one)) {
-                return Err(Error::Ended { component: dead.name, last_lines: dead.last_lines() });
+                return Err(Error::Ended { component: dead.name.clone(), last_lines: dead.last_lines() });
             }
             if is_there(self) {
                 return Ok(());
             }
             if let (true, Some(newest)) = (Instant::now() > deadline, self.components.last()) {
-                let (component, last_lines) = (newest.name, newest.last_lines());
+                let (component, last_lines) = (newest.name.clone(), newest.last_lines());
                 return Err(Error::Late { waiting_for, component, last_lines });
             }
             thread::sleep(PAUSE);
@@ -131,8 +149,13 @@ impl ControlPlane {
         self.folder.path()
     }
 
+    /// Where kubectl and its like are.
+    pub(crate) fn tools_folder(&self) -> &Path {
+        self.tools.kubectl.parent().unwrap_or(Path::new("/"))
+    }
+
     pub(crate) fn url(&self) -> String {
-        format!("https://127.0.0.1:{}", self.port)
+        format!("https://{}:{}", self.site.address, self.site.port)
     }
 
     pub(crate) fn kubeconfig(&self, user: User) -> PathBuf {
@@ -150,32 +173,38 @@ impl ControlPlane {
 
     fn api_server_flags(&self) -> Vec<String> {
         let files = self.files();
-        vec![
+        let mut flags = vec![
             format!("--etcd-servers=unix://{ETCD_SOCKET}"),
-            "--bind-address=127.0.0.1".to_owned(),
-            "--advertise-address=127.0.0.1".to_owned(),
-            format!("--secure-port={}", self.port),
+            format!("--bind-address={}", self.site.address),
+            format!("--advertise-address={}", self.site.address),
+            format!("--secure-port={}", self.site.port),
             format!("--cert-dir={}", files.certificates().display()),
-            // Endpoints refuse loopback addresses, so nobody tries to publish this one.
-            "--endpoint-reconciler-type=none".to_owned(),
             "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
             "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
             format!("--service-account-key-file={}", files.verifying_key().display()),
             format!("--service-account-signing-key-file={}", files.signing_key().display()),
             format!("--token-auth-file={}", files.tokens().display()),
-            "--authorization-mode=RBAC".to_owned(),
             "--allow-privileged".to_owned(),
             format!("--audit-policy-file={}", self.folder().join(audit::POLICY).display()),
             format!("--audit-log-path={}", self.folder().join(audit::LOG).display()),
             // One line per request, written at once.
             "--audit-log-mode=blocking".to_owned(),
             "--profiling=false".to_owned(),
-        ]
+        ];
+        let more: &[&str] = if self.site.machines {
+            // As everywhere: a kubelet may do what concerns its own node and its pods.
+            &["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"]
+        } else {
+            // Endpoints refuse loopback addresses, so nobody tries to publish this one.
+            &["--authorization-mode=RBAC", "--endpoint-reconciler-type=none"]
+        };
+        flags.extend(more.iter().map(|&flag| flag.to_owned()));
+        flags
     }
 
     fn controller_manager_flags(&self) -> Vec<String> {
         let files = self.files();
-        vec![
+        let mut flags = vec![
             format!("--kubeconfig={}", files.machine_kubeconfig(Machine::ControllerManager).display()),
             format!("--root-ca-file={}", files.authority().display()),
             // Controllers act under their own names, as in every real cluster: guards look at who asks.
@@ -183,13 +212,18 @@ impl ControlPlane {
             "--leader-elect=false".to_owned(),
             "--secure-port=0".to_owned(),
             "--profiling=false".to_owned(),
-            // Nobody reports for the nodes of the lab; these two would declare them dead and evict their pods.
-            "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller".to_owned(),
             "--pvclaimbinder-sync-period=1s".to_owned(),
             // Many tests at once share one controller manager.
             "--kube-api-qps=500".to_owned(),
             "--kube-api-burst=1000".to_owned(),
-        ]
+        ];
+        flags.push(if self.site.machines {
+            "--enable-hostpath-provisioner".to_owned()
+        } else {
+            // Nobody reports for the nodes of the lab; these two would declare them dead and evict their pods.
+            "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller".to_owned()
+        });
+        flags
     }
 }
 

@@ -15,11 +15,11 @@ pub(super) enum Error {
     #[error("making the key that signs service account tokens: {0}")]
     Key(#[from] rcgen::Error),
     #[error("{component} ended by itself; its last lines:\n{last_lines}")]
-    Ended { component: &'static str, last_lines: String },
+    Ended { component: String, last_lines: String },
     #[error("`{command}` had not ended after {} s; so far: {output}", patience.as_secs())]
     Endless { command: String, patience: Duration, output: Output },
     #[error("waited in vain: {waiting_for}; the last lines of {component}:\n{last_lines}")]
-    Late { waiting_for: &'static str, component: &'static str, last_lines: String },
+    Late { waiting_for: &'static str, component: String, last_lines: String },
 }
 
 impl Error {

@@ -11,6 +11,7 @@
 //! | `supervise.rs`, `supervise.sh` | processes that cannot outlive the test process |
 //! | `control_plane.rs` | the start itself: ports, flags, readiness |
 //! | `nodes.rs`, `kwok.yaml` | nodes, if wanted: scheduler and kwok |
+//! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
 //! | `kubectl.rs`, `helm.rs` | those tools; fresh namespaces |
 //! | `audit.rs` | what the guard asked the API server |
@@ -33,6 +34,7 @@ mod control_plane;
 mod error;
 mod helm;
 mod kubectl;
+mod machines;
 mod nodes;
 mod pod_status;
 #[cfg(test)]

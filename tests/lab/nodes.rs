@@ -19,14 +19,7 @@ impl ControlPlane {
     }
 
     fn bring_up_nodes(&mut self, count: usize) -> Result<(), Error> {
-        let scheduler = self.files().machine_kubeconfig(Machine::Scheduler);
-        let flags = [
-            format!("--kubeconfig={}", scheduler.display()),
-            "--leader-elect=false".to_owned(),
-            "--secure-port=0".to_owned(),
-            "--profiling=false".to_owned(),
-        ];
-        self.run("kube-scheduler", &Tools::also("kube-scheduler")?, &flags)?;
+        self.run_scheduler()?;
         let kubelet = self.files().machine_kubeconfig(Machine::Kwok);
         let flags = [
             format!("--kubeconfig={}", kubelet.display()),
@@ -42,6 +35,17 @@ impl ControlPlane {
             self.have_node(&format!("node-{number}"));
         }
         Ok(())
+    }
+
+    pub(super) fn run_scheduler(&mut self) -> Result<(), Error> {
+        let scheduler = self.files().machine_kubeconfig(Machine::Scheduler);
+        let flags = [
+            format!("--kubeconfig={}", scheduler.display()),
+            "--leader-elect=false".to_owned(),
+            "--secure-port=0".to_owned(),
+            "--profiling=false".to_owned(),
+        ];
+        self.run("kube-scheduler", &Tools::also("kube-scheduler")?, &flags)
     }
 
     /// While `ready` is false, the readiness probe of this pod fails.

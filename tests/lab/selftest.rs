@@ -10,6 +10,7 @@ use std::{env, thread};
 use rustix::process::{Pid, test_kill_process_group};
 use serde_json::json;
 
+use super::control_plane::Site;
 use super::{ControlPlane, User, eventually, shared};
 
 #[test]
@@ -142,7 +143,7 @@ fn victim() {
 fn a_port_lost_to_somebody_else_is_told_from_other_failures() {
     let somebody = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = somebody.local_addr().expect("a bound socket has an address").port();
-    let error = ControlPlane::start_on(port).err().expect("the port is taken");
+    let error = ControlPlane::start_on(Site::loopback(port)).err().expect("the port is taken");
     assert!(error.is_a_lost_port(), "{error}");
 }
 

@@ -52,7 +52,7 @@ pub(super) fn end_early(lifeline: &mut Option<ChildStdin>) {
 
 /// etcd, the API server or the controller manager: runs until dropped.
 pub(super) struct Component {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     log: PathBuf,
     supervisor: Child,
 }
@@ -60,7 +60,7 @@ pub(super) struct Component {
 impl Component {
     pub(super) fn start(
         folder: &Path,
-        name: &'static str,
+        name: &str,
         program: &Path,
         arguments: &[String],
     ) -> Result<Self, Error> {
@@ -77,7 +77,7 @@ impl Component {
             .stderr(stderr)
             .spawn()
             .doing(|| format!("starting {name}"))?;
-        Ok(Self { name, log, supervisor })
+        Ok(Self { name: name.to_owned(), log, supervisor })
     }
 
     pub(super) fn has_ended(&mut self) -> bool {

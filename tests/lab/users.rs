@@ -31,23 +31,40 @@ pub(super) enum Machine {
     Scheduler,
     /// One for all nodes, with the name of a node. It may do everything, as no rules are written for kwok.
     Kwok,
+    /// The kubelet of a real node.
+    Kubelet(u8),
+    Proxy,
+    Dns,
 }
 
 impl Machine {
-    const ALL: [Self; 3] = [Self::ControllerManager, Self::Scheduler, Self::Kwok];
+    const ALL: [Self; 8] = [
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+        Self::Kubelet(1),
+        Self::Kubelet(2),
+        Self::Kubelet(3),
+        Self::Proxy,
+        Self::Dns,
+    ];
 
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Self::ControllerManager => "system:kube-controller-manager",
-            Self::Scheduler => "system:kube-scheduler",
-            Self::Kwok => "system:node:kwok",
+            Self::ControllerManager => "system:kube-controller-manager".to_owned(),
+            Self::Scheduler => "system:kube-scheduler".to_owned(),
+            Self::Kwok => "system:node:kwok".to_owned(),
+            Self::Kubelet(number) => format!("system:node:node-{number}"),
+            Self::Proxy => "system:kube-proxy".to_owned(),
+            Self::Dns => "system:dns".to_owned(),
         }
     }
 
     fn groups(self) -> &'static str {
         match self {
-            Self::ControllerManager | Self::Scheduler => "",
             Self::Kwok => "system:masters",
+            Self::Kubelet(_) => "system:nodes",
+            _ => "",
         }
     }
 }
@@ -109,7 +126,7 @@ impl Files<'_> {
     /// be written before it exists.
     pub(super) fn write(&self, url: &str) -> Result<(), Error> {
         let mut rows = Vec::new();
-        let people = User::ALL.map(|user| (user.name(), user.groups(), self.kubeconfig(user)));
+        let people = User::ALL.map(|user| (user.name().to_owned(), user.groups(), self.kubeconfig(user)));
         let machines = Machine::ALL.map(|one| (one.name(), one.groups(), self.machine_kubeconfig(one)));
         for (name, groups, kubeconfig) in people.into_iter().chain(machines) {
             let token = random_hex(32)?;

@@ -1,0 +1,16 @@
+//! Everything that needs real pods: MariaDB Galera on three real nodes, with the guard as a Helm install. `make e2e` runs
+//! it inside `tests/lab/machines/enter.sh`; this is its table of contents.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "the modules of a test are nobody else's, and a panic is how a test fails"
+)]
+
+#[path = "../lab/mod.rs"]
+mod lab;
+mod nodes;

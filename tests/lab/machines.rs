@@ -1,0 +1,172 @@
+//! Real nodes for a control plane: three pairs of containerd and kubelet, kube-proxy, CoreDNS, and a provisioner's
+//! volumes. Owns: what all nodes share. `machines/node.rs` owns one node; `machines/enter.sh` the namespaces that all of
+//! it runs in, `machines/unpack.sh` the images.
+//!
+//! Must not know: Galera, the guard. Without those namespaces nothing here starts: it says how to get them.
+
+mod node;
+
+use std::env;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::control_plane::{ControlPlane, Site};
+use super::error::{Doing, Error};
+use super::eventually;
+use super::tools::Tools;
+use super::users::{Machine, User};
+use node::Node;
+
+/// The addresses that `enter.sh` gives to the one network device.
+const CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+const NODES: [u8; 3] = [1, 2, 3];
+
+impl ControlPlane {
+    /// A control plane with three real nodes, ready for pods. Only inside `enter.sh`.
+    pub(crate) fn start_with_machines() -> Self {
+        let Some(folder) = env::var_os("GATERA_LAB").map(PathBuf::from) else {
+            panic!("the node lab runs in namespaces of its own: use `make e2e` or `make lab`");
+        };
+        let site = Site { address: CONTROL_PLANE, port: 6443, machines: true, folders: folder };
+        let started = Self::start_on(site).and_then(|mut plane| plane.bring_up_machines().map(|()| plane));
+        started.unwrap_or_else(|error| panic!("the node lab did not start: {error}"))
+    }
+
+    fn bring_up_machines(&mut self) -> Result<(), Error> {
+        self.create(&cluster_objects());
+        self.run_scheduler()?;
+        self.run_dns()?;
+        self.run_proxy()?;
+        // Side by side: each waits for its containerd.
+        let nodes = NODES.map(|number| Node::new(self.folder(), number));
+        for node in &nodes {
+            node.prepare()?;
+            self.run(&node.named("containerd"), Path::new("containerd"), &node.containerd_flags())?;
+        }
+        let kubelet = Tools::also("kubelet")?;
+        for node in &nodes {
+            self.wait_for("containerd's socket", |_| node.socket().exists())?;
+            let kubeconfig = self.files().machine_kubeconfig(Machine::Kubelet(node.number));
+            self.run(&node.named("kubelet"), &kubelet, &node.kubelet_flags(&kubeconfig))?;
+        }
+        self.wait_for("three Ready nodes", |plane| {
+            let wait = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=1s"];
+            let nodes = plane.kubectl(User::Admin, &["get", "nodes", "--output=name"]).stdout.lines().count();
+            nodes == NODES.len() && plane.kubectl(User::Admin, &wait).status == 0
+        })
+    }
+
+    fn run_dns(&mut self) -> Result<(), Error> {
+        let kubeconfig = self.files().machine_kubeconfig(Machine::Dns);
+        let corefile = self.folder().join("Corefile");
+        let text = format!(
+            ".:53 {{\n  bind {CONTROL_PLANE}\n  errors\n  kubernetes cluster.local in-addr.arpa ip6.arpa {{\n    \
+             kubeconfig {} lab\n    pods insecure\n    ttl 1\n  }}\n}}\n",
+            kubeconfig.display()
+        );
+        fs::write(&corefile, text).doing(|| format!("writing {}", corefile.display()))?;
+        self.run("coredns", &Tools::also("coredns")?, &["-conf".to_owned(), corefile.display().to_string()])
+    }
+
+    /// One for all three: they share a network, as the nodes of this lab share a kernel.
+    fn run_proxy(&mut self) -> Result<(), Error> {
+        let config = self.folder().join("kube-proxy.json");
+        let text = json!({
+            "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+            "kind": "KubeProxyConfiguration",
+            "mode": "nftables",
+            "clusterCIDR": "10.244.0.0/16",
+            "clientConnection": { "kubeconfig": self.files().machine_kubeconfig(Machine::Proxy) },
+            // The kernel's own limits stay.
+            "conntrack": { "maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s" },
+            "hostnameOverride": "node-1",
+            "nftables": { "minSyncPeriod": "100ms" },
+        });
+        fs::write(&config, text.to_string()).doing(|| format!("writing {}", config.display()))?;
+        self.run("kube-proxy", &Tools::also("kube-proxy")?, &[format!("--config={}", config.display())])
+    }
+
+    /// Makes an image known to every node: what `ctr images import` reads.
+    pub(crate) fn import_image(&self, archive: &Path) {
+        for number in NODES {
+            Node::new(self.folder(), number).import(archive).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+
+    /// Volumes for claims that name no storage class, as the seed documents' do. They survive their claims.
+    pub(crate) fn have_volumes(&self, count: usize) {
+        let volume = |number: usize| {
+            json!({
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": { "generateName": "lab-" },
+                "spec": {
+                    "capacity": { "storage": "10Gi" },
+                    "accessModes": ["ReadWriteOnce"],
+                    "storageClassName": "",
+                    "persistentVolumeReclaimPolicy": "Retain",
+                    "hostPath": { "path": format!("/tmp/hostpath_pv/static-{number}-{}", std::process::id()), "type": "DirectoryOrCreate" },
+                },
+            })
+        };
+        let items: Vec<_> = (0..count).map(volume).collect();
+        self.create(&json!({ "apiVersion": "v1", "kind": "List", "items": items }));
+    }
+
+    /// The folder of a claim's volume: "the disk is lost" means that what is in it goes.
+    pub(crate) fn volume_of(&self, namespace: &str, claim: &str) -> PathBuf {
+        let claim = self.get(namespace, &format!("persistentvolumeclaim/{claim}"));
+        let name = claim["spec"]["volumeName"].as_str().expect("the claim is bound").to_owned();
+        let volume = self.get("default", &format!("persistentvolume/{name}"));
+        volume["spec"]["hostPath"]["path"].as_str().expect("volumes of the lab are folders").into()
+    }
+
+    /// Names resolve and pods start: waits for that, in this namespace.
+    pub(crate) fn until_pods_work(&self, namespace: &str) {
+        let name = "lab-probe";
+        let run = ["run", name, "--namespace", namespace, "--image=busybox:1.36", "--restart=Never"];
+        let ask = ["--command", "--", "nslookup", "kubernetes.default.svc.cluster.local"];
+        self.kubectl(User::Admin, &[&run[..], &ask[..]].concat()).succeeded();
+        eventually("a pod finds the API server by name", || {
+            let pod = self.get(namespace, &format!("pod/{name}"));
+            assert_ne!(pod["status"]["phase"], "Failed", "{pod}");
+            (pod["status"]["phase"] == "Succeeded").then_some(())
+        });
+        self.kubectl(User::Admin, &["delete", "pod", name, "--namespace", namespace, "--now"]).succeeded();
+    }
+}
+
+/// A default storage class, the rights of CoreDNS, and those of the API server on kubelets.
+fn cluster_objects() -> serde_json::Value {
+    json!({ "apiVersion": "v1", "kind": "List", "items": [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {
+                "name": "lab",
+                "annotations": { "storageclass.kubernetes.io/is-default-class": "true" },
+            },
+            "provisioner": "kubernetes.io/host-path",
+            "reclaimPolicy": "Delete",
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": { "name": "system:dns" },
+            "rules": [
+                { "apiGroups": [""], "resources": ["services", "pods", "namespaces"], "verbs": ["list", "watch"] },
+                { "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"] },
+            ],
+        },
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": { "name": "system:dns" },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:dns" },
+            "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "system:dns" }],
+        },
+    ]})
+}
