@@ -11,6 +11,8 @@
     reason = "the modules of a test are nobody else's, and a panic is how a test fails"
 )]
 
+mod galera;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;
+mod unguarded;

@@ -1,0 +1,159 @@
+//! A Galera cluster in real pods, as a test sees it: what each server says of itself, rows, and the manifests it came from.
+//!
+//! Owns: SQL through `kubectl exec`, waiting for MariaDB. Must not know: the guard.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::lab::{ControlPlane, Output, User};
+
+/// The seed documents' manifests, in the lab's tests too.
+pub const SEED: &str = include_str!("../fixtures/seed.yaml");
+
+/// Longer than any step of a cluster of small databases takes on a loaded machine.
+pub const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Looks twice a second until `probe` finds something; panics with what it saw last when it never does.
+pub fn patiently<T>(what: &str, mut probe: impl FnMut() -> Result<T, String>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match probe() {
+            Ok(found) => return found,
+            Err(seen) => {
+                assert!(
+                    Instant::now() < deadline,
+                    "waited {} s in vain: {what}; last seen: {seen}",
+                    PATIENCE.as_secs()
+                );
+            }
+        }
+        thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// One cluster: instance `name`, StatefulSet `name-galera`.
+#[derive(Clone)]
+pub struct Galera<'a> {
+    pub lab: &'a ControlPlane,
+    pub namespace: String,
+    pub name: String,
+}
+
+impl<'a> Galera<'a> {
+    pub fn new(lab: &'a ControlPlane, namespace: &str, name: &str) -> Self {
+        Self { lab, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// kubectl in its namespace, as the admin.
+    pub fn kubectl(&self, arguments: &[&str]) -> Output {
+        self.lab.kubectl(User::Admin, &[&["--namespace", &*self.namespace], arguments].concat())
+    }
+
+    pub fn apply(&self, manifests: &str) -> Output {
+        let arguments = ["apply", "--namespace", &self.namespace, "--filename=-"];
+        self.lab.kubectl_stdin(User::Admin, &arguments, manifests)
+    }
+
+    pub fn member(&self, ordinal: usize) -> String {
+        format!("{}-galera-{ordinal}", self.name)
+    }
+
+    /// What a server answers. The password stays inside its container.
+    pub fn sql(&self, pod: &str, statement: &str) -> Output {
+        const CLIENT: &str = "MYSQL_PWD=${MARIADB_ROOT_PASSWORD:-$MYSQL_ROOT_PASSWORD} \
+            exec mariadb --user=root --batch --skip-column-names --execute=\"$1\"";
+        self.kubectl(&["exec", pod, "--container=mariadb", "--", "sh", "-c", CLIENT, "sh", statement])
+    }
+
+    /// The same, where it must work.
+    pub fn ask(&self, pod: &str, statement: &str) -> String {
+        self.sql(pod, statement).succeeded().trim().to_owned()
+    }
+
+    /// Status variables of wsrep: size, state, component, id of the cluster.
+    pub fn wsrep(&self, pod: &str) -> Result<Wsrep, String> {
+        let status = self.sql(pod, "SHOW GLOBAL STATUS LIKE 'wsrep_%'");
+        if status.status != 0 {
+            return Err(status.stderr);
+        }
+        let value = |name: &str| {
+            let line = status.stdout.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+            line.unwrap_or_default().to_owned()
+        };
+        Ok(Wsrep {
+            size: value("wsrep_cluster_size").parse().unwrap_or(0),
+            state: value("wsrep_local_state_comment"),
+            component: value("wsrep_cluster_status"),
+            uuid: value("wsrep_cluster_state_uuid"),
+        })
+    }
+
+    /// Waits until each of these members is in one Primary component of `size` and Synced; returns the cluster's id.
+    pub fn until_synced(&self, members: usize, size: usize) -> String {
+        patiently(&format!("{members} members of {} Synced in a component of {size}", self.name), || {
+            let mut uuid = String::new();
+            for ordinal in 0..members {
+                let pod = self.member(ordinal);
+                let seen = self.wsrep(&pod).map_err(|error| format!("{pod}: {error}"))?;
+                let good = seen.size == size && seen.state == "Synced" && seen.component == "Primary";
+                if !good || !uuid.is_empty() && uuid != seen.uuid {
+                    return Err(format!("{pod}: {seen:?}"));
+                }
+                uuid = seen.uuid;
+            }
+            Ok(uuid)
+        })
+    }
+
+    pub fn pod(&self, name: &str) -> Option<Value> {
+        let output = self.kubectl(&["get", "pod", name, "--output=json", "--ignore-not-found"]);
+        serde_json::from_str(&output.succeeded()).ok()
+    }
+
+    /// The kubelet says so.
+    pub fn is_ready(&self, pod: &str) -> bool {
+        let ready = |pod: &Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+        };
+        self.pod(pod).is_some_and(|pod| ready(&pod) && pod["metadata"]["deletionTimestamp"].is_null())
+    }
+
+    pub fn until_ready(&self, members: usize) {
+        patiently(&format!("{members} members of {} Ready", self.name), || {
+            let not_yet = (0..members).map(|it| self.member(it)).find(|pod| !self.is_ready(pod));
+            not_yet.map_or(Ok(()), |pod| Err(format!("{pod} is not Ready")))
+        });
+    }
+
+    pub fn until_gone(&self, what: &str) {
+        patiently(&format!("{what} is gone"), || {
+            let output = self.kubectl(&["get", what, "--output=name", "--ignore-not-found"]).succeeded();
+            if output.trim().is_empty() { Ok(()) } else { Err(output) }
+        });
+    }
+
+    /// A table with three rows.
+    pub fn fill(&self) {
+        self.ask(
+            &self.member(0),
+            "CREATE DATABASE shop; CREATE TABLE shop.t (id INT PRIMARY KEY, word VARCHAR(20)); \
+             INSERT INTO shop.t VALUES (1,'one'),(2,'two'),(3,'three')",
+        );
+    }
+
+    pub fn rows(&self, pod: &str) -> Output {
+        self.sql(pod, "SELECT COUNT(*) FROM shop.t")
+    }
+}
+
+/// What a server says of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wsrep {
+    pub size: usize,
+    pub state: String,
+    pub component: String,
+    pub uuid: String,
+}

@@ -1,0 +1,45 @@
+//! Without the guard: the danger is real. Two everyday commands, and the database is gone while every pod is 1/1 Running.
+//! `make e2e` runs this first, in a lab of its own.
+
+use crate::galera::{Galera, SEED, patiently};
+use crate::lab::User;
+use crate::nodes::lab;
+
+#[test]
+fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
+    let lab = lab();
+    lab.have_volumes(3);
+    let namespace = lab.namespace("unguarded");
+    let galera = Galera::new(lab, &namespace, "galera-instance");
+    galera.apply(SEED).succeeded();
+    galera.until_ready(3);
+    galera.until_synced(3, 4);
+    // The clean-up of the seed documents.
+    let bootstrap = ["deployment/galera-instance-bootstrap", "service/galera-instance-bootstrap-svc"];
+    galera
+        .kubectl(&["delete", bootstrap[0], bootstrap[1], "configmap/galera-instance-bootstrap"])
+        .succeeded();
+    let before = galera.until_synced(3, 3);
+    galera.fill();
+    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
+
+    // The first command. Nobody is left for member 0 to join: the cluster is down, the data is intact.
+    galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]).succeeded();
+    patiently("member 0 cannot start", || {
+        let log = galera.kubectl(&["logs", &galera.member(0), "--container=mariadb", "--previous"]).stdout;
+        if log.contains("No address to connect") { Ok(()) } else { Err(log) }
+    });
+
+    // The second one, "to fix it".
+    galera.apply(SEED).succeeded();
+    galera.until_ready(3);
+    let after = galera.until_synced(3, 4);
+    assert_ne!(before, after, "it is another cluster now");
+    let pods =
+        lab.kubectl(User::Admin, &["get", "pods", "--namespace", &namespace, "--no-headers"]).succeeded();
+    assert_eq!(pods.matches("1/1     Running").count(), 4, "{pods}");
+    for ordinal in 0..3 {
+        let rows = galera.rows(&galera.member(ordinal));
+        assert!(rows.stderr.contains("Table 'shop.t' doesn't exist"), "{rows}");
+    }
+}
