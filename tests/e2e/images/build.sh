@@ -1,0 +1,188 @@
+#!/bin/sh
+# Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
+#
+# usage: build.sh
+#
+# The last line on stdout is the folder with mariadb.tar, busybox.tar and pause.tar, which `ctr images import` takes;
+# progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
+# script gets a new folder and what is in one is never stale.
+#
+# GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
+# GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets bookworm from.
+# Exit status: 1 a build failed, 3 a program or the mirror is missing, 4 not root.
+set -eu
+umask 022
+unset CDPATH
+entrypoint=$(realpath "${GATERA_MARIADB_ENTRYPOINT:-$(dirname "$0")/docker-entrypoint.sh}")
+cd "$(dirname "$0")"
+
+say() { printf '%s\n' "$*" >&2; }
+
+inputs_hash() {
+    { uname -m; cat archive.sh build.sh mariadb.cnf packages "$entrypoint"; } | sha256sum | cut -c 1-16
+}
+
+all_built() {
+    for image; do [ -f "$folder/$image.tar" ] || return 1; done
+}
+
+debian_mirror() {
+    apt-get update --print-uris 2>/dev/null | sed -n "s|^'\(.*\)/dists/bookworm/InRelease'.*|\1|p" | head -n 1
+}
+
+require() {
+    missing=
+    command -v debootstrap >/dev/null || missing="$missing debootstrap"
+    command -v unshare >/dev/null || missing="$missing util-linux"
+    command -v busybox >/dev/null || missing="$missing busybox-static"
+    if [ "$missing" ]; then
+        say "The node lab's images are built from Debian packages, and some tools are not installed. As root:"
+        say "  apt-get install --yes --no-install-recommends$missing"
+        exit 3
+    fi
+    if [ "$(id -u)" != 0 ]; then
+        say "Only root can build the node lab's images: files in them belong to several users. Once built, they serve"
+        say "everybody who has the same cache folder."
+        exit 4
+    fi
+    mirror=${GATERA_DEBIAN_MIRROR:-$(debian_mirror)}
+    if [ -z "$mirror" ]; then
+        say "The images are made of Debian 12 (bookworm), and apt on this machine does not know where to get it."
+        say "Set GATERA_DEBIAN_MIRROR to the address of a Debian mirror."
+        exit 3
+    fi
+}
+
+# One builder at a time: the second waits and then finds everything done. Without flock both build, which is only slow:
+# an archive appears under its name when it is complete, never before.
+lock() {
+    command -v flock >/dev/null || return 0
+    exec 9>"$folder/.lock"
+    if ! flock -n 9; then
+        say "another build of the node lab's images is under way, waiting for it …"
+        flock 9
+    fi
+    rm -rf --one-file-system "$folder"/.building.* "$folder"/.archive.*
+}
+
+# Runs a step whose output only matters when it fails.
+step() {
+    "$@" >"$temporary/log" 2>&1 && return
+    say "failed: $*"
+    tail -n 20 "$temporary/log" >&2
+    exit 1
+}
+
+busybox_root() {
+    root=$temporary/$1
+    mkdir -p "$root/bin"
+    cp "$(command -v busybox)" "$root/bin/busybox"
+    chroot "$root" /bin/busybox true 2>/dev/null || {
+        say "busybox on this machine needs shared libraries. As root:"
+        say "  apt-get install --yes --no-install-recommends busybox-static"
+        exit 3
+    }
+}
+
+build_busybox() {
+    busybox_root busybox
+    for applet in $(busybox --list); do
+        [ -e "$root/bin/$applet" ] || ln -s busybox "$root/bin/$applet"
+    done
+    mkdir "$root/dev" "$root/etc" "$root/home" "$root/proc" "$root/root" "$root/sys" "$root/tmp" "$root/var"
+    chmod 700 "$root/root"
+    chmod 1777 "$root/tmp"
+    printf '%s\n' 'root:x:0:0:root:/root:/bin/sh' 'nobody:x:65534:65534:nobody:/home:/bin/false' >"$root/etc/passwd"
+    printf '%s\n' 'root:x:0:' 'nobody:x:65534:' >"$root/etc/group"
+    printf '%s\n' 'hosts: files dns' >"$root/etc/nsswitch.conf"
+    ./archive.sh "$root" "{\"Env\":[\"PATH=$path\"],\"Cmd\":[\"sh\"]}" "$folder/busybox.tar" \
+        docker.io/library/busybox:1.28 docker.io/library/busybox:1.36 docker.io/library/busybox:latest
+}
+
+# Holds a pod's namespaces, and reaps what is left to it where containers share theirs.
+build_pause() {
+    busybox_root pause
+    cat >"$root/pause" <<'END'
+#!/bin/busybox sh
+trap 'exit 0' INT TERM
+while :; do
+    /bin/busybox sleep 100000 &
+    wait $!
+done
+END
+    chmod 755 "$root/pause"
+    ./archive.sh "$root" '{"User":"65535:65535","Entrypoint":["/pause"]}' "$folder/pause.tar" \
+        registry.k8s.io/pause:3.10
+}
+
+# Packages are configured in namespaces of their own: whatever one starts or mounts ends with them.
+install_packages() {
+    packages=$(tr '\n' ',' <packages)
+    step debootstrap --foreign --variant=minbase --include="${packages%,}" bookworm "$root" "$mirror"
+    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+    chmod 755 "$root/usr/sbin/policy-rc.d"
+    step unshare --mount --pid --net --fork --kill-child \
+        chroot "$root" /debootstrap/debootstrap --second-stage
+}
+
+# What no container needs, what tells when it was built, and tools for storage engines that Galera does not replicate.
+remove_ballast() {
+    cd "$root"
+    rm -f etc/machine-id etc/resolv.conf etc/hostname usr/sbin/policy-rc.d var/cache/ldconfig/aux-cache
+    rm -f usr/bin/aria_* usr/bin/myisam* usr/bin/replace usr/bin/resolve_stack_dump usr/bin/resolveip
+    rm -rf usr/share/doc usr/share/info usr/share/lintian usr/share/locale usr/share/man
+    rm -rf usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/perl5
+    rm -rf dev/* run/* tmp/* var/cache/apt/* var/cache/debconf/* var/lib/apt/lists/* var/log/*
+    cd "$OLDPWD"
+}
+
+# The layout that people know from the official image: its user, its folders, its order of configuration files.
+arrange_mariadb() {
+    sed -i 's|^mysql:x:[0-9]*:[0-9]*:\(.*\):[^:]*:\([^:]*\)$|mysql:x:999:999:\1:/var/lib/mysql:\2|' "$root/etc/passwd"
+    sed -i 's|^mysql:x:[0-9]*:|mysql:x:999:|' "$root/etc/group"
+    rm -rf "$root/var/lib/mysql" "$root/etc/mysql/debian.cnf" "$root/etc/mysql/debian-start"
+    rm -f "$root"/etc/mysql/mariadb.conf.d/*
+    cp mariadb.cnf "$root/etc/mysql/mariadb.cnf"
+    mkdir -p "$root/var/lib/mysql" "$root/run/mysqld" "$root/docker-entrypoint-initdb.d"
+    chown 999:999 "$root/var/lib/mysql" "$root/run/mysqld"
+    chmod 1777 "$root/run/mysqld"
+    cp "$entrypoint" "$root/usr/local/bin/docker-entrypoint.sh"
+    chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
+}
+
+build_mariadb() {
+    root=$temporary/mariadb
+    install_packages
+    package=$(chroot "$root" dpkg-query --show mariadb-server | cut -f 2)
+    version=${package#*:}
+    version=${version%%[-+]*}
+    remove_ballast
+    arrange_mariadb
+    ./archive.sh "$root" "{\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\",\"MARIADB_VERSION=$package\"],
+\"Entrypoint\":[\"docker-entrypoint.sh\"],\"Cmd\":[\"mariadbd\"],\"ExposedPorts\":{\"3306/tcp\":{}},
+\"Volumes\":{\"/var/lib/mysql\":{}}}" "$folder/mariadb.tar" \
+        "docker.io/library/mariadb:${version%.*}" "docker.io/library/mariadb:$version"
+}
+
+# The quick ones first: what is missing there is said before the long one begins.
+set -- busybox pause mariadb
+folder=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/images/$(inputs_hash)
+if ! all_built "$@"; then
+    require
+    mkdir -p "$folder"
+    lock
+    temporary=$(mktemp -d "$folder/.building.XXXXXX")
+    trap 'rm -rf --one-file-system "$temporary"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+
+    path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+    for image; do
+        [ ! -f "$folder/$image.tar" ] || continue
+        say "building the image $image …"
+        started=$(date +%s)
+        "build_$image"
+        say "built the image $image in $(($(date +%s) - started)) s"
+    done
+fi
+echo "$folder"
