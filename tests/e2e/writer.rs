@@ -1,0 +1,98 @@
+//! A client that commits rows all the while, through the cluster's client Service, and remembers what was acknowledged. At
+//! the end every acknowledged row must be there: that is what "nothing is lost" means.
+//!
+//! Must not know: what is done to the cluster meanwhile.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::galera::{Galera, patiently};
+
+const POD: &str = "writer";
+
+/// One transaction per line: it is acknowledged when its number is printed. A failed one is tried anew under the next
+/// number, so a commit whose answer was lost is never counted.
+const SCRIPT: &str = r#"
+number=0
+export MYSQL_PWD=$PASSWORD
+while :; do
+    number=$((number + 1))
+    if mariadb --user=root --host="$HOST" --connect-timeout=2 --execute="INSERT INTO acknowledged.rows VALUES ($number)" 2>/tmp/error
+    then echo "$number"
+    else echo "failed: $(head -c 200 /tmp/error)"; sleep 0.2
+    fi
+done
+"#;
+
+pub struct Writer<'a> {
+    galera: &'a Galera<'a>,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts it and waits for its first row. `secret` is the key of a Secret, or the password itself.
+    pub fn start(galera: &'a Galera<'a>, password: serde_json::Value) -> Self {
+        galera.ask(
+            &galera.member(0),
+            "CREATE DATABASE acknowledged; CREATE TABLE acknowledged.rows (number INT PRIMARY KEY)",
+        );
+        let mut variable = json!({ "name": "PASSWORD" });
+        variable.as_object_mut().unwrap().extend(password.as_object().unwrap().clone());
+        galera.lab.create(&json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": POD, "namespace": galera.namespace },
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "writer",
+                    "image": "mariadb:10.11",
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["bash", "-c", SCRIPT],
+                    "env": [variable, { "name": "HOST", "value": format!("{}-cs", galera.name) }],
+                }],
+            },
+        }));
+        let writer = Self { galera };
+        writer.until_writes();
+        writer
+    }
+
+    fn log(&self) -> String {
+        self.galera.kubectl(&["logs", POD]).stdout
+    }
+
+    fn acknowledged(&self) -> BTreeSet<u64> {
+        self.log().lines().filter_map(|line| line.parse().ok()).collect()
+    }
+
+    /// Waits for rows that are newer than now.
+    pub fn until_writes(&self) {
+        let before = self.acknowledged().len();
+        patiently("the writer's rows are acknowledged", || {
+            let log = self.log();
+            let now = log.lines().filter(|line| line.parse::<u64>().is_ok()).count();
+            if now > before + 3 { Ok(()) } else { Err(log.lines().last().unwrap_or_default().to_owned()) }
+        });
+    }
+
+    /// Ends it. Every acknowledged row is on every one of these members; returns how many there were, and how often it
+    /// had to try again.
+    pub fn finish(self, members: usize) -> (usize, usize) {
+        let log = self.log();
+        let acknowledged = self.acknowledged();
+        let failed = log.lines().filter(|line| line.starts_with("failed")).count();
+        self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
+        for ordinal in 0..members {
+            let pod = self.galera.member(ordinal);
+            let rows = self.galera.ask(
+                &pod,
+                "SET SESSION wsrep_sync_wait=1; SELECT number FROM acknowledged.rows",
+            );
+            let rows: BTreeSet<u64> = rows.lines().filter_map(|line| line.parse().ok()).collect();
+            let lost: Vec<_> = acknowledged.difference(&rows).collect();
+            assert!(lost.is_empty(), "{pod} lost {} of {} rows: {lost:?}", lost.len(), acknowledged.len());
+        }
+        (acknowledged.len(), failed)
+    }
+}
