@@ -282,8 +282,8 @@ impl Desk {
         let Some(bundle) = self.bundle.clone() else { return Ok(()) };
         let mut missing = Vec::new();
         for (index, (endpoint, kind)) in CONFIGURATIONS.into_iter().enumerate() {
-            let adoption = &self.guard.settings.load().adoption;
-            let wanted = webhooks::entries(endpoint, adoption, &self.place.target, &encoded(&bundle));
+            let settings = self.guard.settings.load();
+            let wanted = webhooks::entries(endpoint, &settings, &self.place.target, &encoded(&bundle));
             match &self.entries[index] {
                 None => missing.push(kind),
                 Some(found) if covers(found, &wanted) => {}

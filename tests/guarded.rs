@@ -1,4 +1,4 @@
-//! A control plane with the guard in front of it: the real program, with the rights of `charts/guard.yaml` and no more.
+//! A control plane with the guard in front of it: the real program, with the rights of `charts/gatera` and no more.
 //!
 //! Used by the tests of this folder and by the demo. The guard runs as a child process of ours, outside the cluster, so
 //! its webhooks are registered by URL; everything else is as in a cluster.
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::lab::{self, ControlPlane, User};
 
-/// Manifests that a cluster needs for the guard.
-pub const INSTALL: &str = include_str!("../charts/guard.yaml");
+/// The guard's chart.
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gatera");
 
 /// Enough for three members on nodes of their own while other tests drain some.
 const NODES: usize = 8;
@@ -81,9 +81,17 @@ pub fn program() -> PathBuf {
         .expect("this program lies in a folder")
 }
 
-/// Identity, rights and empty configurations.
+/// What the chart installs, all but its Deployment: identity, rights, empty configurations.
 pub fn install(plane: &ControlPlane) {
-    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], INSTALL).succeeded();
+    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &manifests(plane)).succeeded();
+}
+
+fn manifests(plane: &ControlPlane) -> String {
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "gatera" } });
+    let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks"];
+    let text = plane.helm(User::Admin, &arguments).succeeded();
+    let documents = text.split("\n---\n").filter(|it| !it.contains("\nkind: Deployment\n"));
+    documents.fold(namespace.to_string(), |all, one| format!("{all}\n---\n{one}"))
 }
 
 /// A kubeconfig with the guard's own service account.
