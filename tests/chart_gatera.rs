@@ -251,6 +251,9 @@ impl<'a> Release<'a> {
             .env("KUBECONFIG", kubeconfig)
             .output()
             .unwrap();
+        // As the hooks' deletion policy has it. No kubelet confirms the end of a pod.
+        let delete = ["delete", "--wait=false", "--filename=-"];
+        self.plane.kubectl_stdin(User::Admin, &delete, &text).succeeded();
         (ran.status.code().unwrap(), String::from_utf8(ran.stdout).unwrap())
     }
 }
