@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::Settings;
 use crate::connect;
-use crate::galera::adopt::{Adoption, Requirement};
+use crate::galera::adopt::{Adoption, Requirement, Selector};
 use crate::telemetry::chain;
 
 /// Options of `gatera selftest`.
@@ -124,7 +124,7 @@ fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
 
 /// Labels that the first selector adopts.
 fn labels(adoption: &Adoption) -> Map<String, Value> {
-    let requirements = adoption.selectors().first().map(|selector| selector.requirements());
+    let requirements = adoption.selectors().first().map(Selector::requirements);
     let label = |Requirement { key, values }: &Requirement| {
         (key.clone(), json!(values.first().map_or(NAME, |value| value)))
     };

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
+use gatera::config::Settings;
 use gatera::rules::RULES;
+use gatera::webhooks::{self, Endpoint, Target};
 use serde_json::{Value, json};
 
 use crate::guarded::{self, CHART, Guard, Start, program};
@@ -37,6 +39,9 @@ fn versions_are_those_of_the_program() {
     let chart = yaml(&file("Chart.yaml"));
     let ours = env!("CARGO_PKG_VERSION");
     assert_eq!((&chart["version"], &chart["appVersion"]), (&json!(ours), &json!(ours)));
+    for text in [file("README.md"), file("values.yaml"), file("../../Dockerfile")] {
+        assert!(text.contains(&format!("gatera:{ours}")), "{text}");
+    }
 }
 
 #[test]
@@ -72,10 +77,19 @@ fn what_can_be_chosen_arrives() {
 
     let settings = of_kind(&objects, "ConfigMap")["data"]["settings.yaml"].as_str().unwrap().to_owned();
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings = gatera::config::Settings::read(&settings, &ids).unwrap();
+    let settings = Settings::read(&settings, &ids).unwrap();
     assert_eq!(settings.mode("G11"), gatera::verdict::Mode::Warn);
     assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
-    assert_eq!((settings.injection_fails, settings.timeout_seconds), (true, Some(9)));
+    let registered = |endpoint, settings: &Settings| {
+        let target = Target::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let entries = webhooks::entries(endpoint, settings, &target, "");
+        let of = |it: &Value| format!("{} {}", it["failurePolicy"], it["timeoutSeconds"]);
+        entries.iter().map(of).collect::<BTreeSet<_>>()
+    };
+    let [fail, ignore, patient] = ["\"Fail\" 5", "\"Ignore\" 2", "\"Fail\" 9"].map(str::to_owned);
+    assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail, ignore.clone()].into());
+    assert_eq!(registered(Endpoint::Mutate, &settings), [patient.clone()].into());
+    assert_eq!(registered(Endpoint::Validate, &settings), [patient, ignore].into());
 }
 
 #[test]
@@ -105,11 +119,14 @@ fn bad_values_are_refused_with_words() {
 }
 
 /// Every value there is, by the schema: `a.b`, where `a` is an object with properties of its own.
-fn leaves(schema: &Value, prefix: &str) -> Vec<(String, Value)> {
+fn leaves(schema: &Value, prefix: &str) -> Vec<String> {
     let properties = schema["properties"].as_object().unwrap().iter();
-    let below = properties.flat_map(|(name, property)| match property["properties"].is_object() {
-        true => leaves(property, &format!("{prefix}{name}.")),
-        false => vec![(format!("{prefix}{name}"), property.clone())],
+    let below = properties.flat_map(|(name, property)| {
+        if property["properties"].is_object() {
+            leaves(property, &format!("{prefix}{name}."))
+        } else {
+            vec![format!("{prefix}{name}")]
+        }
     });
     below.collect()
 }
@@ -120,8 +137,7 @@ fn values_schema_and_readme_agree() {
     let values = yaml(&file("values.yaml"));
     let readme = file("README.md");
     // `global` is what a chart around this one hands down.
-    let known: BTreeSet<String> =
-        leaves(&schema, "").into_iter().map(|(name, _)| name).filter(|name| name != "global").collect();
+    let known: BTreeSet<String> = leaves(&schema, "").into_iter().filter(|name| name != "global").collect();
     let rows = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
     let mut told = BTreeSet::new();
     for (name, rest) in rows {
@@ -164,8 +180,8 @@ fn its_arguments_are_the_program_s() {
     let pod = of_kind(&objects(&rendered(&[]).succeeded()), "Deployment")["spec"]["template"]["spec"].clone();
     let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
     let seconds = |name: &str| -> u64 {
-        let args = pod["containers"][0]["args"].as_array().unwrap().iter();
-        args.filter_map(|it| it.as_str()?.strip_prefix(name)).next().unwrap().parse().unwrap()
+        let mut args = pod["containers"][0]["args"].as_array().unwrap().iter();
+        args.find_map(|it| it.as_str()?.strip_prefix(name)).unwrap().parse().unwrap()
     };
     assert!(seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace, "it is killed while it drains");
 }
