@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::telemetry::chain;
-use crate::{check, inspect, reload, rules, serve};
+use crate::{check, inspect, reload, rules, selftest, serve};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -37,6 +37,8 @@ enum Command {
     },
     /// List the rules
     Rules,
+    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is refused, 1 if not
+    Selftest(selftest::Options),
     /// Serve the admission webhooks
     Serve(Box<serve::Options>),
 }
@@ -98,6 +100,10 @@ impl Cli {
                     writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
                 }
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Selftest(options) => {
+                let settings = settings(options.config.as_deref())?;
+                selftest::run(&options, &settings, &mut out)
             }
             Command::Serve(options) => {
                 drop(out);

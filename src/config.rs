@@ -16,6 +16,10 @@ pub struct Settings {
     pub adoption: Adoption,
     /// Modes of single rules; a rule that is not named is enforced.
     modes: BTreeMap<String, Mode>,
+    /// No member starts without injection while no guard answers.
+    pub injection_fails: bool,
+    /// How long API servers wait where they refuse without an answer, if that is chosen.
+    pub timeout_seconds: Option<u8>,
     /// The guard's own identity at the API server: its writes pass.
     pub own_user: Option<String>,
 }
@@ -26,10 +30,10 @@ impl Settings {
         self.modes.get(rule).copied().unwrap_or(Mode::Enforce)
     }
 
-    /// These settings with the modes of others: all that can change while the view is what it is.
+    /// What others choose, as far as it can change while the view is what it is.
     #[must_use]
-    pub fn with_modes_of(&self, others: &Self) -> Self {
-        Self { modes: others.modes.clone(), ..self.clone() }
+    pub fn with_choices_of(&self, others: &Self) -> Self {
+        Self { adoption: self.adoption.clone(), own_user: self.own_user.clone(), ..others.clone() }
     }
 
     /// These settings once the view holds what another adoption selects.
@@ -52,6 +56,11 @@ impl Settings {
         if !file.adopt.is_empty() {
             settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
         }
+        settings.injection_fails = file.injection.failure_policy == FailurePolicy::Fail;
+        settings.timeout_seconds = match file.webhooks.timeout_seconds {
+            None => None,
+            Some(seconds) => Some(timeout(seconds).ok_or(Error::Timeout(seconds))?),
+        };
         for (rule, mode) in file.modes {
             if !rules.contains(&&*rule) {
                 return Err(Error::UnknownRule(rule));
@@ -67,6 +76,32 @@ impl Settings {
 struct File {
     adopt: Vec<String>,
     modes: BTreeMap<String, String>,
+    injection: Injection,
+    webhooks: Webhooks,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Injection {
+    failure_policy: FailurePolicy,
+}
+
+#[derive(Default, Deserialize, PartialEq, Eq)]
+enum FailurePolicy {
+    #[default]
+    Ignore,
+    Fail,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+struct Webhooks {
+    timeout_seconds: Option<i64>,
+}
+
+/// What the API server takes.
+fn timeout(seconds: i64) -> Option<u8> {
+    u8::try_from(seconds).ok().filter(|seconds| (1..=30).contains(seconds))
 }
 
 /// What is wrong with a settings file.
@@ -81,6 +116,9 @@ pub enum Error {
     /// A rule that does not exist.
     #[error("modes: there is no rule {0}; `gatera rules` lists them")]
     UnknownRule(String),
+    /// The API server would not take it.
+    #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
+    Timeout(i64),
     /// A mode that does not exist.
     #[error("modes: {rule} cannot be {mode:?}; choose enforce, warn, audit or off")]
     UnknownMode {
@@ -103,6 +141,8 @@ mod tests {
             ("modes: {G99: warn}", "there is no rule G99"),
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("mode: {}", "mode"),
+            ("injection: {failurePolicy: Perhaps}", "Perhaps"),
+            ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {
             let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
@@ -113,9 +153,14 @@ mod tests {
     #[test]
     fn what_is_read_again_keeps_who_we_are() {
         let now = Settings { own_user: Some("us".into()), ..Settings::default() };
-        let new = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
-        let first = now.with_modes_of(&new);
+        let new = Settings::read(
+            "adopt: ['app=db']\nmodes: {G11: warn}\ninjection: {failurePolicy: Fail}\nwebhooks: {timeoutSeconds: 9}",
+            &["G11"],
+        );
+        let new = new.unwrap();
+        let first = now.with_choices_of(&new);
         assert_eq!((first.mode("G11"), &first.adoption), (Mode::Warn, &now.adoption));
+        assert_eq!((first.injection_fails, first.timeout_seconds), (true, Some(9)));
         let then = first.with_adoption(new.adoption.clone());
         assert_eq!((then.mode("G11"), &then.adoption), (Mode::Warn, &new.adoption));
         assert!(then.is_own("us"));

@@ -182,12 +182,13 @@ impl Desk {
                 self.show(material.leaf)?;
             }
         }
-        let missing =
-            leads && self.shown.is_some() && self.guard.world.load().freshness != Freshness::Loading;
-        if missing {
-            self.register().await?;
-        }
         self.judge_trust();
+        let can_answer = self.shown.is_some() && self.guard.world.load().freshness != Freshness::Loading;
+        if leads && can_answer {
+            self.register().await?;
+        } else {
+            self.tell_what_is_there();
+        }
         Ok(())
     }
 
@@ -282,8 +283,8 @@ impl Desk {
         let Some(bundle) = self.bundle.clone() else { return Ok(()) };
         let mut missing = Vec::new();
         for (index, (endpoint, kind)) in CONFIGURATIONS.into_iter().enumerate() {
-            let adoption = &self.guard.settings.load().adoption;
-            let wanted = webhooks::entries(endpoint, adoption, &self.place.target, &encoded(&bundle));
+            let settings = self.guard.settings.load();
+            let wanted = webhooks::entries(endpoint, &settings, &self.place.target, &encoded(&bundle));
             match &self.entries[index] {
                 None => missing.push(kind),
                 Some(found) if covers(found, &wanted) => {}
@@ -353,6 +354,10 @@ impl Desk {
             _ => false,
         };
         self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
+    }
+
+    /// Whoever does not register says what others did.
+    fn tell_what_is_there(&self) {
         if self.entries.iter().flatten().any(Vec::is_empty) {
             self.tell("not registered yet");
         } else if self.entries.iter().all(Option::is_some) {

@@ -1,7 +1,7 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
-//! Owns: the file, and what becomes of a change. Must not know: what is set (`config.rs` does). Modes count at once;
-//! another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
+//! Owns: the file, and what becomes of a change. Must not know: what is set (`config.rs` does). Modes and webhook settings count at
+//! once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
 //! by labels that the view does not know yet. A file that cannot be read changes nothing and is said.
 
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Send
     guard.metrics.config_current.set(i64::from(read.is_ok()));
     match read {
         Ok(new) => {
-            let before = guard.settings.rcu(|now| now.with_modes_of(&new));
+            let before = guard.settings.rcu(|now| now.with_choices_of(&new));
             let adopts = adopted.send_if_modified(|known| {
                 let another = *known != new.adoption;
                 *known = new.adoption.clone();

@@ -9,6 +9,7 @@
 
 use serde_json::{Value, json};
 
+use crate::config::Settings;
 use crate::exempt;
 use crate::galera::adopt::{Adoption, Requirement};
 use crate::marks::PREFIX;
@@ -250,21 +251,24 @@ impl Target {
 }
 
 /// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-pub fn entries(endpoint: Endpoint, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
+pub fn entries(endpoint: Endpoint, settings: &Settings, target: &Target, ca_bundle: &str) -> Vec<Value> {
     let rows = ENTRIES.iter().filter(|entry| entry.endpoint == endpoint);
-    rows.flat_map(|entry| rendered(entry, adoption, target, ca_bundle)).collect()
+    rows.flat_map(|entry| rendered(entry, settings, target, ca_bundle)).collect()
 }
 
-fn rendered(entry: &Entry, adoption: &Adoption, target: &Target, ca_bundle: &str) -> Vec<Value> {
+fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str) -> Vec<Value> {
+    let adoption = &settings.adoption;
+    let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
+    let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
     let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
         "clientConfig": target.client_config(entry.endpoint, ca_bundle),
-        "failurePolicy": if entry.fail_closed { "Fail" } else { "Ignore" },
+        "failurePolicy": if fail_closed { "Fail" } else { "Ignore" },
         "matchPolicy": "Equivalent",
         "sideEffects": "NoneOnDryRun",
-        "timeoutSeconds": if entry.fail_closed { 5 } else { 2 },
+        "timeoutSeconds": patience,
         "rules": entry.asks.iter().map(rule).collect::<Vec<_>>(),
         "namespaceSelector": namespace_selector(entry.selects, target.namespace()),
         "objectSelector": object_selector(entry.selects),

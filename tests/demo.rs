@@ -125,9 +125,7 @@ impl Demo<'_> {
     }
 
     fn end(&self) {
-        say(
-            "For real: the manifests in charts/guard.yaml and `gatera serve` in two replicas; README.md says how, and what is not there yet. In CI: gatera check PATH.",
-        );
+        say("For real: charts/gatera; its README.md says how. In CI: gatera check PATH.");
         if std::env::var("KEEP").is_ok_and(|keep| !keep.is_empty()) {
             println!("\nIt keeps running until you press Ctrl-C. In another terminal:\n");
             println!("  export KUBECONFIG={}", self.plane.kubeconfig(User::Admin).display());

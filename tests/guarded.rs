@@ -1,4 +1,4 @@
-//! A control plane with the guard in front of it: the real program, with the rights of `charts/guard.yaml` and no more.
+//! A control plane with the guard in front of it: the real program, with the rights of `charts/gatera` and no more.
 //!
 //! Used by the tests of this folder and by the demo. The guard runs as a child process of ours, outside the cluster, so
 //! its webhooks are registered by URL; everything else is as in a cluster.
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use crate::lab::{self, ControlPlane, User};
 
-/// Manifests that a cluster needs for the guard.
-pub const INSTALL: &str = include_str!("../charts/guard.yaml");
+/// The guard's chart.
+pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gatera");
 
 /// Enough for three members on nodes of their own while other tests drain some.
 const NODES: usize = 8;
@@ -39,6 +39,10 @@ pub struct Start {
     pub identity: String,
     /// The guard's own namespace, if it is not `gatera`. In another one it has no rights, so it never leads.
     pub namespace: Option<String>,
+    /// Where the chart is installed, if not in `gatera`: its account is there, and its objects are.
+    pub home: Option<String>,
+    /// It registers by the chart's Service, which leads nowhere: no pod of the lab runs anything.
+    pub by_service: bool,
     /// More arguments of `gatera serve`.
     pub arguments: Vec<String>,
     /// Where it finds the API server, if not directly.
@@ -81,26 +85,46 @@ pub fn program() -> PathBuf {
         .expect("this program lies in a folder")
 }
 
-/// Identity, rights and empty configurations.
+/// What the chart installs, all but its Deployment: identity, rights, empty configurations.
 pub fn install(plane: &ControlPlane) {
-    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], INSTALL).succeeded();
+    plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &manifests(plane)).succeeded();
+}
+
+fn manifests(plane: &ControlPlane) -> String {
+    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "gatera" } });
+    let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks"];
+    let text = plane.helm(User::Admin, &arguments).succeeded();
+    let documents = text.split("\n---\n").filter(|it| !it.contains("\nkind: Deployment\n"));
+    documents.fold(namespace.to_string(), |all, one| format!("{all}\n---\n{one}"))
 }
 
 /// A kubeconfig with the guard's own service account.
 fn kubeconfig(plane: &ControlPlane, start: &Start) -> PathBuf {
-    let token = plane
-        .kubectl(User::Admin, &["create", "token", "gatera", "--namespace=gatera", "--duration=24h"])
-        .succeeded();
+    let home = start.home.as_deref().unwrap_or("gatera");
+    let name = format!("guard-{}", start.identity);
+    kubeconfig_of(plane, home, "gatera", &name, start.api_server.as_deref())
+}
+
+/// A kubeconfig of a service account.
+pub fn kubeconfig_of(
+    plane: &ControlPlane,
+    namespace: &str,
+    account: &str,
+    file: &str,
+    api_server: Option<&str>,
+) -> PathBuf {
+    let arguments = ["create", "token", account, "--namespace", namespace, "--duration=24h"];
+    let token = plane.kubectl(User::Admin, &arguments).succeeded();
     let text = plane.kubectl(User::Admin, &["config", "view", "--raw", "--output=json"]).succeeded();
     let mut config: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
     for user in config["users"].as_array_mut().expect("a kubeconfig has users") {
         user["user"] = json!({ "token": token.trim() });
     }
-    if let Some(server) = &start.api_server {
+    if let Some(server) = api_server {
         config["clusters"][0]["cluster"]["server"] = json!(server);
     }
-    let path = plane.folder().join(format!("guard-{}.kubeconfig", start.identity));
-    fs::write(&path, config.to_string()).expect("writing the guard's kubeconfig");
+    let path = plane.folder().join(format!("{file}.kubeconfig"));
+    fs::write(&path, config.to_string()).expect("writing a kubeconfig");
     path
 }
 
@@ -120,19 +144,15 @@ impl Guard {
             let operations = free_address();
             let log = plane.folder().join(format!("guard-{}-{attempt}.log", start.identity));
             let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
+            let url = (!start.by_service).then(|| format!("--webhook-url={url}"));
+            let namespace = start.namespace.as_deref().or(start.home.as_deref()).unwrap_or("gatera");
             let file = File::create(&log).expect("the guard's log");
             let mut child = lab::lives_as_long_as_we_do(program)
                 .args(["serve", "--kubeconfig"])
                 .arg(&kubeconfig)
-                .args([
-                    &format!("--namespace={}", start.namespace.as_deref().unwrap_or("gatera")),
-                    &format!("--identity={}", start.identity),
-                ])
-                .args([
-                    &format!("--listen={webhooks}"),
-                    &format!("--operations={operations}"),
-                    &format!("--webhook-url={url}"),
-                ])
+                .args([&format!("--namespace={namespace}"), &format!("--identity={}", start.identity)])
+                .args([&format!("--listen={webhooks}"), &format!("--operations={operations}")])
+                .args(url)
                 .args(&start.arguments)
                 .stdout(Stdio::null())
                 .stderr(file)

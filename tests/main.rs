@@ -16,6 +16,7 @@ mod anything;
 mod apply;
 mod audit;
 mod cases;
+mod chart_gatera;
 mod cli;
 mod cluster;
 mod drain;
