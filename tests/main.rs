@@ -16,6 +16,7 @@ mod anything;
 mod apply;
 mod audit;
 mod cases;
+mod chart_galera;
 mod cli;
 mod cluster;
 mod drain;

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # A row written on one member is read on another. In a database of its own, which is dropped whatever happens.
 database="helm_test_$(tr -d - </proc/sys/kernel/random/uuid)"
 

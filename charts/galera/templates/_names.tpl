@@ -63,6 +63,11 @@ ignore_db_dirs = lost+found
 - {name: ist, port: 4568}
 {{- end }}
 
+{{/* Annotations of a server's pod: those given, and that nothing in the volume gatera-run is worth keeping a node for. */}}
+{{- define "galera.annotations" -}}
+{{- toYaml (merge dict . (dict "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes" "gatera-run")) }}
+{{- end }}
+
 {{/* Of a pod with a server in it. */}}
 {{- define "galera.pod" -}}
 automountServiceAccountToken: false

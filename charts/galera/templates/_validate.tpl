@@ -23,6 +23,12 @@
 
 {{- define "galera.validate.count" -}}
 {{- $count := int .Values.nodeCount }}
+{{- if lt $count 1 }}
+{{- fail (printf "\nnodeCount %d would stop the whole cluster, and no member could start it again by itself; set nodeCount to 3 or more" $count) }}
+{{- end }}
+{{- if gt $count 31 }}
+{{- fail (printf "\nnodeCount %d: each member applies every write, and the address list of more than 31 does not fit into a line of an option file; set nodeCount to 31 or fewer" $count) }}
+{{- end }}
 {{- if not .Values.allowEvenOrSmall }}
 {{- if lt $count 3 }}
 {{- fail (printf "\nnodeCount %d: fewer than 3 members cannot lose one and go on; set nodeCount to 3, or for a test allowEvenOrSmall=true" $count) }}
