@@ -17,6 +17,7 @@ mod apply;
 mod audit;
 mod cases;
 mod chart_gatera;
+mod chart_galera;
 mod cli;
 mod cluster;
 mod drain;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Patient;
 use super::files::SCRIPT;
 use crate::galera::options;
-use crate::object::{Container, Handler};
+use crate::object::{Container, Handler, Literal};
 use crate::{edit, marks};
 
 /// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
@@ -73,13 +73,12 @@ fn readiness(
     true
 }
 
-/// A probe that asks for Galera's state, by ours or by another way.
+/// A probe that asks for Galera's state, by our script wherever a chart puts it, or by another way. The seed documents'
+/// script of that name takes no argument, and only waits.
 pub(super) fn sees_galera(probe: &Handler) -> bool {
-    probe
-        .exec
-        .command
-        .iter()
-        .any(|word| ["wsrep", "galera_online", SCRIPT].iter().any(|known| word.look().contains(known)))
+    let words: Vec<_> = probe.exec.command.iter().map(Literal::look).collect();
+    let command = words.join(" ");
+    ["wsrep", "galera_online", SCRIPT, "/wait-for-sync.sh ready"].iter().any(|known| command.contains(known))
 }
 
 /// rsync and mysqldump block the donor while it sends; every other method leaves it answering.

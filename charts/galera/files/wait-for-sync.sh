@@ -1,0 +1,165 @@
+#!/bin/sh
+# Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
+#
+#   ready [blocking]  readiness probe: SYNCED, or DONOR unless the state transfer blocks the donor
+#   started           startup probe: joining is over
+#   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
+#
+# No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
+# no probe. Only a server too old to have that file is asked with the client and the container's credentials.
+# Three things are less simple than they look; the functions below say why:
+#   - the file outlives the server that wrote it         (written_by_this_server)
+#   - messages in the file may quote a state             (state_in_file)
+#   - a donor calls itself SYNCED while still needed     (joiner_is_connected)
+# Plain POSIX shell with coreutils or busybox, grep and sed.
+set -u
+export LC_ALL=C # a message in another encoding must not upset sed
+
+proc=${GATERA_PROC:-/proc}
+status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
+
+# Sets pid and ticks (start time, in 1/100 s since boot) of the server: PID 1 in most images, else the first
+# process of that name. A zombie has ended; only its parent has not noticed.
+find_server() {
+    for dir in "$proc"/[0-9]*; do # sorted: PID 1 comes first
+        read -r comm <"$dir/comm" || continue
+        case $comm in mariadbd | mysqld) ;; *) continue ;; esac
+        read -r stat <"$dir/stat" || continue
+        # The fields after the name, which may itself hold blanks and parentheses: $1 is the state, field 3.
+        # shellcheck disable=SC2086
+        set -- ${stat##*)}
+        case ${1:-Z} in Z | X) continue ;; esac
+        pid=${dir##*/} ticks=${20:-}
+        return 0
+    done 2>/dev/null
+    return 1
+}
+
+# An idle server never rewrites its file: after a kill, the next one starts beside an old SYNCED. So the file
+# must not be older than the server. The start is counted from boot, and the time of boot moves when the clock is
+# set (think of a paused virtual machine): an idle member would then be unready for good. So a server that once
+# was found to write the file is remembered by a mark beside it.
+written_by_this_server() {
+    mark=$status_file.of-$pid-$ticks
+    [ -d "$mark" ] && return 0
+    boot=$(sed -n 's/^btime \([0-9][0-9]*\)$/\1/p' "$proc/stat")
+    written=$(stat -c %Y "$status_file")
+    [ -n "$boot" ] && [ -n "$ticks" ] && [ -n "$written" ] || return 1
+    [ "$written" -ge $((boot + ticks / 100)) ] || return 1
+    mkdir "$mark" 2>/dev/null || : # a directory: made in one step, and never through somebody's symlink
+}
+
+# The object "status" comes last in the file. A message before it may quote another, but with a backslash before
+# every quotation mark; and a full disk may cut the file off anywhere.
+state_in_file() {
+    tr -d '\000-\037' <"$status_file" |
+        sed -n 's/^ *{.*"status" *: *{ *"state" *: *"\([A-Z]*\)".*} *} *$/\1/p'
+}
+
+# Asks over the local socket. The password travels in MYSQL_PWD, where neither `ps` nor `sh -x` shows it. A
+# trailing newline of a password file is not part of the password; every other byte is.
+state_by_client() (
+    { set +x; } 2>/dev/null
+    client=$(command -v mariadb || command -v mysql) || exit 0
+    password=${MARIADB_ROOT_PASSWORD:-${MYSQL_ROOT_PASSWORD:-}}
+    file=${MARIADB_ROOT_PASSWORD_FILE:-${MYSQL_ROOT_PASSWORD_FILE:-}}
+    if [ -z "$password" ] && [ -n "$file" ]; then password=$(cat <"$file"); fi
+    if [ -n "$password" ]; then export MYSQL_PWD; MYSQL_PWD=$password; fi
+    bound='' # connect-timeout does not bound the answer; an old busybox has a `timeout` of another syntax
+    if timeout 3 cat </dev/null 2>/dev/null; then bound='timeout 3'; fi
+    query="SET SESSION wsrep_sync_wait=0;" # the answer must not wait for replication
+    query="$query SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_local_state_comment','wsrep_cluster_status')"
+    answer=$($bound "$client" --user=root --protocol=socket --batch --skip-column-names --connect-timeout=2 \
+        --execute="$query" </dev/null)
+    tab=$(printf '\t')
+    case $answer in
+        *"wsrep_cluster_status${tab}Primary"*) ;;
+        *"wsrep_cluster_status${tab}"*) echo CONNECTED; exit 0 ;;
+        *) exit 0 ;;
+    esac
+    case $answer in
+        *"wsrep_local_state_comment${tab}Synced"*) echo SYNCED ;;
+        *"wsrep_local_state_comment${tab}Donor"*) echo DONOR ;;
+        *"wsrep_local_state_comment${tab}Joined"*) echo JOINED ;;
+        *"wsrep_local_state_comment${tab}Join"*) echo JOINING ;;
+    esac
+)
+
+# The state the server tells, or one of three words of our own: GONE, STALE, UNKNOWN.
+state() {
+    if ! find_server; then
+        word=GONE
+    elif [ ! -e "$status_file" ]; then
+        word=$(state_by_client)
+    elif written_by_this_server; then
+        word=$(state_in_file)
+    else
+        word=STALE # a server that writes the file is not asked: it will write soon
+    fi
+    echo "${word:-UNKNOWN}"
+}
+
+in_words() {
+    case $1 in
+        GONE) echo "there is no server process" ;;
+        STALE) echo "the status file was left by an earlier server" ;;
+        UNKNOWN) echo "the server does not tell its state" ;;
+        *) echo "the server is $1" ;;
+    esac
+}
+
+# A donor calls itself SYNCED once it has sent. The joiner is then still busy, and aborts if its donor
+# leaves; until it is through, the connection from here to its IST port is established (state 01).
+joiner_is_connected() {
+    port=$(printf '%04X' "${GATERA_IST_PORT:-4568}")
+    grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
+}
+
+# Exits 0 if the state is one of those given, and says what it is: a failed probe's output becomes an Event.
+require() {
+    now=$(state)
+    in_words "$now"
+    for good in "$@"; do [ "$now" = "$good" ] && exit 0; done
+    exit 1
+}
+
+seconds_since_boot() { # not `date`: a clock that is set must not cut the wait short or draw it out
+    read -r uptime _ </proc/uptime
+    echo "${uptime%%.*}"
+}
+
+# Between the end of DONOR and the connection there is a short gap: only two calm looks in a row mean calm.
+leave() {
+    began=$(seconds_since_boot) told='' calm=0
+    while :; do
+        now=$(state) reason=''
+        case $now in
+            GONE | DISCONNECTED | JOINING) break ;; # waiting helps nobody: such a member feeds no joiner
+            DONOR) reason="this member gives a state transfer" ;;
+            *) if joiner_is_connected; then reason="a joiner is still connected"; fi ;;
+        esac
+        if [ -n "$reason" ]; then calm=0; else calm=$((calm + 1)); fi
+        [ "$calm" -lt 2 ] || break
+        if [ -n "$reason" ] && [ "$reason" != "$told" ]; then
+            told=$reason
+            echo "waiting up to $1 s: $reason"
+        fi
+        if [ $(($(seconds_since_boot) - began)) -ge "$1" ]; then
+            echo "leaving: $1 s are over${reason:+, although $reason}"
+            exit 0
+        fi
+        sleep 1
+    done
+    echo "leaving: $(in_words "$now"), and no joiner depends on it"
+    exit 0
+}
+
+case "$# $*" in
+    '1 ready') require SYNCED DONOR ;;
+    '2 ready blocking') require SYNCED ;;
+    '1 started') require JOINED SYNCED DONOR ;;
+    '2 leave ' | '2 leave '*[!0-9]*) ;;
+    '2 leave '*) leave "$2" ;;
+esac
+echo "usage: wait-for-sync.sh ready [blocking] | started | leave SECONDS" >&2
+exit 64

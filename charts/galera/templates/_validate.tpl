@@ -1,0 +1,126 @@
+{{/* Values that a schema cannot judge, and words for a person who has to put them right. No password is ever printed. */}}
+
+{{- define "galera.validate" -}}
+{{- include "galera.validate.name" . }}
+{{- include "galera.validate.count" . }}
+{{- include "galera.validate.volume" . }}
+{{- include "galera.validate.image" . }}
+{{- include "galera.validate.auth" . }}
+{{- include "galera.validate.secret" . }}
+{{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ end }}
+{{- end }}
+
+{{/* The longest thing made of the name is a label: NAME-galera- and the ten characters of a revision. */}}
+{{- define "galera.validate.name" -}}
+{{- $name := .Release.Name }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
+{{- fail (printf "\ninstance name %q: Services are named after it, so it must begin with a letter and hold nothing but a-z, 0-9 and -" $name) }}
+{{- end }}
+{{- if gt (len $name) 45 }}
+{{- fail (printf "\ninstance name %q has %d characters: the members' label controller-revision-hash, %s-galera- and 10 more, would have %d, and 63 are the limit; choose a name of at most 45 characters" $name (len $name) $name (add (len $name) 18)) }}
+{{- end }}
+{{- end }}
+
+{{- define "galera.validate.count" -}}
+{{- $count := int .Values.nodeCount }}
+{{- if lt $count 1 }}
+{{- fail (printf "\nnodeCount %d would stop the whole cluster, and no member could start it again by itself; set nodeCount to 3 or more" $count) }}
+{{- end }}
+{{- if gt $count 31 }}
+{{- fail (printf "\nnodeCount %d: each member applies every write, and the address list of more than 31 does not fit into a line of an option file; set nodeCount to 31 or fewer" $count) }}
+{{- end }}
+{{- if not .Values.allowEvenOrSmall }}
+{{- if lt $count 3 }}
+{{- fail (printf "\nnodeCount %d: fewer than 3 members cannot lose one and go on; set nodeCount to 3, or for a test allowEvenOrSmall=true" $count) }}
+{{- end }}
+{{- if eq (mod $count 2) 0 }}
+{{- fail (printf "\nnodeCount %d: an even number of members can split into halves, and both stop; set nodeCount to %d or %d, or for a test allowEvenOrSmall=true" $count (sub $count 1) (add $count 1)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "galera.validate.volume" -}}
+{{- $size := .Values.volumeSize }}
+{{- if not (regexMatch "^[0-9]{1,15}(\\.[0-9]{1,9})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$" $size) }}
+{{- fail (printf "\nvolumeSize %q is no size: write it like 8Gi or 500Gi" $size) }}
+{{- end }}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
+{{- $unit := regexFind "[A-Za-z]+$" $size }}
+{{- if lt (mulf (float64 (trimSuffix $unit $size)) (get $units $unit)) 1073741824.0 }}
+{{- fail (printf "\nvolumeSize %s is too small: an empty server with its logs and its write-set cache needs most of 1Gi; set volumeSize to 1Gi or more" $size) }}
+{{- end }}
+{{- end }}
+
+{{- define "galera.validate.image" -}}
+{{- range $key := list "image" "initImage" }}
+{{- $tag := (get $.Values $key).tag }}
+{{- if has $tag (list "" "latest") }}
+{{- fail (printf "\n%s.tag %q is no version: members that restart on different days would run different servers; set %s.tag to a version" $key $tag $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "galera.validate.auth" -}}
+{{- $auth := .Values.auth }}
+{{- range $key := list "rootPassword" "sstPassword" }}
+{{- $password := get $auth $key | default "" }}
+{{- if and $password $auth.existingSecret }}
+{{- fail (printf "\nauth.%s and auth.existingSecret are both set: the Secret %s holds the passwords; take auth.%s out" $key $auth.existingSecret $key) }}
+{{- end }}
+{{- if not (regexMatch "^[ -~]*$" $password) }}
+{{- fail (printf "\nauth.%s holds a character that is no printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another" $key) }}
+{{- end }}
+{{- if gt (len $password) 128 }}
+{{- fail (printf "\nauth.%s has %d characters; 128 are the limit" $key (len $password)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Of the Secret that is there already. Without a cluster, as in `helm template`, there is none to look at. */}}
+{{- define "galera.validate.secret" -}}
+{{- $name := include "galera.secret" . }}
+{{- with lookup "v1" "Secret" .Release.Namespace $name }}
+{{- $data := .data | default dict }}
+{{- range $key := list "root-password" "sst.cnf" }}
+{{- if not (get $data $key) }}
+{{- fail (printf "\nSecret %s/%s has no key %s: members do not start without it; add it (README.md of this chart shows both keys)" $.Release.Namespace $name $key) }}
+{{- end }}
+{{- end }}
+{{- $auth := $.Values.auth }}
+{{- $sst := $auth.sstPassword | default "" | replace `\` `\\` | replace `"` `\"` }}
+{{- if or (and $auth.rootPassword (ne $auth.rootPassword (get $data "root-password" | b64dec))) (and $sst (not (contains (printf "\"sst:%s\"\n" $sst) (get $data "sst.cnf" | b64dec)))) }}
+{{- fail (printf "\nauth.rootPassword or auth.sstPassword is not what Secret %s/%s holds: that Secret is kept, and a password is changed in MariaDB first and in the Secret then; take the values out" $.Release.Namespace $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A bootstrap node founds an empty cluster, and members that join it throw their own data away. */}}
+{{- define "galera.validate.claims" -}}
+{{- if .Values.bootstrap.enabled }}
+{{- $name := .Release.Name }}
+{{- range $ordinal := until (int .Values.nodeCount) }}
+{{- $claim := printf "%s-datadir-%s-galera-%d" $name $name $ordinal }}
+{{- if lookup "v1" "PersistentVolumeClaim" $.Release.Namespace $claim }}
+{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member (README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete pvc -l app=galera,instance=%s" $.Release.Namespace $claim $.Release.Namespace $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the API server would refuse in words of its own, or let happen. */}}
+{{- define "galera.validate.upgrade" -}}
+{{- with lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-galera" .Release.Name) }}
+{{- $old := int .spec.replicas }}
+{{- $new := int $.Values.nodeCount }}
+{{- $majority := add (div $old 2) 1 | int }}
+{{- if lt $new $majority }}
+{{- fail (printf "\nnodeCount %d -> %d would leave %d of %d members, and %d are a majority: go to %d first, and wait until all members are Ready" $old $new $new $old $majority (ternary $majority (add $majority 1 | int) (eq (mod $majority 2) 1))) }}
+{{- end }}
+{{- range .spec.volumeClaimTemplates }}
+{{- $size := .spec.resources.requests.storage }}
+{{- if ne $size $.Values.volumeSize }}
+{{- fail (printf "\nvolumeSize %s -> %s: a StatefulSet's volumes are fixed when it is made. README.md of this chart shows how to enlarge them; until then set volumeSize=%s" $size $.Values.volumeSize $size) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,329 @@
+//! The chart of a Galera cluster, as Helm renders it: what it holds, what it refuses and in which words, and that the guard
+//! finds nothing in it to change. Living releases are in `live`.
+
+mod live;
+
+use std::collections::BTreeMap;
+
+use gatera::config::Settings;
+use gatera::galera::options;
+use gatera::inject;
+use gatera::object::{Kind, Object};
+use gatera::view::View;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::guarded::program;
+use crate::lab::{self, Output, User};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
+const INSTANCE: &str = "galera-instance";
+const SCRIPT: &str = include_str!("../src/inject/wait-for-sync.sh");
+/// Passwords that are the same in every run.
+const FIXED: [&str; 2] =
+    ["--set-string=auth.rootPassword=for-a-test", "--set-string=auth.sstPassword=for-a-test"];
+
+fn helm(arguments: &[&str]) -> Output {
+    lab::shared().helm(User::Ci, arguments)
+}
+
+fn template(instance: &str, flags: &[&str]) -> Output {
+    helm(&[&["template", instance, CHART, "--namespace", NAMESPACE], flags].concat())
+}
+
+/// Every object, by kind and name.
+fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
+    objects(&template(INSTANCE, flags).succeeded())
+}
+
+fn objects(text: &str) -> BTreeMap<String, Value> {
+    let documents = gatera::manifest::read(text).unwrap();
+    let objects = documents.iter().map(gatera::manifest::Document::json).filter(|it| !it.is_null());
+    objects
+        .map(|it| {
+            (format!("{}/{}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap()), it)
+        })
+        .collect()
+}
+
+/// A key of the Secret, as a pod gets it.
+fn secret(objects: &BTreeMap<String, Value>, key: &str) -> String {
+    use base64::Engine as _;
+    let text = objects["Secret/galera-instance-secret"]["data"][key].as_str().unwrap();
+    String::from_utf8(base64::engine::general_purpose::STANDARD.decode(text).unwrap()).unwrap()
+}
+
+#[test]
+fn helm_finds_no_fault_in_it() {
+    let said = helm(&["lint", CHART, "--strict"]).succeeded();
+    assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
+}
+
+/// All of it, but for the texts of scripts, which are files of their own.
+#[test]
+fn what_it_renders_is_on_one_page() {
+    let mut text = template(INSTANCE, &FIXED).succeeded();
+    for name in ["wait-for-sync.sh", "first.sh", "sst-user.sh", "test.sh"] {
+        let script = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
+        for indent in ["    ", "      "] {
+            let block: String = script.lines().map(|line| format!("{indent}{line}\n")).collect();
+            text = text.replace(&block, &format!("{indent}({name})\n"));
+        }
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("chart-galera", text);
+    });
+}
+
+#[test]
+fn its_script_is_the_one_that_is_injected() {
+    let own = std::fs::read_to_string(format!("{CHART}/files/wait-for-sync.sh")).unwrap();
+    assert!(own == SCRIPT, "cp src/inject/wait-for-sync.sh charts/galera/files/");
+    let objects = rendered(&[]);
+    for map in ["node-scripts", "bootstrap"] {
+        let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"]["wait-for-sync.sh"];
+        assert!(text == SCRIPT, "{map}");
+    }
+}
+
+/// Value, and the words that a person has to find.
+#[test]
+fn bad_values_are_refused_with_words() {
+    let long = format!("auth.rootPassword={}", "x".repeat(129));
+    for (flag, words) in [
+        (
+            "nodeCount=0",
+            "nodeCount 0 would stop the whole cluster, and no member could start it again by itself; set nodeCount to 3 or more",
+        ),
+        ("nodeCount=-1", "nodeCount -1 would stop the whole cluster"),
+        (
+            "nodeCount=1",
+            "nodeCount 1: fewer than 3 members cannot lose one and go on; set nodeCount to 3, or for a test allowEvenOrSmall=true",
+        ),
+        (
+            "nodeCount=4",
+            "nodeCount 4: an even number of members can split into halves, and both stop; set nodeCount to 3 or 5, or for a test allowEvenOrSmall=true",
+        ),
+        (
+            "nodeCount=33",
+            "nodeCount 33: each member applies every write, and the address list of more than 31 does not fit into a line of an option file; set nodeCount to 31 or fewer",
+        ),
+        ("nodeCount=abc", "at '/nodeCount': got string, want integer"),
+        ("nodecount=5", "additional properties 'nodecount' not allowed"),
+        ("antiAffinity=yes", "at '/antiAffinity': got string, want boolean"),
+        ("antiAffinity=1", "at '/antiAffinity': got number, want boolean"),
+        (
+            "volumeSize=10M",
+            "volumeSize 10M is too small: an empty server with its logs and its write-set cache needs most of 1Gi; set volumeSize to 1Gi or more",
+        ),
+        ("volumeSize=1G", "volumeSize 1G is too small"),
+        ("volumeSize=1023Mi", "volumeSize 1023Mi is too small"),
+        ("volumeSize=8GB", "volumeSize \"8GB\" is no size: write it like 8Gi or 500Gi"),
+        ("volumeSize=8", "at '/volumeSize': got number, want string"),
+        (
+            "image.tag=latest",
+            "image.tag \"latest\" is no version: members that restart on different days would run different servers; set image.tag to a version",
+        ),
+        ("initImage.tag=", "initImage.tag \"\" is no version"),
+        ("gcacheSize=plenty", "at '/gcacheSize': 'plenty' does not match pattern"),
+        (
+            "auth.rootPassword=pässword",
+            "auth.rootPassword holds a character that is no printable ASCII (a line break, a tab, an accent): option files and clients do not agree on those; choose another",
+        ),
+        ("auth.sstPassword=a\tb", "auth.sstPassword holds a character that is no printable ASCII"),
+        ("auth.sstPassword=a\nb", "auth.sstPassword holds a character that is no printable ASCII"),
+        (&long, "auth.rootPassword has 129 characters; 128 are the limit"),
+        (
+            "auth.existingSecret=mine,auth.rootPassword=hunter2",
+            "auth.rootPassword and auth.existingSecret are both set: the Secret mine holds the passwords; take auth.rootPassword out",
+        ),
+    ] {
+        let output = template(INSTANCE, &[&format!("--set={flag}")]);
+        assert_ne!(output.status, 0, "{flag}");
+        assert!(output.stderr.contains(words), "{flag}: {words:?} is not in:\n{}", output.stderr);
+        for hidden in ["pässword", "hunter2", "xxx", "a\tb", "a\nb"] {
+            assert!(!output.stderr.contains(hidden), "a password is shown: {}", output.stderr);
+        }
+    }
+    for flag in [
+        "nodeCount=31",
+        "nodeCount=4,allowEvenOrSmall=true",
+        "nodeCount=1,allowEvenOrSmall=true",
+        "volumeSize=1Gi",
+        "volumeSize=1.5Ti",
+        "volumeSize=1073741824k",
+        "image.tag=10.11.8@sha256:0123",
+    ] {
+        template(INSTANCE, &[&format!("--set={flag}")]).succeeded();
+    }
+}
+
+#[test]
+fn a_bad_name_is_refused_with_the_one_made_of_it_that_is_too_long() {
+    let long = "a".repeat(46);
+    for (name, words) in [
+        (&*long, format!("instance name \"{long}\" has 46 characters: the members' label controller-revision-hash, {long}-galera- and 10 more, would have 64, and 63 are the limit; choose a name of at most 45 characters")),
+        ("2db", "instance name \"2db\": Services are named after it, so it must begin with a letter and hold nothing but a-z, 0-9 and -".to_owned()),
+        ("a.b", "instance name \"a.b\": Services are named after it".to_owned()),
+    ] {
+        let output = template(name, &[]);
+        assert!(output.status != 0 && output.stderr.contains(&words), "{output}");
+    }
+    template(&long[..45], &[]).succeeded();
+}
+
+/// MariaDB takes 32 bytes, and two clusters of one name would join each other.
+#[test]
+fn every_cluster_has_a_name_of_its_own() {
+    let name = |instance: &str| {
+        let objects = objects(&template(instance, &[]).succeeded());
+        let text = objects[&format!("ConfigMap/{instance}-nodeconfig")]["data"]["galera.cnf"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        options::effective(&text, "wsrep_cluster_name").unwrap().look().to_owned()
+    };
+    assert_eq!(name("shop"), "db-shop");
+    let (one, other) = (name(&format!("{}-a", "x".repeat(40))), name(&format!("{}-b", "x".repeat(40))));
+    assert_eq!((one.len(), &one[..24]), (32, "db-xxxxxxxxxxxxxxxxxxxx-"));
+    assert_ne!(one, other);
+}
+
+/// In every order of upgrades, nothing that the guard would refuse, warn about or change.
+#[test]
+fn the_guards_rules_find_nothing() {
+    let path = lab::shared().folder().join("chart-galera.yaml");
+    for flags in [
+        &[][..],
+        &["--set=nodeCount=5"],
+        &["--is-upgrade", "--set=nodeCount=5,gcacheSize=1G"],
+        &["--set=bootstrap.enabled=false"],
+        &["--set=auth.existingSecret=mine,storageClassName=fast"],
+        &["--set-string=config=innodb_buffer_pool_size = 1G"],
+    ] {
+        std::fs::write(&path, template(INSTANCE, flags).succeeded()).unwrap();
+        let output = std::process::Command::new(program()).arg("check").arg(&path).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success()
+                && said.ends_with(" objects judged: 0 would be refused, 0 allowed with a warning\n"),
+            "{flags:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn the_address_changes_with_the_number_of_members_alone() {
+    let config = |flags: &[&str]| {
+        let objects = rendered(flags);
+        let text = objects["ConfigMap/galera-instance-nodeconfig"]["data"]["galera.cnf"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let checksum = objects["StatefulSet/galera-instance-galera"]["spec"]["template"]["metadata"]["annotations"]["checksum/options"].clone();
+        (options::effective(&text, "wsrep_cluster_address").unwrap().look().to_owned(), checksum)
+    };
+    let (address, checksum) = config(&[]);
+    assert_eq!(
+        address,
+        "gcomm://galera-instance-bootstrap-svc,galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs"
+    );
+    assert_eq!(
+        config(&["--is-upgrade", "--set=bootstrap.enabled=false"]),
+        (address.clone(), checksum.clone())
+    );
+    let (longer, same) = config(&["--is-upgrade", "--set=nodeCount=5"]);
+    assert!(longer.starts_with(&address) && longer.ends_with("-galera-4.galera-instance-hs"), "{longer}");
+    assert_eq!(same, checksum, "nobody restarts for another address");
+    let (kept, other) = config(&["--set-string=config=wsrep_cluster_address=gcomm://"]);
+    assert_eq!(kept, address, "it is not the value config's to set");
+    assert_ne!(other, checksum, "other options restart the members");
+}
+
+/// As the StatefulSet controller makes it from the chart's template.
+#[test]
+fn the_guard_leaves_a_member_as_the_chart_wrote_it() {
+    let template = rendered(&[])["StatefulSet/galera-instance-galera"]["spec"]["template"].clone();
+    let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
+    pod["metadata"]["name"] = json!(format!("{STATEFUL_SET}-0"));
+    pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }]);
+    let settings = Settings::default();
+    let world = Scene::default().world(&settings);
+    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
+        panic!("unreadable: {pod}")
+    };
+    let mut after = pod.clone();
+    let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &View::new(&world, scene::now(), &settings));
+    assert!(remarks.is_empty(), "{remarks:?}");
+    let added: Vec<_> = json_patch::diff(&pod, &after)
+        .iter()
+        .map(|it| match it {
+            json_patch::PatchOperation::Add(it) => it.path.to_string(),
+            other => panic!("not merely added: {other:?}"),
+        })
+        .collect();
+    let mark = |name: &str| format!("/metadata/annotations/gatera.dev~1{name}");
+    assert_eq!(
+        added,
+        [
+            mark("injected"),
+            mark("my-cnf"),
+            mark("script"),
+            "/spec/containers/0/env/1".to_owned(),
+            "/spec/containers/0/volumeMounts/4".to_owned(),
+            "/spec/volumes/3".to_owned(),
+        ]
+    );
+    assert_eq!(
+        after["metadata"]["annotations"]["gatera.dev/injected"],
+        env!("CARGO_PKG_VERSION"),
+        "Ready proves Synced"
+    );
+}
+
+/// From the value through the Secret to what a server and a client read.
+fn arrives(root: &str, sst: &str) {
+    let values = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        values.path(),
+        json!({ "auth": { "rootPassword": root, "sstPassword": sst } }).to_string(),
+    )
+    .unwrap();
+    let objects = rendered(&["--values", values.path().to_str().unwrap()]);
+    assert_eq!(secret(&objects, "root-password"), root);
+    let auth = options::effective(&secret(&objects, "sst.cnf"), "wsrep_sst_auth").unwrap().look().to_owned();
+    // The script of the state transfer splits at the first colon.
+    assert_eq!(auth.split_once(':').unwrap(), ("sst", sst));
+}
+
+#[test]
+fn a_password_of_every_printable_character_arrives() {
+    let all: String = (' '..='~').collect();
+    arrives(&all, &all);
+    arrives(&format!(" {all} "), &format!(" :\"{}\\ ", &all[..90]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 16, ..ProptestConfig::default() })]
+    #[test]
+    fn any_password_arrives(root in "[ -~]{1,40}", sst in "[\\\\\"'#;: n]{1,24}") {
+        arrives(&root, &sst);
+    }
+}
+
+#[test]
+fn passwords_are_generated_once_each() {
+    let (one, other) = (rendered(&[]), rendered(&[]));
+    let auth = |objects| {
+        options::effective(&secret(objects, "sst.cnf"), "wsrep_sst_auth").unwrap().look().to_owned()
+    };
+    assert_eq!((secret(&one, "root-password").len(), auth(&one).len()), (24, 28));
+    assert_ne!(secret(&one, "root-password"), secret(&other, "root-password"));
+    assert_ne!(auth(&one), auth(&other));
+    let own = rendered(&["--set=auth.existingSecret=mine"]);
+    assert!(!own.keys().any(|name| name.starts_with("Secret/")));
+    let member = &own["StatefulSet/galera-instance-galera"]["spec"]["template"]["spec"];
+    assert_eq!(member["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["name"], "mine");
+    assert_eq!(member["volumes"][0]["projected"]["sources"][1]["secret"]["name"], "mine");
+}

@@ -1,0 +1,125 @@
+//! Releases of the chart on a guarded control plane with nodes: installed, scaled, rolled back, uninstalled, and installed
+//! again over what is left.
+
+use serde_json::Value;
+
+use super::{CHART, FIXED, INSTANCE};
+use crate::alive::{Alive, BOOTSTRAP};
+use crate::cluster::STATEFUL_SET;
+use crate::lab::{Output, eventually};
+
+impl Alive {
+    fn install(&self, flags: &[&str]) -> Output {
+        self.helm(&[&["install", INSTANCE, CHART], flags].concat())
+    }
+
+    fn upgrade_chart(&self, flags: &[&str]) -> Output {
+        self.helm(&[&["upgrade", INSTANCE, CHART], flags].concat())
+    }
+
+    fn passwords(&self) -> Value {
+        self.plane.get(&self.ns, "secret/galera-instance-secret")["data"].clone()
+    }
+}
+
+fn quiet(output: &Output) {
+    assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+}
+
+fn refused(output: &Output, words: &str) {
+    assert!(output.status != 0 && output.stderr.contains(words), "{words:?} is not in {output}");
+}
+
+#[test]
+fn a_release_lives_under_the_guard() {
+    let alive = Alive::empty("chart");
+    let installed = alive.install(&[]);
+    quiet(&installed);
+    alive.until_formed();
+    alive.remove_bootstrap();
+    let (members, passwords) = (alive.members(), alive.passwords());
+
+    quiet(&alive.upgrade_chart(&["--set=nodeCount=5"]));
+    alive.until_ready(5);
+    assert!(alive.members().starts_with(&members), "no member was restarted");
+    refused(
+        &alive.upgrade_chart(&["--set=nodeCount=1,allowEvenOrSmall=true"]),
+        "nodeCount 5 -> 1 would leave 1 of 5 members, and 3 are a majority: go to 3 first, and wait until all members are Ready",
+    );
+    refused(
+        &alive.upgrade_chart(&["--set=nodeCount=5,volumeSize=9Gi"]),
+        "volumeSize 8Gi -> 9Gi: a StatefulSet's volumes are fixed when it is made.",
+    );
+    refused(
+        &alive.upgrade_chart(&["--set=auth.rootPassword=another-one"]),
+        "a password is changed in MariaDB first and in the Secret then",
+    );
+
+    quiet(&alive.helm(&["rollback", INSTANCE, "1"]));
+    alive.until_ready(3);
+    eventually("the others are gone", || (alive.members() == members).then_some(()));
+    assert_eq!(alive.passwords(), passwords);
+    assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1, "hooks do not come back");
+
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let release = format!("gatera.dev/override=G03 until={until} reason=moving house");
+    refused(&alive.helm(&["uninstall", INSTANCE]), "");
+    alive.helm(&["rollback", INSTANCE, "1"]).succeeded();
+    alive.kubectl(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
+    eventually("the override is seen", || {
+        Some(alive.helm(&["uninstall", INSTANCE])).filter(|it| it.status == 0)
+    });
+    eventually("the members are gone", || alive.members().is_empty().then_some(()));
+
+    refused(&alive.install(&[]), "PersistentVolumeClaim ");
+    refused(&alive.install(&[]), "To keep the data: --set bootstrap.enabled=false");
+    quiet(&alive.install(&["--set=bootstrap.enabled=false"]));
+    assert_eq!(alive.passwords(), passwords, "the data is of use only with its passwords");
+    assert_eq!(alive.founders(), "");
+}
+
+/// Whatever its name, and beside another one.
+#[test]
+fn two_instances_share_a_namespace() {
+    let alive = Alive::empty("chart-two");
+    let long = "a".repeat(45);
+    for name in ["b", &long] {
+        quiet(&alive.helm(&["install", name, CHART]));
+    }
+    for name in ["b", &long] {
+        let wait = [
+            "wait",
+            "statefulset",
+            &format!("{name}-galera"),
+            "--timeout=80s",
+            "--for=jsonpath={.status.readyReplicas}=3",
+        ];
+        alive.admin(&wait).succeeded();
+    }
+    assert_eq!(alive.members().len(), 6);
+}
+
+#[test]
+fn a_secret_without_a_key_is_named() {
+    let alive = Alive::empty("chart-secret");
+    alive.admin(&["create", "secret", "generic", "mine", "--from-literal=root-password=x"]).succeeded();
+    let words =
+        format!("Secret {}/mine has no key sst.cnf: members do not start without it; add it", alive.ns);
+    refused(&alive.install(&["--set=auth.existingSecret=mine"]), &words);
+    alive
+        .admin(&["create", "secret", "generic", "galera-instance-secret", "--from-literal=sst.cnf=x"])
+        .succeeded();
+    refused(&alive.install(&[]), "/galera-instance-secret has no key root-password");
+}
+
+/// A first attempt that failed half-way leaves the Secret and the bootstrap node behind.
+#[test]
+fn a_second_attempt_uses_what_the_first_one_left() {
+    let alive = Alive::empty("chart-again");
+    alive.install(&FIXED).succeeded();
+    let passwords = alive.passwords();
+    alive.admin(&["delete", "statefulset,persistentvolumeclaim", "--all", "--force"]).succeeded();
+    alive.admin(&["delete", "secret", "--selector=owner=helm"]).succeeded();
+    let _ = alive.install(&FIXED);
+    assert_eq!(alive.passwords(), passwords);
+}
