@@ -3,14 +3,19 @@
 //! Owns: the way from a decision, or from what an audit found, to an Event. Must not know: rules. Requests hand over and go on; a queue that is full
 //! drops the newest, because a guard that waits for its own Events would be an outage.
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Client;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::api::ObjectMeta;
+use kube::runtime::events::{self as recorder, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::audit::{Audited, News};
-use crate::object::Kind;
+use crate::object::{Fingerprint, Kind};
+use crate::plan::Told;
 use crate::report;
 use crate::review::{Operation, Origin, Review};
 use crate::telemetry::chain;
@@ -18,6 +23,10 @@ use crate::verdict::{Decision, Effect, Finding, Softened};
 
 /// So many may wait.
 const QUEUE: usize = 256;
+/// The API server takes notes of 1024 bytes.
+const LONGEST: usize = 1000;
+/// As whom.
+const REPORTER: &str = "gatera";
 
 /// What is to be told.
 #[derive(Debug)]
@@ -66,6 +75,24 @@ pub fn found(news: &News<'_>) -> Notice {
     }
 }
 
+/// What the controller tells, under a name that follows from what it says; a removal happens once.
+pub fn once(told: &Told, now: Timestamp) -> Event {
+    let Told { id, uid, reason, note } = told;
+    let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
+    Event {
+        metadata: ObjectMeta { name: Some(name), namespace: Some(id.namespace.clone()), ..ObjectMeta::default() },
+        action: Some("Reconcile".into()),
+        event_time: Some(MicroTime(now)),
+        note: Some(note.chars().take(LONGEST).collect()),
+        reason: Some((*reason).into()),
+        regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
+        reporting_controller: Some(REPORTER.into()),
+        reporting_instance: Some(REPORTER.into()),
+        type_: Some("Normal".into()),
+        ..Event::default()
+    }
+}
+
 fn changed(review: &Review) -> ObjectReference {
     // A Scale has a uid of its own kind: that of its parent.
     let uid = review.objects().map(|object| object.meta().uid.clone()).find(|uid| !uid.is_empty());
@@ -94,12 +121,12 @@ pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 
 /// Writes Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
-    let recorder = Recorder::new(client, Reporter { controller: "gatera".into(), instance: Some(identity) });
+    let recorder = Recorder::new(client, Reporter { controller: REPORTER.into(), instance: Some(identity) });
     while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
-        let event = Event {
+        let event = recorder::Event {
             type_: EventType::Warning,
             reason,
-            note: Some(note.chars().take(1000).collect()),
+            note: Some(note.chars().take(LONGEST).collect()),
             action: action.into(),
             secondary: None,
         };

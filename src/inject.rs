@@ -16,7 +16,7 @@ use crate::edit;
 use crate::galera::server;
 use crate::marks;
 use crate::object::{Container, Meta, Pod};
-use crate::view::{Cluster, View};
+use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
@@ -95,6 +95,27 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     let mark = if proven { version.to_owned() } else { format!("{version} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
     remarks
+}
+
+/// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.
+/// A server reads it when it starts, so nobody restarts; those who run learn of each other by gossip.
+pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
+    let Some(address) = files::members(cluster, view) else { return Vec::new() };
+    let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());
+    let outdated: Vec<_> = there
+        .filter(|pod| !pod.going && !pod.keeps_address)
+        .filter_map(|pod| {
+            let now = pod.my_cnf.as_deref()?;
+            let then = files::with_address(now, &address);
+            (then != now).then_some((pod, then))
+        })
+        .collect();
+    // While members are told to found a cluster (the way back from DOWN), what they have is left to them. Looked at last:
+    // it means reading option files.
+    let template = &cluster.workload.spec.template;
+    let (labels, named) = (&template.metadata.labels, template.metadata.mark(marks::CONTAINER));
+    let founds = || view.founds_new_cluster(&cluster.id.namespace, labels, &template.spec, named).is_some();
+    if outdated.is_empty() || founds() { Vec::new() } else { outdated }
 }
 
 /// The grace period, raised to the floor; a longer one stays.

@@ -31,3 +31,5 @@ pub const SCRIPT: &str = "script";
 pub const MY_CNF: &str = "my-cnf";
 /// The guard, on a StatefulSet: whether a member ever held data: none, present.
 pub const DATA: &str = "data";
+/// The guard, on a StatefulSet: what it removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
+pub const BOOTSTRAP: &str = "bootstrap";

@@ -22,8 +22,8 @@ enum Change<'a> {
     /// G04: a bootstrap Deployment that is applied again is kept at 0 replicas instead of being refused, every time, so
     /// that whoever applies it can go on doing so.
     HoldAtZero,
-    /// Write the data mark.
-    MarkData(String),
+    /// Write the guard's marks.
+    Mark(Vec<(&'static str, String)>),
 }
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
@@ -41,7 +41,9 @@ pub fn amend(
             decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
         }
         Change::HoldAtZero => edit::set(&mut after, &["spec", "replicas"], json!(0)),
-        Change::MarkData(mark) => edit::annotate(&mut after, marks::DATA, &mark),
+        Change::Mark(marks) => {
+            marks.iter().for_each(|(name, value)| edit::annotate(&mut after, name, value));
+        }
     }
     let patch = json_patch::diff(&before, &after);
     (!patch.is_empty()).then_some(patch)
@@ -57,8 +59,12 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
         Object::Pod(pod) if review.operation == Operation::Create => Some(Change::Inject(pod)),
         Object::Deployment(_) => rules::held_at_zero(decision).then_some(Change::HoldAtZero),
         Object::StatefulSet(new) => {
-            let mark = data_mark(review, new, view)?;
-            (new.metadata.mark(marks::DATA) != Some(&*mark)).then_some(Change::MarkData(mark))
+            let bootstrap = review.old.as_ref().and_then(|old| old.meta().mark(marks::BOOTSTRAP));
+            let wanted = data_mark(review, new, view).map(|mark| (marks::DATA, mark)).into_iter();
+            let wanted = wanted.chain(bootstrap.map(|mark| (marks::BOOTSTRAP, mark.to_owned())));
+            let marks: Vec<_> =
+                wanted.filter(|(name, value)| new.metadata.mark(name) != Some(&**value)).collect();
+            (!marks.is_empty()).then_some(Change::Mark(marks))
         }
         _ => None,
     }

@@ -1,27 +1,26 @@
 //! The leader's loop: look at the world, do what the plan says.
 //!
 //! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
-//! `reconcile/audit.rs` only looks.
+//! `reconcile/apply.rs` does one step; `reconcile/audit.rs` only looks.
 
+mod apply;
 pub mod audit;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::json;
+use kube::Client;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::guard::{FIELD_MANAGER, Guard};
-use crate::marks;
+use crate::guard::Guard;
 use crate::plan::{self, Step};
 use crate::telemetry::chain;
+use crate::view::View;
 
-/// A step that failed, or that the world does not show, is tried again after this.
+/// A step that failed, or that the world does not show, is tried again after this. What lasts shorter is not worth an
+/// Event.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Works while `leading`, whenever the world has `changed`.
@@ -31,24 +30,22 @@ pub async fn run(
     mut leading: watch::Receiver<bool>,
     mut changed: watch::Receiver<u64>,
 ) {
-    // What was done and is not yet seen in the world: it must not be done again at every event in between.
-    let mut done: HashMap<Step, Instant> = HashMap::new();
+    let mut desk = Desk::default();
     loop {
         if leading.wait_for(|leading| *leading).await.is_err() {
             return;
         }
         changed.mark_unchanged();
-        let steps = plan::next(&guard.world.load());
-        done.retain(|step, at| steps.contains(step) && at.elapsed() < AGAIN);
-        for step in &steps {
-            if done.contains_key(step) {
-                continue;
-            }
-            match apply(&client, step).await {
+        let steps = planned(&guard);
+        for step in desk.due(&steps) {
+            match apply::step(&client, step).await {
                 Ok(()) => info!(?step, "step"),
                 Err(error) => warn!(?step, error = chain(&error), "step"),
             }
-            done.insert(step.clone(), Instant::now());
+            desk.did(step);
+            if !*leading.borrow() {
+                break;
+            }
         }
         let again = async {
             if steps.is_empty() { std::future::pending().await } else { tokio::time::sleep(AGAIN).await }
@@ -60,14 +57,36 @@ pub async fn run(
     }
 }
 
-/// The mark is ours alone, so ownership of it is taken by force.
-async fn apply(client: &Client, step: &Step) -> kube::Result<()> {
-    let Step::MarkData(id) = step;
-    let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
-    let mark = json!({
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": { "name": id.name, "annotations": { format!("{}{}", marks::PREFIX, marks::DATA): "present" } },
-    });
-    api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
+fn planned(guard: &Guard) -> Vec<Step> {
+    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+    // Not held while planning: whoever lets a member go holds it while a request waits.
+    let released = guard.released().clone();
+    plan::next(&View { released: &released, ..View::new(&world, (guard.clock)(), &settings) })
+}
+
+/// What was done and is not yet seen in the world: it must not be done again at every event in between.
+#[derive(Default)]
+struct Desk {
+    done: HashMap<Step, Instant>,
+    /// Since when something waits to be told.
+    waits: HashMap<Step, Instant>,
+}
+
+impl Desk {
+    /// What is to be done now.
+    fn due<'s>(&mut self, steps: &'s [Step]) -> Vec<&'s Step> {
+        let tells = |step: &Step| matches!(step, Step::Tell(_));
+        // What was told is not told again while it lasts.
+        self.done.retain(|step, at| steps.contains(step) && (tells(step) || at.elapsed() < AGAIN));
+        self.waits.retain(|step, _| steps.contains(step));
+        for step in steps.iter().filter(|step| tells(step)) {
+            self.waits.entry(step.clone()).or_insert_with(Instant::now);
+        }
+        let lasts = |step: &Step| self.waits.get(step).is_none_or(|since| since.elapsed() >= AGAIN);
+        steps.iter().filter(|step| !self.done.contains_key(step) && lasts(step)).collect()
+    }
+
+    fn did(&mut self, step: &Step) {
+        self.done.insert(step.clone(), Instant::now());
+    }
 }

@@ -4,6 +4,7 @@
 //! [`View`] (what a rule is handed: the world, the time, the settings). Must not know: watches, requests, rules.
 //! Data: objects in, [`World::build`], clusters out. `gatera check` builds the same World from files.
 
+mod bootstrap;
 mod cluster;
 mod concerns;
 mod environment;
@@ -22,6 +23,7 @@ use crate::marks;
 use crate::object::{ConfigMap, Labels, Literal, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
+pub use bootstrap::{Removal, Target};
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use facts::{Facts, Id, PodFact};
 pub use released::Released;
@@ -205,8 +207,7 @@ impl<'a> View<'a> {
     ) -> Option<String> {
         let server = self.filled_in(namespace, server::container(spec, named)?);
         server::founds_new_cluster(&server, &self.files(namespace, spec, None)).or_else(|| {
-            (labels.get("app").map(String::as_str) == Some("galera-bootstrap"))
-                .then(|| "label app=galera-bootstrap".to_owned())
+            adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned())
         })
     }
 
@@ -250,21 +251,6 @@ impl<'a> View<'a> {
         known.flat_map(|map| map.data.values().map(Literal::look))
     }
 
-    /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
-    pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
-        let instance = cluster.instance()?;
-        if cluster.bootstrap.pods.is_empty() && cluster.has_data() {
-            return None;
-        }
-        let leads = |selector: &Labels| {
-            adopt::instance(selector) == Some(instance)
-                && selector.get("app").is_some_and(|app| app == "galera-bootstrap")
-        };
-        self.services_in(&cluster.id.namespace)
-            .find(|it| leads(&it.spec.selector))
-            .map(|it| &*it.metadata.name)
-    }
-
     /// The clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
         self.clusters_in(namespace)
@@ -285,22 +271,30 @@ impl<'a> View<'a> {
                 .any(|(_, it)| reads(it))
     }
 
-    /// This ConfigMap is Galera's: it says so, a workload of ours reads it, or its text configures Galera and nobody else
-    /// manages it. The last catches a ConfigMap that is created before its reader.
+    /// This ConfigMap is Galera's: a workload of ours reads it, or it shows it. The latter catches a ConfigMap that is
+    /// created before its reader.
     pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
+        self.is_read(namespace, &map.metadata.name) || self.shows_galera(map)
+    }
+
+    /// It carries the labels, or its text configures Galera and nobody else manages it.
+    fn shows_galera(&self, map: &ConfigMap) -> bool {
         let meta = &map.metadata;
         let configures =
             |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
         self.settings.adoption.adopts(&meta.labels)
-            || self.is_read(namespace, &meta.name)
             || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
     }
 
     /// The mode of a rule in a namespace: the namespace's label can only make it milder.
     pub fn mode(&self, rule: &str, namespace: &str) -> Mode {
+        self.settings.mode(rule).min(self.namespace_mode(namespace).unwrap_or(Mode::Enforce))
+    }
+
+    /// What the namespace's label says, if it says something that is understood.
+    pub fn namespace_mode(&self, namespace: &str) -> Option<Mode> {
         let label = self.world.facts.namespaces.get(namespace).and_then(|meta| meta.labels.get(MODE_LABEL));
-        let limit = label.and_then(|text| Mode::read(text)).unwrap_or(Mode::Enforce);
-        self.settings.mode(rule).min(limit)
+        label.and_then(|text| Mode::read(text))
     }
 
     /// The namespace is known and does not carry the mode label.

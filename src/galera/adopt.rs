@@ -86,6 +86,11 @@ pub fn instance(labels: &Labels) -> Option<&str> {
     INSTANCE_LABELS.iter().find_map(|key| labels.get(*key)).map(|value| &**value)
 }
 
+/// The seed documents' label of a bootstrap node.
+pub fn is_bootstrap(labels: &Labels) -> bool {
+    labels.get("app").is_some_and(|app| app == "galera-bootstrap")
+}
+
 impl FromStr for Selector {
     type Err = BadSelector;
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::Patient;
 use super::profile::{FOLDER, Profile};
 use crate::object::Container;
+use crate::view::{Cluster, View};
 use crate::{edit, marks};
 
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
@@ -88,32 +89,30 @@ fn add_flag(container: &mut Value) {
 
 /// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.
 fn option_file(patient: &Patient<'_>) -> String {
-    let mut text = format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n");
-    if let Some(address) = address(patient) {
-        text.push_str(&format!("wsrep_cluster_address = {address}\n"));
+    let text = format!("# written by gatera\n[mysqld]\nloose-wsrep_status_file = {STATUS_FILE}\n");
+    match address(patient) {
+        Some(address) => with_address(&text, &address),
+        None => text,
     }
-    text
 }
 
-/// The members by their stable names, and the bootstrap node's Service while it is needed. Never for the bootstrap node
-/// itself, which founds the cluster; and not where `gatera.dev/address: keep` asks to leave it alone.
+/// The address a member starts with. Never for the bootstrap node itself, which founds the cluster; and not where
+/// `gatera.dev/address: keep` asks to leave it alone.
 fn address(patient: &Patient<'_>) -> Option<String> {
+    let Patient { read, view, namespace, .. } = patient;
     let cluster =
         patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
-    let service = &cluster.workload.spec.service_name;
-    if service.is_empty() {
-        return None;
-    }
     // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
-    let Patient { read, view, namespace, .. } = patient;
-    if view
-        .founds_new_cluster(namespace, &read.metadata.labels, &read.spec, patient.mark(marks::CONTAINER))
-        .is_some()
-    {
-        return None;
-    }
+    let named = patient.mark(marks::CONTAINER);
+    let founds = view.founds_new_cluster(namespace, &read.metadata.labels, &read.spec, named).is_some();
+    if founds { None } else { members(cluster, view) }
+}
+
+/// The members by their stable names, and the bootstrap node's Service while it is needed.
+pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let service = &cluster.workload.spec.service_name;
     let bootstrap = view.bootstrap_service(cluster);
-    if bootstrap.is_none() && !cluster.has_data() {
+    if service.is_empty() || bootstrap.is_none() && !cluster.has_data() {
         // A first install joins its bootstrap node by the user's own address. We do not see that node's Service (yet),
         // and a list without it would win and lead nowhere.
         return None;
@@ -122,4 +121,12 @@ fn address(patient: &Patient<'_>) -> Option<String> {
     let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
     // No host at all would found a new cluster.
     (!hosts.is_empty()).then(|| format!("gcomm://{}", hosts.join(",")))
+}
+
+/// This option file with this address; everything else in it stays.
+pub(super) fn with_address(text: &str, address: &str) -> String {
+    const KEY: &str = "wsrep_cluster_address";
+    let others = text.lines().filter(|line| !line.starts_with(KEY));
+    let line = format!("{KEY} = {address}");
+    others.chain([&*line]).fold(String::new(), |text, line| text + line + "\n")
 }

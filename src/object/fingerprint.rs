@@ -21,6 +21,11 @@ impl Fingerprint {
         text.hash(&mut hasher);
         Self(hasher.finish())
     }
+
+    /// As a number, the same in every process of one version of the program.
+    pub fn number(self) -> u64 {
+        self.0
+    }
 }
 
 impl<'de> Deserialize<'de> for Fingerprint {

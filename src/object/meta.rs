@@ -35,6 +35,12 @@ pub struct Meta {
     /// Differs when an object was deleted and created again under the same name.
     #[serde(deserialize_with = "or_default")]
     pub uid: String,
+    /// Differs after every write; empty in a manifest.
+    #[serde(deserialize_with = "or_default")]
+    pub resource_version: String,
+    /// Counts the changes of what is asked for.
+    #[serde(deserialize_with = "or_default")]
+    pub generation: i64,
     /// All labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,

@@ -18,6 +18,27 @@ pub struct Workload {
     /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: WorkloadSpec,
+    /// How far its controller is with it.
+    #[serde(deserialize_with = "or_default")]
+    pub status: WorkloadStatus,
+}
+
+/// How far its controller is with it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct WorkloadStatus {
+    /// The last change that the controller has seen.
+    #[serde(deserialize_with = "or_default")]
+    pub observed_generation: i64,
+    /// Pods of the newest template.
+    #[serde(deserialize_with = "or_default")]
+    pub updated_replicas: i64,
+    /// The template that was rolled out last (StatefulSet).
+    #[serde(deserialize_with = "or_default")]
+    pub current_revision: String,
+    /// The newest template (StatefulSet).
+    #[serde(deserialize_with = "or_default")]
+    pub update_revision: String,
 }
 
 /// What is asked for.
@@ -151,6 +172,16 @@ impl Workload {
     /// All pods are started and stopped at once, without waiting for each other.
     pub fn parallel(&self) -> bool {
         self.spec.pod_management_policy == "Parallel"
+    }
+
+    /// Pods are about to be replaced by those of a newer template, or nobody knows yet whether they are.
+    pub fn rolls(&self) -> bool {
+        let Self { metadata, spec, status } = self;
+        let reached = self.replicas().saturating_sub(spec.update_strategy.rolling_update.partition.max(0));
+        status.observed_generation < metadata.generation
+            || status.current_revision != status.update_revision
+                && !spec.update_strategy.on_delete()
+                && status.updated_replicas < reached
     }
 
     /// The ordinals that should exist. A negative number of replicas has none.

@@ -70,6 +70,11 @@ impl<'a> View<'a> {
         in_namespace(&self.world.facts.services, namespace)
     }
 
+    /// The adopted Deployments of a namespace.
+    pub fn deployments_in(&self, namespace: &str) -> impl Iterator<Item = &'a Workload> {
+        in_namespace(&self.world.facts.deployments, namespace)
+    }
+
     /// The disruption budgets of a namespace.
     pub fn budgets_in(&self, namespace: &str) -> impl Iterator<Item = &'a Budget> {
         in_namespace(&self.world.facts.budgets, namespace)

@@ -75,12 +75,20 @@ pub struct PodFact {
     pub going: bool,
     /// Carries the mark of injection: only then does Ready mean Synced.
     pub verified: bool,
+    /// Carries the mark of injection, whatever it says.
+    pub injected: bool,
     /// A database server is in it.
     pub server: bool,
     /// The server's container runs, as far as the kubelet says.
     pub running: bool,
     /// Seconds between "stop" and "die".
     pub grace: i64,
+    /// It calls itself a bootstrap node.
+    pub bootstrap: bool,
+    /// The option file that the guard gave it.
+    pub my_cnf: Option<String>,
+    /// Its cluster address is left alone.
+    pub keeps_address: bool,
 }
 
 impl PodFact {
@@ -98,9 +106,13 @@ impl PodFact {
             stuck: pod.stuck(),
             going: meta.going(),
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
+            injected: meta.mark(marks::INJECTED).is_some(),
             server: server.is_some(),
             running: server.is_some_and(|server| pod.runs(&server.name)),
             grace: pod.spec.grace(),
+            bootstrap: adopt::is_bootstrap(&meta.labels),
+            my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
+            keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
         }
     }
 }
