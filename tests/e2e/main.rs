@@ -12,7 +12,10 @@
 )]
 
 mod galera;
+mod guard;
+mod install;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;
 mod unguarded;
+mod writer;

@@ -85,10 +85,8 @@ impl<'a> Writer<'a> {
         self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
         for ordinal in 0..members {
             let pod = self.galera.member(ordinal);
-            let rows = self.galera.ask(
-                &pod,
-                "SET SESSION wsrep_sync_wait=1; SELECT number FROM acknowledged.rows",
-            );
+            let rows =
+                self.galera.ask(&pod, "SET SESSION wsrep_sync_wait=1; SELECT number FROM acknowledged.rows");
             let rows: BTreeSet<u64> = rows.lines().filter_map(|line| line.parse().ok()).collect();
             let lost: Vec<_> = acknowledged.difference(&rows).collect();
             assert!(lost.is_empty(), "{pod} lost {} of {} rows: {lost:?}", lost.len(), acknowledged.len());

@@ -193,7 +193,12 @@ impl ControlPlane {
         ];
         let more: &[&str] = if self.site.machines {
             // As everywhere: a kubelet may do what concerns its own node and its pods.
-            &["--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction"]
+            &[
+                "--authorization-mode=Node,RBAC",
+                "--enable-admission-plugins=NodeRestriction",
+                // No name server knows the nodes.
+                "--kubelet-preferred-address-types=InternalIP",
+            ]
         } else {
             // Endpoints refuse loopback addresses, so nobody tries to publish this one.
             &["--authorization-mode=RBAC", "--endpoint-reconciler-type=none"]

@@ -1,0 +1,69 @@
+//! The guard as a user installs it: by Helm, from `charts/gatera`, in pods.
+//!
+//! Must not know: Galera.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use crate::galera::patiently;
+use crate::lab::{ControlPlane, Output, User};
+use crate::nodes::lab;
+
+pub const NAMESPACE: &str = "gatera";
+
+/// A chart of this repository.
+pub fn chart(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("charts").join(name).display().to_string()
+}
+
+/// The shared nodes, with the guard installed.
+pub fn guarded() -> &'static ControlPlane {
+    static INSTALLED: LazyLock<()> = LazyLock::new(|| {
+        bring_image(lab());
+        install(lab(), &[]).succeeded();
+        until_registered(lab());
+    });
+    LazyLock::force(&INSTALLED);
+    lab()
+}
+
+/// `make gatera-image` made it.
+pub fn bring_image(lab: &ControlPlane) {
+    let image = env::var_os("GATERA_IMAGE").map(PathBuf::from);
+    lab.import_image(&image.expect("GATERA_IMAGE names the guard's image: use `make e2e`"));
+}
+
+pub fn install(lab: &ControlPlane, more: &[&str]) -> Output {
+    let install = ["install", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--create-namespace"];
+    lab.helm(User::Admin, &[&install[..], more].concat())
+}
+
+/// Every guard is ready, and API servers send requests to them.
+pub fn until_registered(lab: &ControlPlane) {
+    patiently("the guard to be registered", || {
+        let configuration =
+            ["get", "validatingwebhookconfiguration", "gatera", "--output=jsonpath={.webhooks[*].name}"];
+        let entries = lab.kubectl(User::Admin, &configuration).stdout;
+        let rollout = ["rollout", "status", "deployment/gatera", "--namespace", NAMESPACE, "--watch=false"];
+        let rollout = lab.kubectl(User::Admin, &rollout).stdout;
+        if !entries.is_empty() && rollout.contains("successfully rolled out") {
+            Ok(())
+        } else {
+            Err(format!("{rollout}{entries}"))
+        }
+    });
+}
+
+/// What all guards logged, for the panic of a test.
+pub fn logs(lab: &ControlPlane) -> String {
+    let logs = [
+        "logs",
+        "--namespace",
+        NAMESPACE,
+        "--selector=app.kubernetes.io/name=gatera",
+        "--tail=200",
+        "--prefix",
+    ];
+    lab.kubectl(User::Admin, &logs).stdout
+}

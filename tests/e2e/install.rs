@@ -1,0 +1,141 @@
+//! What a user meets first: the two charts. A cluster forms, the bootstrap node goes by itself, `helm test` passes, five
+//! members and three again, and a client commits rows all the while.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{chart, guarded};
+use crate::lab::{ControlPlane, User, eventually};
+use crate::writer::Writer;
+
+/// For nodes that have better things to do than to keep caches.
+pub const SMALL: &[&str] = &[
+    "--set=initImage.tag=1.36",
+    "--set=resources.requests.cpu=10m",
+    "--set=resources.requests.memory=128Mi",
+    "--set=volumeSize=1Gi",
+    "--set=gcacheSize=16M",
+    "--set=config=innodb_buffer_pool_size = 32M",
+];
+
+pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
+    let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace];
+    galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat()).succeeded()
+}
+
+/// When the last of the members became Ready, as the kubelet says.
+fn last_ready(galera: &Galera<'_>, members: usize) -> String {
+    let time = |ordinal| {
+        let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
+        let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions.iter().find(|it| it["type"] == "Ready").expect("pods have it");
+        ready["lastTransitionTime"].as_str().unwrap_or_default().to_owned()
+    };
+    (0..members).map(time).max().expect("there are members")
+}
+
+/// The Events about the StatefulSet with this reason.
+pub fn events(galera: &Galera<'_>, reason: &str) -> Vec<Value> {
+    let field = format!("--field-selector=reason={reason}");
+    let list = galera.kubectl(&["get", "events.events.k8s.io", &field, "--output=json"]).succeeded();
+    let list: Value = serde_json::from_str(&list).expect("kubectl prints JSON");
+    list["items"].as_array().cloned().unwrap_or_default()
+}
+
+/// Waits until the bootstrap node is gone with all that belonged to it, and says so.
+pub fn until_bootstrap_is_removed(galera: &Galera<'_>) -> Value {
+    let event = patiently("the bootstrap node is removed", || {
+        let events = events(galera, "BootstrapRemoved");
+        events
+            .into_iter()
+            .next()
+            .ok_or_else(|| format!("no Event; kept: {:?}", events_notes(galera, "BootstrapKept")))
+    });
+    let name = &galera.name;
+    for what in [
+        format!("deployment/{name}-bootstrap"),
+        format!("service/{name}-bootstrap-svc"),
+        format!("configmap/{name}-bootstrap"),
+    ] {
+        galera.until_gone(&what);
+    }
+    event
+}
+
+fn events_notes(galera: &Galera<'_>, reason: &str) -> Vec<String> {
+    events(galera, reason).iter().map(|it| it["note"].to_string()).collect()
+}
+
+fn helm_test(lab: &ControlPlane, name: &str, namespace: &str) {
+    let tested = lab.helm(User::Admin, &["test", name, "--namespace", namespace, "--timeout=80s", "--logs"]);
+    assert_eq!(tested.status, 0, "{tested}");
+}
+
+/// The pods behind the client Service, as kube-proxy sees them.
+fn endpoints(galera: &Galera<'_>) -> Vec<String> {
+    let selector = format!("--selector=kubernetes.io/service-name={}-cs", galera.name);
+    let slices = galera.kubectl(&["get", "endpointslices", &selector, "--output=json"]).succeeded();
+    let slices: Value = serde_json::from_str(&slices).expect("kubectl prints JSON");
+    let items = slices["items"].as_array().cloned().unwrap_or_default();
+    let all = items.iter().flat_map(|it| it["endpoints"].as_array().cloned().unwrap_or_default());
+    let ready = all.filter(|it| it["conditions"]["ready"] == true);
+    let mut names: Vec<_> =
+        ready.map(|it| it["targetRef"]["name"].as_str().unwrap_or_default().to_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_cluster_is_installed_tested_grown_and_shrunk_and_no_row_is_lost() {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels("install", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "shop");
+    let started = Instant::now();
+    helm(&galera, "install", &[]);
+    galera.until_ready(3);
+    let formed = started.elapsed();
+    let event = until_bootstrap_is_removed(&galera);
+    let removed = started.elapsed();
+    println!(
+        "formed in {:.0} s, bootstrap node removed {:.1} s later",
+        formed.as_secs_f64(),
+        (removed - formed).as_secs_f64()
+    );
+    println!("last member Ready at {}, Event at {}", last_ready(&galera, 3), event["eventTime"]);
+    galera.until_synced(3, 3);
+    helm_test(lab, "gatera", "gatera");
+    helm_test(lab, "shop", &namespace);
+
+    let secret =
+        json!({ "valueFrom": { "secretKeyRef": { "name": "shop-secret", "key": "root-password" } } });
+    let writer = Writer::start(&galera, secret);
+    let before = uids(&galera, 3);
+    helm(&galera, "upgrade", &["--set=nodeCount=5"]);
+    galera.until_ready(5);
+    galera.until_synced(5, 5);
+    writer.until_writes();
+    assert_eq!(uids(&galera, 3), before, "nobody restarts for a new neighbour");
+    let all: Vec<_> = (0..5).map(|it| galera.member(it)).collect();
+    eventually("the Service leads to all five", || (endpoints(&galera) == all).then_some(()));
+
+    // Three of five is the least that may stay at once.
+    let refused = galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=2"]);
+    assert_eq!((refused.status, refused.stderr.contains("[G01]")), (1, true), "{refused}");
+    galera.kubectl(&["scale", "statefulset/shop-galera", "--replicas=3"]).succeeded();
+    galera.until_gone("pod/shop-galera-3");
+    galera.until_synced(3, 3);
+    writer.until_writes();
+    assert_eq!(uids(&galera, 3), before);
+    assert_eq!(endpoints(&galera), all[..3]);
+    let (acknowledged, failed) = writer.finish(3);
+    println!("{acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    let claims = galera.kubectl(&["get", "pvc", "--output=name"]).succeeded();
+    assert_eq!(claims.lines().count(), 5, "claims of members that left are kept: {claims}");
+    assert!(started.elapsed() < Duration::from_secs(1500));
+}
+
+fn uids(galera: &Galera<'_>, members: usize) -> Vec<String> {
+    (0..members).map(|it| galera.pod(&galera.member(it)).unwrap()["metadata"]["uid"].to_string()).collect()
+}
