@@ -163,6 +163,7 @@ load_time_zones() {
 system_accounts() {
     local password root
     password=$(quoted "$MARIADB_ROOT_PASSWORD")
+    echo "DROP USER IF EXISTS root@'127.0.0.1', root@'::1';"
     echo "SET PASSWORD FOR root@localhost = PASSWORD($password);"
     if [[ $MARIADB_ROOT_HOST != localhost ]]; then
         root=root@$(quoted "$MARIADB_ROOT_HOST")
