@@ -163,9 +163,7 @@ load_time_zones() {
 system_accounts() {
     local password root
     password=$(quoted "$MARIADB_ROOT_PASSWORD")
-    # mariadb-install-db makes these without a password, and they would come before root@'%'.
     echo "DROP USER IF EXISTS root@'127.0.0.1', root@'::1';"
-    echo "EXECUTE IMMEDIATE CONCAT('DROP USER IF EXISTS root@', QUOTE(@@hostname));"
     echo "SET PASSWORD FOR root@localhost = PASSWORD($password);"
     if [[ $MARIADB_ROOT_HOST != localhost ]]; then
         root=root@$(quoted "$MARIADB_ROOT_HOST")
