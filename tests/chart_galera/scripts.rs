@@ -2,10 +2,9 @@
 //! transfer. Tried with a real MariaDB 10.11 by hand, with a password of every printable character.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::CHART;
 
@@ -15,10 +14,23 @@ fn script(name: &str) -> Command {
     shell
 }
 
-fn first(members: &str) -> Command {
+/// As in a pod of this age.
+fn first(members: &str, seconds_left: i64) -> Command {
+    let until = (jiff::Timestamp::now().as_second() + seconds_left).to_string();
     let mut first = script("first.sh");
-    first.envs([("GALERA_REMOVE", "kubectl delete it"), ("GALERA_MEMBERS", members)]);
+    first.envs([
+        ("GALERA_REMOVE", "kubectl delete it"),
+        ("GALERA_MEMBERS", members),
+        ("GALERA_FOUND_UNTIL", &*until),
+    ]);
     first
+}
+
+/// What it says before it fails.
+fn refuses(mut first: Command) -> String {
+    let output = first.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
 }
 
 /// Group communication of a member, on an address of loopback that nobody else uses.
@@ -33,25 +45,30 @@ fn a_member() -> (TcpListener, String) {
 
 #[test]
 fn the_first_node_founds_the_cluster_at_once() {
-    let output = first("name.invalid 127.0.0.254").output().unwrap();
+    let output = first("name.invalid 127.0.0.254", 3600).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
-fn beside_a_member_the_bootstrap_node_waits_and_says_why() {
+fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
     let (_member, address) = a_member();
-    let mut child = first(&format!("127.0.0.254 {address}")).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let said = refuses(first(&format!("127.0.0.254 {address}"), 3600));
     assert_eq!(
         said,
         format!(
-            "{address} answered: the cluster runs, and this node founds no other. Remove it: kubectl delete it\n"
+            "{address} answers, so the cluster runs: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
         )
     );
-    assert!(child.try_wait().unwrap().is_none(), "it waits");
-    child.kill().unwrap();
-    child.wait().unwrap();
+}
+
+/// All members are down, and a bootstrap node that was forgotten comes back first.
+#[test]
+fn long_after_the_installation_the_bootstrap_node_fails_too() {
+    let said = refuses(first("127.0.0.254", -1));
+    assert_eq!(
+        said,
+        "the installation was more than two hours ago: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
+    );
 }
 
 /// Stand-ins for the two programs: what an option file says, and a client that shows what it gets and where.

@@ -112,6 +112,7 @@ ports:
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]}
+terminationMessagePolicy: FallbackToLogsOnError
 # An hour to copy the whole database.
 startupProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, started]}
