@@ -2,6 +2,7 @@
 //! finds nothing in it to change. Living releases are in `live`.
 
 mod live;
+mod scripts;
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::guarded::program;
 use crate::lab::{self, Output, User};
-use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+use crate::scene::{self, NAMESPACE, Scene};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
 const INSTANCE: &str = "galera-instance";
@@ -71,8 +72,23 @@ fn what_it_renders_is_on_one_page() {
             text = text.replace(&block, &format!("{indent}({name})\n"));
         }
     }
-    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+    insta::with_settings!({
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+        snapshot_path => "fixtures",
+        filters => vec![("GALERA_FOUND_UNTIL, value: \"[0-9]{10}\"", "GALERA_FOUND_UNTIL, value: \"(in two hours)\"")],
+    }, {
         insta::assert_snapshot!("chart-galera", text);
+    });
+}
+
+/// What a person reads after the installation.
+#[test]
+fn the_notes_say_what_comes_next() {
+    let text = helm(&["install", INSTANCE, CHART, "--namespace", NAMESPACE, "--dry-run=client"]).succeeded();
+    let notes = text.split_once("NOTES:\n").unwrap().1;
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("chart-galera-notes", notes);
     });
 }
 
@@ -241,45 +257,58 @@ fn the_address_changes_with_the_number_of_members_alone() {
     assert_ne!(other, checksum, "other options restart the members");
 }
 
-/// As the StatefulSet controller makes it from the chart's template.
-#[test]
-fn the_guard_leaves_a_member_as_the_chart_wrote_it() {
-    let template = rendered(&[])["StatefulSet/galera-instance-galera"]["spec"]["template"].clone();
+/// As the controllers make it from the chart's templates.
+fn pod_of(owner: &str, template: &Value) -> Value {
+    let (kind, name) = owner.split_once('/').unwrap();
     let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"] });
-    pod["metadata"]["name"] = json!(format!("{STATEFUL_SET}-0"));
-    pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }]);
+    pod["metadata"]["name"] = json!(format!("{name}-0"));
+    pod["metadata"]["ownerReferences"] =
+        json!([{ "apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "1", "controller": true }]);
+    pod
+}
+
+#[test]
+fn the_guard_leaves_pods_as_the_chart_wrote_them() {
+    let objects = rendered(&[]);
     let settings = Settings::default();
     let world = Scene::default().world(&settings);
-    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
-        panic!("unreadable: {pod}")
-    };
-    let mut after = pod.clone();
-    let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &View::new(&world, scene::now(), &settings));
-    assert!(remarks.is_empty(), "{remarks:?}");
-    let added: Vec<_> = json_patch::diff(&pod, &after)
-        .iter()
-        .map(|it| match it {
-            json_patch::PatchOperation::Add(it) => it.path.to_string(),
-            other => panic!("not merely added: {other:?}"),
-        })
-        .collect();
-    let mark = |name: &str| format!("/metadata/annotations/gatera.dev~1{name}");
-    assert_eq!(
-        added,
-        [
-            mark("injected"),
-            mark("my-cnf"),
-            mark("script"),
-            "/spec/containers/0/env/1".to_owned(),
-            "/spec/containers/0/volumeMounts/4".to_owned(),
-            "/spec/volumes/3".to_owned(),
-        ]
-    );
-    assert_eq!(
-        after["metadata"]["annotations"]["gatera.dev/injected"],
-        env!("CARGO_PKG_VERSION"),
-        "Ready proves Synced"
-    );
+    for (what, owner, own) in [
+        ("StatefulSet/galera-instance-galera", "StatefulSet/galera-instance-galera", [1, 4, 3]),
+        ("Deployment/galera-instance-bootstrap", "ReplicaSet/galera-instance-bootstrap-1", [4, 4, 4]),
+    ] {
+        let pod = pod_of(owner, &objects[what]["spec"]["template"]);
+        let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else {
+            panic!("unreadable: {pod}")
+        };
+        let mut after = pod.clone();
+        let view = View::new(&world, scene::now(), &settings);
+        let remarks = inject::into_pod(&mut after, &read, NAMESPACE, &view);
+        assert!(remarks.is_empty(), "{remarks:?}");
+        let added = json_patch::diff(&pod, &after);
+        let added: Vec<_> = added
+            .iter()
+            .map(|it| match it {
+                json_patch::PatchOperation::Add(it) => it.path.to_string(),
+                other => panic!("not merely added: {other:?}"),
+            })
+            .collect();
+        let mark = |name: &str| format!("/metadata/annotations/gatera.dev~1{name}");
+        let [env, mount, volume] = own;
+        assert_eq!(
+            added,
+            [
+                mark("injected"),
+                mark("my-cnf"),
+                mark("script"),
+                format!("/spec/containers/0/env/{env}"),
+                format!("/spec/containers/0/volumeMounts/{mount}"),
+                format!("/spec/volumes/{volume}"),
+            ],
+            "{what}"
+        );
+        let proven = env!("CARGO_PKG_VERSION");
+        assert_eq!(after["metadata"]["annotations"]["gatera.dev/injected"], proven, "Ready proves Synced");
+    }
 }
 
 /// From the value through the Secret to what a server and a client read.

@@ -122,6 +122,22 @@ fn what_is_good_enough_stays() {
             json!(["healthcheck.sh", "--galera_online"]),
         ),
         (
+            "a chart's readiness probe by our script",
+            with_server(
+                &json!({ "readinessProbe": { "exec": { "command": ["/etc/galera/wait-for-sync.sh", "ready"] } } }),
+            ),
+            "/spec/containers/0/readinessProbe/exec/command",
+            json!(["/etc/galera/wait-for-sync.sh", "ready"]),
+        ),
+        (
+            "the seeds' script of that name does not",
+            with_server(
+                &json!({ "readinessProbe": { "exec": { "command": ["/bin/bash", "/etc/galera/wait-for-sync.sh"] } } }),
+            ),
+            "/spec/containers/0/readinessProbe/exec/command",
+            json!(["/etc/gatera/wait-for-sync.sh", "ready"]),
+        ),
+        (
             "a liveness probe by TCP",
             with_server(&json!({ "livenessProbe": { "exec": null, "tcpSocket": { "port": 1 } } })),
             "/spec/containers/0/livenessProbe",

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{CHART, FIXED, INSTANCE};
 use crate::alive::{Alive, BOOTSTRAP};
 use crate::cluster::STATEFUL_SET;
-use crate::lab::{Output, eventually};
+use crate::lab::{Output, User, eventually};
 
 impl Alive {
     fn install(&self, flags: &[&str]) -> Output {
@@ -78,6 +78,17 @@ fn a_release_lives_under_the_guard() {
     assert_eq!(alive.founders(), "");
 }
 
+/// By this selector a person is told to give them up.
+#[test]
+fn claims_have_the_labels_of_the_members() {
+    let alive = Alive::empty("chart-claims");
+    quiet(&alive.install(&["--set=bootstrap.enabled=false"]));
+    alive.until_ready(3);
+    let selector = format!("--selector=app=galera,instance={INSTANCE}");
+    let claims = || alive.admin(&["get", "pvc", &selector, "--output=name"]).succeeded();
+    assert_eq!(claims().lines().count(), 3);
+}
+
 /// Whatever its name, and beside another one.
 #[test]
 fn two_instances_share_a_namespace() {
@@ -112,14 +123,21 @@ fn a_secret_without_a_key_is_named() {
     refused(&alive.install(&[]), "/galera-instance-secret has no key root-password");
 }
 
-/// A first attempt that failed half-way leaves the Secret and the bootstrap node behind.
+/// An earlier attempt left the Secret and a bootstrap node behind, and no data.
 #[test]
 fn a_second_attempt_uses_what_the_first_one_left() {
     let alive = Alive::empty("chart-again");
-    alive.install(&FIXED).succeeded();
-    let passwords = alive.passwords();
-    alive.admin(&["delete", "statefulset,persistentvolumeclaim", "--all", "--force"]).succeeded();
-    alive.admin(&["delete", "secret", "--selector=owner=helm"]).succeeded();
-    let _ = alive.install(&FIXED);
-    assert_eq!(alive.passwords(), passwords);
+    let parts = ["--show-only=templates/secret.yaml", "--show-only=templates/bootstrap.yaml"];
+    let left = alive.helm(&[&["template", INSTANCE, CHART][..], &parts, &FIXED].concat()).succeeded();
+    let apply = ["--namespace", &alive.ns, "apply", "--filename=-"];
+    alive.plane.kubectl_stdin(User::Ci, &apply, &left).succeeded();
+    let before = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
+
+    quiet(&alive.install(&[]));
+    alive.until_formed();
+    let after = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
+    assert_eq!(after.0, before.0, "the Secret is used as it is");
+    assert_ne!(after.1, before.1, "the bootstrap node is a new one");
+    quiet(&alive.upgrade_chart(&FIXED));
+    refused(&alive.upgrade_chart(&["--set=auth.sstPassword=hunter2"]), "is not what Secret ");
 }

@@ -17,5 +17,6 @@ mod install;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;
+mod seed;
 mod unguarded;
 mod writer;

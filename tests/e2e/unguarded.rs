@@ -37,7 +37,8 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     assert_ne!(before, after, "it is another cluster now");
     let pods =
         lab.kubectl(User::Admin, &["get", "pods", "--namespace", &namespace, "--no-headers"]).succeeded();
-    assert_eq!(pods.matches("1/1     Running").count(), 4, "{pods}");
+    let fine = |line: &&str| line.contains(" 1/1 ") && line.contains(" Running ");
+    assert_eq!(pods.lines().filter(fine).count(), 4, "every pod looks fine: {pods}");
     for ordinal in 0..3 {
         let rows = galera.rows(&galera.member(ordinal));
         assert!(rows.stderr.contains("Table 'shop.t' doesn't exist"), "{rows}");

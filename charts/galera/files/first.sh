@@ -1,18 +1,25 @@
-#!/bin/bash
+#!/bin/sh
 # Runs when the bootstrap node prepares its database, before it founds the cluster: at the first installation, and again
-# whenever this pod is replaced or its server restarts, because it keeps no data. Then members run, and founding another,
-# empty cluster beside them would cost the data: whoever joins it copies its emptiness. So this waits, for ever.
+# whenever its pod is replaced or its server restarts, because it keeps no data. By then there is a cluster, and founding
+# another, empty one would cost the data: members that join it copy its emptiness. So it founds none beside a member
+# that answers, and none long after the installation: nobody answers when all members are down, either.
 set -eu
 
-answers() { timeout 2 bash -c "exec 3<>/dev/tcp/$1/4567" 2>/dev/null; }
+# Of a server that is part of a cluster. Port 4567 would answer as well while a first member still looks for this node.
+answers() {
+    # The image brings bash, which can open a connection, and no other program that can.
+    # shellcheck disable=SC2016
+    timeout 2 bash -c 'exec 3<>"/dev/tcp/$0/3306"' "$1" 2>/dev/null
+}
 
+refuse() {
+    echo "$1: this bootstrap node founds no cluster. Remove it: $GALERA_REMOVE" >&2
+    exit 1
+}
+
+if [ "$(date +%s)" -gt "$GALERA_FOUND_UNTIL" ]; then
+    refuse "the installation was more than two hours ago"
+fi
 for member in $GALERA_MEMBERS; do
-    answers "$member" || continue
-    # For ever: once a member was seen, nothing here tells a cluster that is down from one that never was.
-    while :; do
-        echo "$member answered: the cluster runs, and this node founds no other. Remove the bootstrap node:" \
-            "kubectl delete deployment/$GALERA_INSTANCE-bootstrap service/$GALERA_INSTANCE-bootstrap-svc" \
-            "configmap/$GALERA_INSTANCE-bootstrap" >&2
-        sleep 60
-    done
+    if answers "$member"; then refuse "$member answers, so the cluster runs"; fi
 done

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/bin/sh
 # Makes the user with whom a member takes the backup that it sends to a joiner. Name and password are what the servers
 # themselves read in wsrep_sst_auth. They pass through pipes and the environment, never through a command line.
 set -eu
@@ -10,10 +10,7 @@ if [ -z "${auth%%:*}" ] || [ "$auth" = "${auth#*:}" ]; then
 fi
 
 literal() {
-    local text=$1
-    text=${text//\\/\\\\}
-    text=${text//\'/\\\'}
-    printf "'%s'" "$text"
+    printf "'%s'" "$(printf '%s' "$1" | sed "s/[\\\\']/\\\\&/g")"
 }
 user="$(literal "${auth%%:*}")@'localhost'"
 

@@ -30,6 +30,10 @@ instance: {{ .Release.Name }}
 {{- range $ordinal := until (int .Values.nodeCount) }}{{ if $ordinal }},{{ end }}{{ $name }}-galera-{{ $ordinal }}.{{ $name }}-hs{{ end -}}
 {{- end }}
 
+{{- define "galera.removeBootstrap" -}}
+kubectl -n {{ .Release.Namespace }} delete deployment/{{ .Release.Name }}-bootstrap service/{{ .Release.Name }}-bootstrap-svc configmap/{{ .Release.Name }}-bootstrap
+{{- end }}
+
 {{- define "galera.image" -}}
 image: {{ printf "%s:%s" .repository .tag | quote }}
 imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
@@ -46,7 +50,6 @@ wsrep_sst_method = mariabackup
 # The server tells its state here; probes and the preStop hook read it.
 wsrep_status_file = /run/gatera/wsrep_status.json
 binlog_format = ROW
-default_storage_engine = InnoDB
 innodb_autoinc_lock_mode = 2
 innodb_flush_log_at_trx_commit = 1
 ignore_db_dirs = lost+found
@@ -109,6 +112,7 @@ ports:
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]}
+terminationMessagePolicy: FallbackToLogsOnError
 # An hour to copy the whole database.
 startupProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, started]}

@@ -1,0 +1,116 @@
+//! What the bootstrap node runs at its first start: it founds nothing beside a member, and makes the user of the state
+//! transfer. Tried with a real MariaDB 10.11 by hand, with a password of every printable character.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
+
+use super::CHART;
+
+fn script(name: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.arg(format!("{CHART}/files/{name}"));
+    shell
+}
+
+/// As in a pod of this age.
+fn first(members: &str, seconds_left: i64) -> Command {
+    let until = (jiff::Timestamp::now().as_second() + seconds_left).to_string();
+    let mut first = script("first.sh");
+    first.envs([
+        ("GALERA_REMOVE", "kubectl delete it"),
+        ("GALERA_MEMBERS", members),
+        ("GALERA_FOUND_UNTIL", &*until),
+    ]);
+    first
+}
+
+/// What it says before it fails.
+fn refuses(mut first: Command) -> String {
+    let output = first.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// Group communication of a member, on an address of loopback that nobody else uses.
+fn a_member() -> (TcpListener, String) {
+    let listen = |last: u32| {
+        let [_, b, c, d] = (std::process::id() + (last << 22)).to_be_bytes();
+        let address = format!("127.{b}.{c}.{}", d | 1);
+        Some((TcpListener::bind((&*address, 4567)).ok()?, address))
+    };
+    (0..4).find_map(listen).expect("an address of loopback is free")
+}
+
+#[test]
+fn the_first_node_founds_the_cluster_at_once() {
+    let output = first("name.invalid 127.0.0.254", 3600).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
+    let (_member, address) = a_member();
+    let said = refuses(first(&format!("127.0.0.254 {address}"), 3600));
+    assert_eq!(
+        said,
+        format!(
+            "{address} answers, so the cluster runs: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
+        )
+    );
+}
+
+/// All members are down, and a bootstrap node that was forgotten comes back first.
+#[test]
+fn long_after_the_installation_the_bootstrap_node_fails_too() {
+    let said = refuses(first("127.0.0.254", -1));
+    assert_eq!(
+        said,
+        "the installation was more than two hours ago: this bootstrap node founds no cluster. Remove it: kubectl delete it\n"
+    );
+}
+
+/// Stand-ins for the two programs: what an option file says, and a client that shows what it gets and where.
+fn user_of(auth: &str) -> std::process::Output {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        ("my_print_defaults", "#!/bin/sh\necho --wsrep_on=ON\nprintf '%s\\n' \"--wsrep_sst_auth=$AUTH\"\n"),
+        ("mariadb", "#!/bin/sh\necho \"$*\" \"[$MYSQL_PWD]\"\ncat\n"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    script("sst-user.sh")
+        .env("PATH", path)
+        .env("AUTH", auth)
+        .env("MARIADB_ROOT_PASSWORD", "root's \"own\"")
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_user_of_the_state_transfer_gets_its_four_rights() {
+    let all: String = (' '..='~').collect();
+    let output = user_of(&format!("sst: {all} "));
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let literal = format!(" {all} ").replace('\\', "\\\\").replace('\'', "\\'");
+    let expected = format!(
+        "--user=root --protocol=socket --batch [root's \"own\"]\nSET SESSION sql_mode = '';\nCREATE USER IF NOT EXISTS 'sst'@'localhost' IDENTIFIED BY '{literal}';\nGRANT RELOAD, PROCESS, LOCK TABLES, REPLICATION CLIENT ON *.* TO 'sst'@'localhost';\n"
+    );
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
+#[test]
+fn an_option_file_of_another_shape_is_named() {
+    for auth in ["", "sst", ":secret"] {
+        let output = user_of(auth);
+        assert_eq!(output.status.code(), Some(1), "{auth}");
+        assert_eq!(
+            String::from_utf8(output.stderr).unwrap(),
+            "wsrep_sst_auth in key sst.cnf of the Secret is not \"user:password\"\n"
+        );
+    }
+}

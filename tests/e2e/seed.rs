@@ -1,0 +1,125 @@
+//! The first drill and its like, with the guard: the seed documents' manifests as they are, in a guard that only warns of
+//! what they write down (passwords, a group nobody reads). Every command that erases a database is refused or harmless, and
+//! who follows what the refusal says gets where they wanted.
+
+use crate::galera::{Galera, SEED, patiently};
+use crate::guard::{bring_image, install, until_registered};
+use crate::install::{events, until_bootstrap_is_removed};
+use crate::lab::Output;
+use crate::nodes::lab;
+use crate::writer::Writer;
+use serde_json::json;
+
+/// Refused by this rule, and nothing else went wrong.
+#[track_caller]
+fn refused(output: &Output, rule: &str, words: &str) {
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+}
+
+#[test]
+fn what_erased_the_database_is_refused_or_harmless() {
+    let lab = lab();
+    lab.have_volumes(5);
+    bring_image(lab);
+    // As somebody does who moves in with what they have.
+    install(lab, &["--set=modes.G11=warn", "--set=modes.G09=warn"]).succeeded();
+    until_registered(lab);
+    let namespace = lab.namespace_with_labels("seed", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "galera-instance");
+    let applied = galera.apply(SEED);
+    assert_eq!(applied.status, 0, "{applied}");
+
+    the_bootstrap_node_cannot_be_removed_too_early(&galera);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    members_got_what_they_need(&galera);
+    galera.fill();
+    let writer = Writer::start(&galera, json!({ "value": "admin" }));
+
+    delete_every_pod(&galera);
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    apply_the_manifests_again(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    the_other_commands(&galera);
+
+    for ordinal in 0..3 {
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+    }
+    assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("seed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// While a member joins from it.
+fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
+    patiently("the first member to start", || {
+        let running = galera.pod(&galera.member(0)).is_some_and(|pod| pod["status"]["phase"] == "Running");
+        if running { Ok(()) } else { Err("not yet".to_owned()) }
+    });
+    let deleted = galera.kubectl(&["delete", "deployment/galera-instance-bootstrap", "--wait=false"]);
+    refused(&deleted, "G05", "the bootstrap node is still needed");
+}
+
+/// The manifests have neither probes that see Galera nor a preStop hook, and 30 seconds of grace.
+fn members_got_what_they_need(galera: &Galera<'_>) {
+    for ordinal in 0..3 {
+        let pod = galera.pod(&galera.member(ordinal)).unwrap();
+        let server = &pod["spec"]["containers"][0];
+        assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
+        assert_eq!(server["lifecycle"]["preStop"]["exec"]["command"][0], "/etc/gatera/wait-for-sync.sh");
+        assert_eq!(server["readinessProbe"]["exec"]["command"][1], "ready");
+        let state =
+            galera.kubectl(&["exec", &galera.member(ordinal), "--", "/etc/gatera/wait-for-sync.sh", "ready"]);
+        assert_eq!((state.status, state.stdout.trim()), (0, "the server is SYNCED"), "{state}");
+    }
+}
+
+/// The first everyday command: one member goes, the others are refused.
+fn delete_every_pod(galera: &Galera<'_>) {
+    let deleted = galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]);
+    refused(&deleted, "G02", "do instead");
+    assert_eq!(deleted.stdout.matches("deleted").count(), 1, "{deleted}");
+    assert_eq!(deleted.stderr.matches("[G02]").count(), 2, "{deleted}");
+}
+
+/// The second one: a bootstrap node comes back, and founds nothing.
+fn apply_the_manifests_again(galera: &Galera<'_>) {
+    for _ in 0..2 {
+        let applied = galera.apply(SEED);
+        assert_eq!(applied.status, 0, "{applied}");
+        assert!(applied.stderr.contains("[G04]"), "{applied}");
+    }
+    let replicas = ["get", "deployment/galera-instance-bootstrap", "--output=jsonpath={.spec.replicas}"];
+    assert_eq!(galera.kubectl(&replicas).stdout, "0");
+    let pods = galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).stdout;
+    assert_eq!(pods, "", "no second bootstrap node");
+    assert_eq!(events(galera, "BootstrapRemoved").len(), 1, "what is applied again is left alone");
+}
+
+fn the_other_commands(galera: &Galera<'_>) {
+    let (ns, set) = (&galera.namespace, "statefulset/galera-instance-galera");
+    let scaled = galera.kubectl(&["scale", "deployment/galera-instance-bootstrap", "--replicas=1"]);
+    refused(&scaled, "G04", "already has data");
+    let claim = "persistentvolumeclaim/galera-instance-datadir-galera-instance-galera-1";
+    refused(&galera.kubectl(&["delete", claim, "--wait=false"]), "G07", "do instead");
+    let scaled = galera.kubectl(&["scale", set, "--replicas=1"]);
+    refused(&scaled, "G01", "do instead: ");
+    refused(&galera.kubectl(&["delete", set, "--wait=false"]), "G03", "do instead");
+    let other = json!({ "data": { "galera.cnf": "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://other-galera-0.other-hs\n" } });
+    let patched = galera.kubectl(&[
+        "patch",
+        "configmap/galera-instance-nodeconfig",
+        "--type=merge",
+        "--patch",
+        &other.to_string(),
+    ]);
+    refused(&patched, "G06", "other-galera-0.other-hs");
+    let gone = galera.lab.kubectl(crate::lab::User::Admin, &["delete", "namespace", ns, "--wait=false"]);
+    refused(&gone, "G03", "do instead");
+    let forced =
+        galera.kubectl(&["delete", "pod", &galera.member(0), "--force", "--grace-period=0", "--wait=false"]);
+    refused(&forced, "G02", "do instead");
+}
