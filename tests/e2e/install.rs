@@ -93,7 +93,8 @@ fn a_cluster_is_installed_tested_grown_and_shrunk_and_no_row_is_lost() {
     let namespace = lab.namespace_with_labels("install", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "shop");
     let started = Instant::now();
-    helm(&galera, "install", &[]);
+    // Five members on three nodes.
+    helm(&galera, "install", &["--set=antiAffinity=false"]);
     galera.until_ready(3);
     let formed = started.elapsed();
     let event = until_bootstrap_is_removed(&galera);
@@ -112,7 +113,7 @@ fn a_cluster_is_installed_tested_grown_and_shrunk_and_no_row_is_lost() {
         json!({ "valueFrom": { "secretKeyRef": { "name": "shop-secret", "key": "root-password" } } });
     let writer = Writer::start(&galera, secret);
     let before = uids(&galera, 3);
-    helm(&galera, "upgrade", &["--set=nodeCount=5"]);
+    helm(&galera, "upgrade", &["--set=antiAffinity=false", "--set=nodeCount=5"]);
     galera.until_ready(5);
     galera.until_synced(5, 5);
     writer.until_writes();

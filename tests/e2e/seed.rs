@@ -60,7 +60,7 @@ fn the_bootstrap_node_cannot_be_removed_too_early(galera: &Galera<'_>) {
         if running { Ok(()) } else { Err("not yet".to_owned()) }
     });
     let deleted = galera.kubectl(&["delete", "deployment/galera-instance-bootstrap", "--wait=false"]);
-    refused(&deleted, "G05", "the bootstrap node is still needed");
+    refused(&deleted, "G05", "galera-instance-galera-0 is not Ready yet");
 }
 
 /// The manifests have neither probes that see Galera nor a preStop hook, and 30 seconds of grace.
