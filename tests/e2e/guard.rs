@@ -54,16 +54,3 @@ pub fn until_registered(lab: &ControlPlane) {
         }
     });
 }
-
-/// What all guards logged, for the panic of a test.
-pub fn logs(lab: &ControlPlane) -> String {
-    let logs = [
-        "logs",
-        "--namespace",
-        NAMESPACE,
-        "--selector=app.kubernetes.io/name=gatera",
-        "--tail=200",
-        "--prefix",
-    ];
-    lab.kubectl(User::Admin, &logs).stdout
-}

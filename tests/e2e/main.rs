@@ -13,10 +13,12 @@
 
 mod galera;
 mod guard;
+mod guard_life;
 mod install;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;
 mod seed;
+mod transfer;
 mod unguarded;
 mod writer;

@@ -7,6 +7,7 @@ use crate::guard::{bring_image, install, until_registered};
 use crate::install::{events, until_bootstrap_is_removed};
 use crate::lab::Output;
 use crate::nodes::lab;
+use crate::transfer;
 use crate::writer::Writer;
 use serde_json::json;
 
@@ -44,6 +45,11 @@ fn what_erased_the_database_is_refused_or_harmless() {
     apply_the_manifests_again(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     the_other_commands(&galera);
+    transfer::ready_never_outlives_its_server(&galera, 1);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    transfer::slow_down(&galera, "[mysqld]\ninnodb_buffer_pool_size = 122M");
+    transfer::a_donor_stays_until_its_joiner_is_through(&galera);
+    galera.until_ready(3);
 
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");

@@ -1,0 +1,112 @@
+//! The guard's own life in pods: a broken one blocks nobody, one that is rolled misses nothing, and it can be removed while
+//! it is down. Runs in a lab of its own: meanwhile there is no guard for anybody else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::galera::{SEED, patiently};
+use crate::guard::{NAMESPACE, bring_image, chart, install, until_registered};
+use crate::lab::{ControlPlane, Output, User};
+use crate::nodes::lab;
+
+/// The seed documents' manifests as a dry run: whether they would be refused now.
+fn try_the_seed(lab: &ControlPlane) -> Output {
+    let apply = ["apply", "--namespace=default", "--dry-run=server", "--filename=-"];
+    lab.kubectl_stdin(User::Admin, &apply, SEED)
+}
+
+/// Every object that is to be refused is, by its rule, and nothing failed on the way.
+#[track_caller]
+fn judged(output: &Output) {
+    assert_eq!(output.status, 1, "{output}");
+    let denied = output.stderr.matches("denied the request: [G").count();
+    assert_eq!((denied, output.stderr.matches("Error").count()), (5, 5), "{output}");
+}
+
+#[test]
+fn the_guard_comes_and_goes_and_holds_up_nobody() {
+    let lab = lab();
+    bring_image(lab);
+    a_broken_guard_blocks_nobody(lab);
+    rolled_back_and_forth_it_misses_nothing(lab);
+    removed_while_it_is_down_it_leaves_nothing(lab);
+}
+
+fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
+    install(lab, &["--set=image.tag=none", "--set=image.pullPolicy=Never"]).succeeded();
+    patiently("the image to be missing", || {
+        let pods =
+            lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--no-headers"]).stdout;
+        if pods.matches("ErrImageNeverPull").count() == 2 { Ok(()) } else { Err(pods) }
+    });
+    assert_eq!(try_the_seed(lab).status, 0, "without a guard nothing is refused, and nothing hangs");
+
+    let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE];
+    lab.helm(User::Admin, &upgrade).succeeded();
+    until_registered(lab);
+    patiently("API servers to know the entries", || {
+        let output = try_the_seed(lab);
+        if output.status == 1 { Ok(()) } else { Err(output.to_string()) }
+    });
+    judged(&try_the_seed(lab));
+}
+
+/// While both replicas are replaced twice, every request gets its answer.
+fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
+    let done = AtomicBool::new(false);
+    let asked = thread::scope(|scope| {
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut asked = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        judged(&try_the_seed(lab));
+                        asked += 1;
+                    }
+                    asked
+                })
+            })
+            .collect();
+        let upgrade = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE];
+        lab.helm(User::Admin, &[&upgrade[..], &["--set=resources.requests.cpu=20m"]].concat()).succeeded();
+        until_registered(lab);
+        lab.helm(User::Admin, &["rollback", "gatera", "--namespace", NAMESPACE]).succeeded();
+        until_registered(lab);
+        // As a node that fails: no good-bye.
+        let leader =
+            ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
+        let leader = lab.kubectl(User::Admin, &leader).succeeded();
+        lab.kubectl(User::Admin, &["delete", "pod", &leader, "--namespace", NAMESPACE]).succeeded();
+        until_registered(lab);
+        done.store(true, Ordering::Relaxed);
+        clients
+            .into_iter()
+            .map(|it| it.join().expect("every request is answered as it should be"))
+            .sum::<usize>()
+    });
+    println!(
+        "{asked} times seven objects were judged while the guard was upgraded, rolled back and lost its leader"
+    );
+    assert!(asked > 5);
+}
+
+fn removed_while_it_is_down_it_leaves_nothing(lab: &ControlPlane) {
+    let scale = ["scale", "deployment/gatera", "--namespace", NAMESPACE, "--replicas=0"];
+    lab.kubectl(User::Admin, &scale).succeeded();
+    patiently("no guard runs", || {
+        let pods =
+            lab.kubectl(User::Admin, &["get", "pods", "--namespace", NAMESPACE, "--output=name"]).stdout;
+        if pods.is_empty() { Ok(()) } else { Err(pods) }
+    });
+    let closed = try_the_seed(lab);
+    assert_eq!(closed.status, 1, "a guard that is down lets no change of a Galera object through: {closed}");
+    assert!(closed.stderr.contains("failed calling webhook"), "{closed}");
+    lab.helm(User::Admin, &["uninstall", "gatera", "--namespace", NAMESPACE]).succeeded();
+    patiently("API servers to forget the entries", || {
+        let output = try_the_seed(lab);
+        if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
+    });
+    let left =
+        lab.kubectl(User::Admin, &["get", "clusterroles,clusterrolebindings", "--output=name"]).succeeded();
+    assert!(!left.contains("gatera"), "{left}");
+}

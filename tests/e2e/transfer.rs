@@ -1,0 +1,132 @@
+//! State transfers that take their time, and servers that die: the donor waits for its joiner, no probe kills a member that
+//! copies, and Ready never outlives the server that earned it.
+//!
+//! GATERA_SLOW=SECONDS draws the transfer out (a minute and a half without it; liveness probes of the seed documents kill
+//! after one).
+
+use std::env;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+
+/// How fast a donor sends, in KiB/s.
+const RATE: u64 = 512;
+
+fn seconds() -> u64 {
+    env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(90)
+}
+
+/// Slows down what donors send, in the option file that the members mount, and makes the database big enough to notice.
+/// Nobody restarts: the script of the state transfer reads the file when it starts.
+pub fn slow_down(galera: &Galera<'_>, options: &str) {
+    let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
+    let patch =
+        ["patch", "configmap/galera-instance-nodeconfig", "--type=merge", "--patch", &patch.to_string()];
+    galera.kubectl(&patch).succeeded();
+    for ordinal in 0..3 {
+        patiently("the option file to reach the members", || {
+            let file = galera.kubectl(&[
+                "exec",
+                &galera.member(ordinal),
+                "--",
+                "cat",
+                "/etc/mysql/conf.d/innodb.cnf",
+            ]);
+            if file.stdout.contains("rlimit") { Ok(()) } else { Err(file.stdout) }
+        });
+    }
+    // Random, so that no compression makes it small; the empty database has some twenty megabytes.
+    let megabytes = (seconds() * RATE / 1024).saturating_sub(20);
+    galera
+        .ask(&galera.member(0), "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
+    for _ in 0..megabytes {
+        let row = "INSERT INTO shop.heavy (body) SELECT GROUP_CONCAT(RANDOM_BYTES(1024) SEPARATOR '') FROM seq_1_to_1024";
+        galera.ask(&galera.member(0), &format!("SET SESSION group_concat_max_len = 4194304; {row}"));
+    }
+}
+
+/// The member that sends a state transfer.
+fn donor(galera: &Galera<'_>) -> String {
+    patiently("somebody gives a state transfer", || {
+        let gives = |pod: &String| galera.wsrep(pod).is_ok_and(|it| it.state.starts_with("Donor"));
+        (0..3).map(|it| galera.member(it)).find(gives).ok_or_else(|| "nobody does".to_owned())
+    })
+}
+
+/// A donor is deleted while it sends. It stays until its joiner is Synced, although nothing but its preStop hook holds it.
+pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
+    let set = "statefulset/galera-instance-galera";
+    galera.kubectl(&["scale", set, "--replicas=5"]).succeeded();
+    let (began, donor) = (Instant::now(), donor(galera));
+    let joiner = galera.member(3);
+    assert!(galera.is_ready(&donor), "a donor that can answer stays Ready: {donor}");
+
+    let refused = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
+    assert!(refused.stderr.contains("[G02]"), "{refused}");
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
+    galera.kubectl(&["annotate", "pod", &donor, &release]).succeeded();
+    let uid = galera.pod(&donor).unwrap()["metadata"]["uid"].clone();
+    patiently("the override to be seen", || {
+        let deleted = galera.kubectl(&["delete", "pod", &donor, "--wait=false"]);
+        if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+    });
+
+    let (mut joined, mut left) = (None, None);
+    patiently("the joiner is Ready and the donor has gone", || {
+        joined = joined.or_else(|| galera.is_ready(&joiner).then(Instant::now));
+        let there = galera.pod(&donor).is_some_and(|pod| pod["metadata"]["uid"] == uid);
+        left = left.or_else(|| (!there).then(Instant::now));
+        if joined.is_some() && left.is_some() { Ok(()) } else { Err(format!("{joined:?} {left:?}")) }
+    });
+    let pod = galera.pod(&joiner).unwrap();
+    assert_eq!(
+        pod["status"]["containerStatuses"][0]["restartCount"], 0,
+        "no probe killed it, no donor left it"
+    );
+    println!(
+        "the transfer took {:.0} s; the donor left {:.1} s after its joiner was Ready",
+        joined.unwrap().duration_since(began).as_secs_f64(),
+        left.unwrap().saturating_duration_since(joined.unwrap()).as_secs_f64()
+    );
+    let aborted = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
+    assert!(!aborted.contains("is no longer in the group"), "the joiner lost its donor");
+}
+
+/// The server of a member is killed. From then on the member is not Ready until its new server is Synced.
+pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
+    let pod = galera.member(ordinal);
+    kill_server(&pod);
+    let restarted = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64() == Some(1);
+    patiently("the server is started again", || {
+        galera.pod(&pod).filter(restarted).map(drop).ok_or_else(|| "not yet".to_owned())
+    });
+    // From here on the old status file lies beside the new server.
+    loop {
+        let ready = galera.is_ready(&pod);
+        let synced = galera.wsrep(&pod).is_ok_and(|it| it.state == "Synced" || it.state.starts_with("Donor"));
+        assert!(synced || !ready, "{pod} is Ready, and its server is not Synced");
+        if ready {
+            break;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// As the kernel does when memory runs out. The pods of this lab are processes of this machine.
+fn kill_server(pod: &str) {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let is_its = |path: &std::path::Path| {
+        let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+        read("comm").trim() == "mariadbd" && read("root/etc/hostname").trim() == pod
+    };
+    let server = processes.map(|it| it.path()).find(|path| is_its(path)).expect("its server runs");
+    let pid: i32 = server.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
