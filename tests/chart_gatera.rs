@@ -93,6 +93,19 @@ fn what_can_be_chosen_arrives() {
 }
 
 #[test]
+fn names_that_look_like_numbers_are_names() {
+    let template = ["template", "123", CHART, "--namespace=456"];
+    let objects = objects(&lab::shared().helm(User::Admin, &template).succeeded());
+    let names = objects.iter().flat_map(|it| {
+        [&it["metadata"]["namespace"], &it["metadata"]["labels"]["app.kubernetes.io/instance"]]
+    });
+    for name in names {
+        assert!(name.is_string() || name.is_null(), "{name}");
+    }
+    assert_eq!(of_kind(&objects, "Service")["metadata"]["namespace"], "456");
+}
+
+#[test]
 fn bad_values_are_refused_with_words() {
     for (set, words) in [
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
@@ -296,6 +309,18 @@ fn what_the_guard_writes_survives_upgrade_and_rollback() {
         assert_eq!(release.written(), written, "{upgrade}");
         release.helm("rollback", &["guard", "1", rollback]).succeeded();
         assert_eq!(release.written(), written, "{rollback}");
+
+        // The way out when a guard is broken, and the way back.
+        let kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+        plane.kubectl(User::Admin, &["delete", kinds, "gatera"]).succeeded();
+        eventually("nothing is guarded", || (release.try_what_is_forbidden().status == 0).then_some(()));
+        eventually("the guard says so", || {
+            guard.get("/readyz")?.1.contains("not there: nothing is guarded").then_some(())
+        });
+        release.helm("upgrade", &["guard", CHART, upgrade]).succeeded();
+        guard.until_registered();
+        eventually("API servers ask again", || (release.try_what_is_forbidden().status == 1).then_some(()));
+
         let (code, words) = release.selftest();
         assert_eq!(code, 0, "{words}");
         assert!(words.starts_with("refused, as it must be: [G"), "{words}");
