@@ -206,6 +206,8 @@ fn its_rights_are_no_more_than_it_needs() {
     let (plane, _) = guarded::shared();
     for (verb, what, may) in [
         ("get", "secret/gatera-tls", "yes"),
+        ("get", "configmap/any", "yes"),
+        ("get", "pod/any", "no"),
         ("list", "secrets", "no"),
         ("get", "secret/other", "no"),
         ("create", "validatingwebhookconfigurations.admissionregistration.k8s.io", "no"),
