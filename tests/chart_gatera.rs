@@ -11,8 +11,9 @@ use gatera::rules::RULES;
 use gatera::webhooks::{self, Endpoint, Target};
 use serde_json::{Value, json};
 
+use crate::cluster::running_cluster;
 use crate::guarded::{self, CHART, program};
-use crate::lab::{self, Output, User};
+use crate::lab::{self, Output, User, eventually};
 
 fn file(name: &str) -> String {
     fs::read_to_string(format!("{CHART}/{name}")).unwrap()
@@ -198,6 +199,20 @@ fn its_arguments_are_the_program_s() {
         args.find_map(|it| it.as_str()?.strip_prefix(name)).unwrap().parse().unwrap()
     };
     assert!(seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace, "it is killed while it drains");
+}
+
+/// Whatever a guard has done so far in this control plane, and it has read a cluster's configuration at least.
+#[test]
+fn its_rights_are_enough() {
+    let (plane, _ns) = running_cluster("rights");
+    eventually("the guard to read a ConfigMap", || {
+        plane
+            .asked_by_the_guard()
+            .iter()
+            .any(|it| it.verb == "get" && it.resource == "configmaps")
+            .then_some(())
+    });
+    assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
 /// What it cannot do is as much of the contract as what it can.
