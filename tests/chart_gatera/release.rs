@@ -22,6 +22,7 @@ impl<'a> Release<'a> {
         let release = Self { plane, ns: plane.namespace_with_labels("guard", &labels) };
         let output = release.helm("install", &[&["guard", CHART], flags].concat());
         assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+        assert!(output.stdout.contains(&format!("  helm test guard -n {} --logs\n", release.ns)), "{output}");
         release
     }
 
