@@ -1,5 +1,6 @@
-//! charts/gatera as Helm and a real API server see it: what it renders, what it refuses, and that what the guard writes
-//! belongs to the guard through install, upgrade, rollback and uninstall.
+//! charts/gatera as Helm sees it: what it renders and what it refuses. `release.rs` installs it.
+
+mod release;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +11,9 @@ use gatera::rules::RULES;
 use gatera::webhooks::{self, Endpoint, Target};
 use serde_json::{Value, json};
 
-use crate::guarded::{self, CHART, Guard, Start, program};
-use crate::lab::{self, ControlPlane, Output, User, eventually};
+use crate::cluster::running_cluster;
+use crate::guarded::{self, CHART, program};
+use crate::lab::{self, Output, User, eventually};
 
 fn file(name: &str) -> String {
     fs::read_to_string(format!("{CHART}/{name}")).unwrap()
@@ -90,6 +92,19 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail, ignore.clone()].into());
     assert_eq!(registered(Endpoint::Mutate, &settings), [patient.clone()].into());
     assert_eq!(registered(Endpoint::Validate, &settings), [patient, ignore].into());
+}
+
+#[test]
+fn names_that_look_like_numbers_are_names() {
+    let template = ["template", "123", CHART, "--namespace=456"];
+    let objects = objects(&lab::shared().helm(User::Admin, &template).succeeded());
+    let names = objects.iter().flat_map(|it| {
+        [&it["metadata"]["namespace"], &it["metadata"]["labels"]["app.kubernetes.io/instance"]]
+    });
+    for name in names {
+        assert!(name.is_string() || name.is_null(), "{name}");
+    }
+    assert_eq!(of_kind(&objects, "Service")["metadata"]["namespace"], "456");
 }
 
 #[test]
@@ -186,169 +201,18 @@ fn its_arguments_are_the_program_s() {
     assert!(seconds("--lame-duck=") + seconds("--drain=") + 5 <= grace, "it is killed while it drains");
 }
 
-/// A release `guard` in a namespace that enforces the strictest Pod Security.
-struct Release<'a> {
-    plane: &'a ControlPlane,
-    ns: String,
-}
-
-impl<'a> Release<'a> {
-    fn install(plane: &'a ControlPlane, flags: &[&str]) -> Self {
-        let restricted = ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}"));
-        let labels = restricted.each_ref().map(|it| (&**it, "restricted"));
-        let release = Self { plane, ns: plane.namespace_with_labels("guard", &labels) };
-        let output = release.helm("install", &[&["guard", CHART], flags].concat());
-        assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
-        release
-    }
-
-    fn helm(&self, command: &str, arguments: &[&str]) -> Output {
-        self.plane.helm(User::Admin, &[&[command, "--namespace", &self.ns], arguments].concat())
-    }
-
-    fn guard(&self, by_service: bool) -> Guard {
-        let home = Some(self.ns.clone());
-        let start = Start { identity: self.ns.clone(), home, by_service, ..Start::default() };
-        Guard::start(self.plane, &program(), &start)
-    }
-
-    /// What the guard writes; of the lease only who holds it.
-    fn written(&self) -> Value {
-        let get = |what: &str| self.plane.get(&self.ns, what);
-        json!({
-            "mutating": get("mutatingwebhookconfiguration/gatera")["webhooks"],
-            "validating": get("validatingwebhookconfiguration/gatera")["webhooks"],
-            "certificates": get("secret/gatera-tls")["data"],
-            "holder": get("lease/gatera")["spec"]["holderIdentity"],
-        })
-    }
-
-    /// A Galera StatefulSet whose password is written out.
-    fn try_what_is_forbidden(&self) -> Output {
-        let manifest = json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
-            "spec": { "serviceName": "db", "selector": { "matchLabels": { "gatera.dev/cluster": "db" } }, "template": {
-                "metadata": { "labels": { "gatera.dev/cluster": "db" } },
-                "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "x" }] }] },
-            } },
-        });
-        let create = ["create", "--namespace=default", "--dry-run=server", "--filename=-"];
-        self.plane.kubectl_stdin(User::Admin, &create, &manifest.to_string())
-    }
-
-    /// The guard is gone already. An ordinary write passes, where the moment before it was refused.
-    fn uninstall(self) {
-        let held_up = self.try_what_is_forbidden();
-        assert!(held_up.stderr.contains("failed calling webhook"), "{held_up}");
-        let output = self.helm("uninstall", &["guard"]);
-        assert_eq!(output.status, 0, "{output}");
-        eventually("API servers ask no more", || (self.try_what_is_forbidden().status == 0).then_some(()));
-        let kinds = "secret,lease,configmap,deployment,service,serviceaccount,role,rolebinding,pdb,\
-                     clusterrole,clusterrolebinding,validatingwebhookconfiguration,mutatingwebhookconfiguration";
-        let left = ["get", kinds, "--namespace", &self.ns, "--output=name"];
-        let left = self.plane.kubectl(User::Admin, &left).succeeded();
-        assert!(!left.contains("gatera"), "{left}");
-    }
-
-    /// `gatera selftest` as the pod of `helm test` runs it, with that pod's rights.
-    fn selftest(&self) -> (i32, String) {
-        let hooks = ["guard", CHART, "--show-only=templates/tests/selftest.yaml"];
-        let text = self.helm("template", &hooks).succeeded();
-        let pod = of_kind(&objects(&text), "Pod");
-        let apply = ["apply", "--filename=-"];
-        let output = self.plane.kubectl_stdin(User::Admin, &apply, &text);
-        assert_eq!((output.status, &*output.stderr), (0, ""), "the strictest Pod Security: {output}");
-        let kubeconfig = guarded::kubeconfig_of(self.plane, &self.ns, "gatera-selftest", "selftest", None);
-        let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
-        let args = args.map(|it| it.as_str().unwrap()).filter(|it| !it.starts_with("--config="));
-        let ran = Command::new(program())
-            .args(args)
-            .arg("--patience=0")
-            .env("KUBECONFIG", kubeconfig)
-            .output()
-            .unwrap();
-        // As the hooks' deletion policy has it. No kubelet confirms the end of a pod.
-        let delete = ["delete", "--wait=false", "--filename=-"];
-        self.plane.kubectl_stdin(User::Admin, &delete, &text).succeeded();
-        (ran.status.code().unwrap(), String::from_utf8(ran.stdout).unwrap())
-    }
-}
-
-const METHODS: [[&str; 3]; 3] = [
-    ["--server-side=true", "--server-side=true", "--server-side=auto"],
-    ["--server-side=false", "--server-side=false", "--server-side=auto"],
-    ["--server-side=false", "--server-side=true", "--server-side=false"],
-];
-
-/// Whichever way Helm writes, the guard's own fields stay, and a guard that is down stands in nobody's way out.
+/// Whatever a guard has done so far in this control plane, and it has read a cluster's configuration at least.
 #[test]
-fn what_the_guard_writes_survives_upgrade_and_rollback() {
-    let plane = ControlPlane::start();
-    for [install, upgrade, rollback] in METHODS {
-        let release = Release::install(&plane, &[install]);
-        let guard = release.guard(false);
-        guard.until_registered();
-        let written = eventually("the lease is held", || {
-            Some(release.written()).filter(|it| !it["holder"].as_str().unwrap_or_default().is_empty())
-        });
-        assert!(written["certificates"]["tls.key"].is_string(), "{:?}", written["certificates"]);
-        release.helm("upgrade", &["guard", CHART, upgrade, "--set=modes.G11=warn,replicas=3"]).succeeded();
-        assert_eq!(release.written(), written, "{upgrade}");
-        release.helm("rollback", &["guard", "1", rollback]).succeeded();
-        assert_eq!(release.written(), written, "{rollback}");
-        let (code, words) = release.selftest();
-        assert_eq!(code, 0, "{words}");
-        assert!(words.starts_with("refused, as it must be: [G"), "{words}");
-        drop(guard);
-        release.uninstall();
-    }
-}
-
-/// By its Service, as in a cluster: no entry before a pod is ready, and none is needed for a pod to become so.
-#[test]
-fn a_guard_whose_pods_never_become_ready_blocks_nobody() {
-    let plane = ControlPlane::start();
-    let release = Release::install(&plane, &[]);
-    let guard = release.guard(true);
-    eventually("the guard waits for an endpoint", || {
-        let (status, text) = guard.get("/readyz")?;
-        (status == 200 && text.contains("webhooks: waiting for a ready endpoint of our Service"))
+fn its_rights_are_enough() {
+    let (plane, _ns) = running_cluster("rights");
+    eventually("the guard to read a ConfigMap", || {
+        plane
+            .asked_by_the_guard()
+            .iter()
+            .any(|it| it.verb == "get" && it.resource == "configmaps")
             .then_some(())
     });
-    let written = release.written();
-    assert_eq!((&written["validating"], &written["mutating"]), (&Value::Null, &Value::Null));
-    assert_eq!(release.try_what_is_forbidden().status, 0);
-    let (code, words) = release.selftest();
-    assert_eq!(code, 1, "{words}");
-    assert!(
-        words.starts_with("not refused by the guard: the API server admits a StatefulSet with"),
-        "{words}"
-    );
-
-    let other = plane.helm(User::Admin, &["install", "second", CHART, "--namespace=default"]);
-    let words = format!(
-        "this cluster has a guard already: release guard in namespace {}. One guard serves the whole cluster; upgrade \
-         that release, or uninstall it first",
-        release.ns
-    );
-    assert!(other.status == 1 && other.stderr.contains(&words), "{other}");
-
-    // Both pods were admitted under the strictest Pod Security. One of them becomes ready.
-    let pods = || plane.get(&release.ns, "pods")["items"].as_array().unwrap().clone();
-    let pods = eventually("two pods", || {
-        let names = pods().into_iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
-        Some(names.filter(|it| it.starts_with("gatera-") && it != "gatera-selftest").collect::<Vec<_>>())
-            .filter(|names| names.len() == 2)
-    });
-    plane.make_pod_ready(&release.ns, &pods[0]);
-    guard.until_registered();
-    let entry = &release.written()["validating"][0];
-    let service = json!({ "namespace": release.ns, "name": "gatera", "path": "/validate", "port": 443 });
-    assert_eq!(entry["clientConfig"]["service"], service);
-    let never = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
-    assert!(never.as_array().unwrap().contains(&json!(release.ns)), "{never}");
-    drop(guard);
-    release.uninstall();
+    assert_eq!(plane.forbidden_to_the_guard(), []);
 }
 
 /// What it cannot do is as much of the contract as what it can.
@@ -357,6 +221,8 @@ fn its_rights_are_no_more_than_it_needs() {
     let (plane, _) = guarded::shared();
     for (verb, what, may) in [
         ("get", "secret/gatera-tls", "yes"),
+        ("get", "configmap/any", "yes"),
+        ("get", "pod/any", "no"),
         ("list", "secrets", "no"),
         ("get", "secret/other", "no"),
         ("create", "validatingwebhookconfigurations.admissionregistration.k8s.io", "no"),

@@ -34,8 +34,17 @@ pub(super) fn policy() -> Value {
 impl ControlPlane {
     /// Everything that was asked and answered so far, in order. A watch is answered when it ends.
     pub(crate) fn asked_by_the_guard(&self) -> Vec<Asked> {
+        self.asked_and_answered(|_| true)
+    }
+
+    /// What of it the API server refused, for want of a right.
+    pub(crate) fn forbidden_to_the_guard(&self) -> Vec<Asked> {
+        self.asked_and_answered(|line| line["responseStatus"]["code"] == 403)
+    }
+
+    fn asked_and_answered(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Asked> {
         let text = fs::read_to_string(self.folder().join(LOG)).unwrap_or_default();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter(wanted);
         let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         lines
             .map(|line| {

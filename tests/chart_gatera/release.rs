@@ -1,0 +1,214 @@
+//! charts/gatera in a real control plane: what the guard writes belongs to the guard through install, upgrade, rollback and
+//! uninstall, and a guard that is not there stands in nobody's way.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use super::{objects, of_kind};
+use crate::guarded::{self, CHART, Guard, Start, program};
+use crate::lab::{ControlPlane, Output, User, eventually};
+
+/// A release `guard` in a namespace that enforces the strictest Pod Security.
+struct Release<'a> {
+    plane: &'a ControlPlane,
+    ns: String,
+}
+
+impl<'a> Release<'a> {
+    fn install(plane: &'a ControlPlane, flags: &[&str]) -> Self {
+        let restricted = ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}"));
+        let labels = restricted.each_ref().map(|it| (&**it, "restricted"));
+        let release = Self { plane, ns: plane.namespace_with_labels("guard", &labels) };
+        let output = release.helm("install", &[&["guard", CHART], flags].concat());
+        assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+        assert!(output.stdout.contains(&format!("  helm test guard -n {} --logs\n", release.ns)), "{output}");
+        release
+    }
+
+    fn helm(&self, command: &str, arguments: &[&str]) -> Output {
+        self.plane.helm(User::Admin, &[&[command, "--namespace", &self.ns], arguments].concat())
+    }
+
+    fn guard(&self, by_service: bool) -> Guard {
+        let home = Some(self.ns.clone());
+        let start = Start { identity: self.ns.clone(), home, by_service, ..Start::default() };
+        Guard::start(self.plane, &program(), &start)
+    }
+
+    /// What the guard writes; of the lease only who holds it.
+    fn written(&self) -> Value {
+        let get = |what: &str| self.plane.get(&self.ns, what);
+        json!({
+            "mutating": get("mutatingwebhookconfiguration/gatera")["webhooks"],
+            "validating": get("validatingwebhookconfiguration/gatera")["webhooks"],
+            "certificates": get("secret/gatera-tls")["data"],
+            "holder": get("lease/gatera")["spec"]["holderIdentity"],
+        })
+    }
+
+    /// A Galera StatefulSet whose password is written out.
+    fn try_what_is_forbidden(&self) -> Output {
+        let manifest = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db" },
+            "spec": { "serviceName": "db", "selector": { "matchLabels": { "gatera.dev/cluster": "db" } }, "template": {
+                "metadata": { "labels": { "gatera.dev/cluster": "db" } },
+                "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "x" }] }] },
+            } },
+        });
+        let create = ["create", "--namespace=default", "--dry-run=server", "--filename=-"];
+        self.plane.kubectl_stdin(User::Admin, &create, &manifest.to_string())
+    }
+
+    /// The guard is gone already. An ordinary write passes, where the moment before it was refused.
+    fn uninstall(self) {
+        let held_up = self.try_what_is_forbidden();
+        assert!(held_up.stderr.contains("failed calling webhook"), "{held_up}");
+        let output = self.helm("uninstall", &["guard"]);
+        assert_eq!(output.status, 0, "{output}");
+        eventually("API servers ask no more", || (self.try_what_is_forbidden().status == 0).then_some(()));
+        let kinds = "secret,lease,configmap,deployment,service,serviceaccount,role,rolebinding,pdb,\
+                     clusterrole,clusterrolebinding,validatingwebhookconfiguration,mutatingwebhookconfiguration";
+        let left = ["get", kinds, "--namespace", &self.ns, "--output=name"];
+        let left = self.plane.kubectl(User::Admin, &left).succeeded();
+        assert!(!left.contains("gatera"), "{left}");
+    }
+
+    /// `gatera selftest` as the pod of `helm test` runs it, with that pod's rights.
+    fn selftest(&self) -> (i32, String) {
+        let hooks = ["guard", CHART, "--show-only=templates/tests/selftest.yaml"];
+        let text = self.helm("template", &hooks).succeeded();
+        let pod = of_kind(&objects(&text), "Pod");
+        let apply = ["apply", "--filename=-"];
+        let output = self.plane.kubectl_stdin(User::Admin, &apply, &text);
+        assert_eq!((output.status, &*output.stderr), (0, ""), "the strictest Pod Security: {output}");
+        let kubeconfig = guarded::kubeconfig_of(self.plane, &self.ns, "gatera-selftest", "selftest", None);
+        let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
+        let args = args.map(|it| it.as_str().unwrap()).filter(|it| !it.starts_with("--config="));
+        let ran = Command::new(program())
+            .args(args)
+            .arg("--patience=0")
+            .env("KUBECONFIG", kubeconfig)
+            .output()
+            .unwrap();
+        // As the hooks' deletion policy has it. No kubelet confirms the end of a pod.
+        let delete = ["delete", "--wait=false", "--filename=-"];
+        self.plane.kubectl_stdin(User::Admin, &delete, &text).succeeded();
+        (ran.status.code().unwrap(), String::from_utf8(ran.stdout).unwrap())
+    }
+}
+
+const METHODS: [[&str; 3]; 3] = [
+    ["--server-side=true", "--server-side=true", "--server-side=auto"],
+    ["--server-side=false", "--server-side=false", "--server-side=auto"],
+    ["--server-side=false", "--server-side=true", "--server-side=false"],
+];
+
+/// Whichever way Helm writes, the guard's own fields stay, and a guard that is down stands in nobody's way out.
+#[test]
+fn what_the_guard_writes_survives_upgrade_and_rollback() {
+    let plane = ControlPlane::start();
+    for [install, upgrade, rollback] in METHODS {
+        let release = Release::install(&plane, &[install]);
+        let guard = release.guard(false);
+        guard.until_registered();
+        let written = eventually("the lease is held", || {
+            Some(release.written()).filter(|it| !it["holder"].as_str().unwrap_or_default().is_empty())
+        });
+        assert!(written["certificates"]["tls.key"].is_string(), "{:?}", written["certificates"]);
+        release.helm("upgrade", &["guard", CHART, upgrade, "--set=modes.G11=warn,replicas=3"]).succeeded();
+        assert_eq!(release.written(), written, "{upgrade}");
+        release.helm("rollback", &["guard", "1", rollback]).succeeded();
+        assert_eq!(release.written(), written, "{rollback}");
+
+        // The way out when a guard is broken, and the way back.
+        let kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
+        plane.kubectl(User::Admin, &["delete", kinds, "gatera"]).succeeded();
+        eventually("nothing is guarded", || (release.try_what_is_forbidden().status == 0).then_some(()));
+        eventually("the guard says so", || {
+            guard.get("/readyz")?.1.contains("not there: nothing is guarded").then_some(())
+        });
+        release.helm("upgrade", &["guard", CHART, upgrade]).succeeded();
+        guard.until_registered();
+        eventually("API servers ask again", || (release.try_what_is_forbidden().status == 1).then_some(()));
+
+        let (code, words) = release.selftest();
+        assert_eq!(code, 0, "{words}");
+        assert!(words.starts_with("refused, as it must be: [G"), "{words}");
+        drop(guard);
+        release.uninstall();
+    }
+}
+
+/// By its Service, as in a cluster: no entry before a pod is ready, and none is needed for a pod to become so.
+#[test]
+fn a_guard_whose_pods_never_become_ready_blocks_nobody() {
+    let plane = ControlPlane::start();
+    let release = Release::install(&plane, &[]);
+    let guard = release.guard(true);
+    eventually("the guard waits for an endpoint", || {
+        let (status, text) = guard.get("/readyz")?;
+        (status == 200 && text.contains("webhooks: waiting for a ready endpoint of our Service"))
+            .then_some(())
+    });
+    let written = release.written();
+    assert_eq!((&written["validating"], &written["mutating"]), (&Value::Null, &Value::Null));
+    assert_eq!(release.try_what_is_forbidden().status, 0);
+    let (code, words) = release.selftest();
+    assert_eq!(code, 1, "{words}");
+    assert!(
+        words.starts_with("not refused by the guard: the API server admits a StatefulSet with"),
+        "{words}"
+    );
+
+    let other = plane.helm(User::Admin, &["install", "second", CHART, "--namespace=default"]);
+    let words = format!(
+        "this cluster has a guard already: release guard in namespace {}. One guard serves the whole cluster; upgrade \
+         that release, or uninstall it first",
+        release.ns
+    );
+    assert!(other.status == 1 && other.stderr.contains(&words), "{other}");
+
+    // Both pods were admitted under the strictest Pod Security. One of them becomes ready.
+    let pods = || plane.get(&release.ns, "pods")["items"].as_array().unwrap().clone();
+    let pods = eventually("two pods", || {
+        let names = pods().into_iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned());
+        Some(names.filter(|it| it.starts_with("gatera-") && it != "gatera-selftest").collect::<Vec<_>>())
+            .filter(|names| names.len() == 2)
+    });
+    plane.make_pod_ready(&release.ns, &pods[0]);
+    guard.until_registered();
+    let entry = &release.written()["validating"][0];
+    let service = json!({ "namespace": release.ns, "name": "gatera", "path": "/validate", "port": 443 });
+    assert_eq!(entry["clientConfig"]["service"], service);
+    let never = &entry["namespaceSelector"]["matchExpressions"][0]["values"];
+    assert!(never.as_array().unwrap().contains(&json!(release.ns)), "{never}");
+    drop(guard);
+    release.uninstall();
+}
+
+/// By a real scheduler, revision by revision; and where there is one node for both, it takes both.
+#[test]
+fn replicas_are_spread_over_the_nodes_there_are() {
+    let plane = ControlPlane::start_with_nodes(2);
+    let release = Release::install(&plane, &["--set=image.tag=one"]);
+    let nodes = |tag: &str| {
+        let rollout = ["rollout", "status", "deployment/gatera", "--timeout=60s", "--namespace", &release.ns];
+        plane.kubectl(User::Admin, &rollout).succeeded();
+        let image = format!("gatera:{tag}");
+        let pods = plane.get(&release.ns, "pods")["items"].as_array().unwrap().clone();
+        let ours = pods.iter().filter(|pod| pod["spec"]["containers"][0]["image"] == *image);
+        let mut nodes: Vec<_> =
+            ours.map(|pod| pod["spec"]["nodeName"].as_str().unwrap().to_owned()).collect();
+        nodes.sort();
+        nodes
+    };
+    assert_eq!(nodes("one"), ["node-0", "node-1"]);
+    release.helm("upgrade", &["guard", CHART, "--set=image.tag=two"]).succeeded();
+    assert_eq!(nodes("two"), ["node-0", "node-1"]);
+    // What a cordon becomes where a node controller runs.
+    let taint = ["taint", "node", "node-1", "node.kubernetes.io/unschedulable:NoSchedule"];
+    plane.kubectl(User::Admin, &taint).succeeded();
+    release.helm("upgrade", &["guard", CHART, "--set=image.tag=three"]).succeeded();
+    assert_eq!(nodes("three"), ["node-0", "node-0"]);
+}
