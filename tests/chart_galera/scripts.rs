@@ -33,12 +33,12 @@ fn refuses(mut first: Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Group communication of a member, on an address of loopback that nobody else uses.
+/// The client port of a member, on an address of loopback that nobody else uses.
 fn a_member() -> (TcpListener, String) {
     let listen = |last: u32| {
         let [_, b, c, d] = (std::process::id() + (last << 22)).to_be_bytes();
         let address = format!("127.{b}.{c}.{}", d | 1);
-        Some((TcpListener::bind((&*address, 4567)).ok()?, address))
+        Some((TcpListener::bind((&*address, 3306)).ok()?, address))
     };
     (0..4).find_map(listen).expect("an address of loopback is free")
 }
