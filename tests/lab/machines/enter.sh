@@ -33,6 +33,10 @@ require() {
         say "On Debian: apt-get install containerd runc containernetworking-plugins debootstrap busybox-static iproute2 nftables"
         exit 77
     fi
+    if ! unshare --mount --net --pid --fork true; then
+        say "The node lab needs namespaces of its own, and this machine does not let root make them."
+        exit 77
+    fi
 }
 
 # Hierarchies of version 1, or the one of version 2.
