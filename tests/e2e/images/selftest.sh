@@ -41,14 +41,16 @@ says() { grep -q -F -e "$1" "$log" || wrong "nothing says: $1"; }
 
 never_says() { ! grep -q -F -e "$1" "$log" || wrong "something says: $1"; }
 
-# entrypoint [NAME=VALUE...] COMMAND [ARGUMENT...]: in a clean environment, as a container starts it.
-entrypoint() {
-    chroot "$root" /usr/bin/env -i PATH="$PATH" LANG=C.UTF-8 "$@" >"$log" 2>&1
+# in_image [NAME=VALUE...] COMMAND [ARGUMENT...]: in a clean environment, as a container starts it. It takes the place of
+# the shell that calls it.
+in_image() {
+    exec chroot "$root" /usr/bin/env -i PATH="$PATH" LANG=C.UTF-8 "$@" >"$log" 2>&1
 }
 
+entrypoint() { (in_image "$@"); }
+
 start() {
-    # Not a subshell's child: it is stopped and waited for by its id.
-    entrypoint "$@" &
+    in_image "$@" &
     server=$!
     tries=0
     until grep -q 'ready for connections' "$log" && grep -q "port: $port " "$log"; do
