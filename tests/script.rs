@@ -253,6 +253,33 @@ fn a_server_without_a_status_file_is_asked_by_client() {
 }
 
 #[test]
+fn a_server_without_a_status_file_answers_every_question() {
+    let table = [
+        // ready, ready blocking, started, leave 0
+        ("Synced", [0, 0, 0], "leaving: 0 s are over\n"),
+        ("Donor/Desynced", [0, 1, 0], "leaving: 0 s are over, although this member gives a state transfer\n"),
+        ("Joined", [1, 1, 0], "leaving: 0 s are over\n"),
+        ("Joining: receiving State Transfer", [1, 1, 1], "leaving: the server is JOINING"),
+        ("Initialized", [1, 1, 1], "leaving: 0 s are over\n"),
+    ];
+    for_each(&table, |pod, &(local, [ready, blocking, started], leave)| {
+        pod.client("mariadb", "Primary", local);
+        pod.run("ready").exits(ready);
+        pod.run("ready blocking").exits(blocking);
+        pod.run("started").exits(started);
+        pod.run("leave 0").exits(0).says(leave);
+    });
+    for_each(&[()], |pod, ()| {
+        let waits = "waiting up to 30 s: this member gives a state transfer\n";
+        let done = || pod.client("mariadb", "Primary", "Synced");
+        pod.client("mariadb", "Primary", "Donor/Desynced")
+            .run_until("leave 30", waits, done)
+            .exits(0)
+            .prints(CALM);
+    });
+}
+
+#[test]
 fn the_client_is_mariadb_or_else_mysql() {
     for_each(&["timeout", "no timeout", "a timeout of other syntax"], |pod, has| {
         match *has {

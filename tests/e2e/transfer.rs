@@ -45,8 +45,8 @@ pub fn slow_down(galera: &Galera<'_>, options: &str) {
     galera
         .ask(&galera.member(0), "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
     for _ in 0..megabytes {
-        let row = "INSERT INTO shop.heavy (body) SELECT GROUP_CONCAT(RANDOM_BYTES(1024) SEPARATOR '') FROM seq_1_to_1024";
-        galera.ask(&galera.member(0), &format!("SET SESSION group_concat_max_len = 4194304; {row}"));
+        let row = "INSERT INTO shop.heavy (body) WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 1024) SELECT GROUP_CONCAT(RANDOM_BYTES(1024) SEPARATOR '') FROM n";
+        galera.ask(&galera.member(0), &format!("SET SESSION group_concat_max_len = 4194304, max_recursive_iterations = 2000; {row}"));
     }
 }
 

@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs MariaDB and what its scripts need from Debian packages into a root file system, and packs it.
+#
+# usage: packages.sh FOLDER OUT.tar     works in FOLDER; build.sh calls it
+#
+# Exit status: 1 it failed, 3 no mirror is known.
+set -eu
+umask 022
+
+suite=bookworm
+packages=galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Where apt on this machine gets the suite from.
+mirror() {
+    apt-get update --print-uris 2>/dev/null | sed -n "s|^'\(.*\)/dists/$suite/InRelease'.*|\1|p" | head -n 1
+}
+
+# Runs a step whose output only matters when it fails.
+step() {
+    "$@" >"$folder/log" 2>&1 && return
+    say "failed: $*"
+    tail -n 20 "$folder/log" >&2
+    exit 1
+}
+
+# What no container needs, what tells when it was built, and tools for storage engines that Galera does not replicate.
+remove_ballast() {
+    cd "$root"
+    rm -f etc/dpkg/dpkg.cfg.d/lab etc/machine-id etc/resolv.conf etc/hostname usr/sbin/policy-rc.d var/cache/ldconfig/aux-cache
+    rm -f usr/bin/aria_* usr/bin/myisam* usr/bin/replace usr/bin/resolve_stack_dump usr/bin/resolveip
+    rm -rf usr/share/doc usr/share/info usr/share/lintian usr/share/locale usr/share/man
+    rm -rf usr/share/perl usr/share/perl5 usr/lib/*/perl usr/lib/*/perl5
+    rm -rf dev/* run/* tmp/* var/cache/apt/* var/cache/debconf/* var/lib/apt/lists/* var/lib/mysql/* var/log/*
+    cd "$OLDPWD"
+}
+
+folder=$1 out=$2
+root=$folder/packages
+mirror=${GATERA_DEBIAN_MIRROR:-$(mirror)}
+if [ -z "$mirror" ]; then
+    say "The images are made of Debian's $suite, and apt on this machine does not know where to get it."
+    say "Set GATERA_DEBIAN_MIRROR to the address of a Debian mirror."
+    exit 3
+fi
+
+started=$(date +%s)
+step debootstrap --foreign --variant=minbase --include="$packages" "$suite" "$root" "$mirror"
+say "fetched the packages in $(($(date +%s) - started)) s"
+
+# Packages are configured in namespaces of their own: whatever one starts or mounts ends with them.
+started=$(date +%s)
+echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/lab"
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+step unshare --mount --pid --net --fork --kill-child chroot "$root" /debootstrap/debootstrap --second-stage
+say "configured the packages in $(($(date +%s) - started)) s"
+
+remove_ballast
+tar --create --numeric-owner --directory="$root" --file="$folder/packages.tar" .
+mv "$folder/packages.tar" "$out"
