@@ -200,6 +200,9 @@ fn only_two_calm_looks_in_a_row_are_enough() {
     // Each `sleep` lets one thing happen: a joiner connects, hangs up, connects again, hangs up.
     let sleep = r#"set -- "$POD"/next/*; PATH=/usr/bin:/bin; [ ! -e "$1" ] || mv "$1" "$POD/proc/net/tcp""#;
     for_each(&[()], |pod, ()| {
+        if !pod.looks_for("sleep") {
+            return;
+        }
         pod.state("SYNCED").tool("sleep", sleep).connections("tcp", &[]);
         pod.connections("../../next/1", &[JOINER]).connections("../../next/2", &[]);
         pod.connections("../../next/3", &[JOINER]).connections("../../next/4", &[]);

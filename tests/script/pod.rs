@@ -138,6 +138,14 @@ impl Pod {
         self
     }
 
+    /// The shell takes this tool from the PATH. A static busybox may prefer its own to any other.
+    pub(super) fn looks_for(&self, tool: &str) -> bool {
+        let mut command = Command::new(&self.shell);
+        command.args(self.in_busybox().then_some("sh")).args(["-c", &format!("command -v {tool}")]);
+        command.env_clear().env("PATH", self.path("bin"));
+        String::from_utf8_lossy(&command.output().unwrap().stdout).contains('/')
+    }
+
     /// A client that keeps what it was asked, and with which password.
     pub(super) fn client(&self, name: &str, cluster: &str, local: &str) -> &Self {
         let body = format!(
