@@ -39,6 +39,8 @@ enum Command {
     Rules,
     /// Serve the admission webhooks
     Serve(Box<serve::Options>),
+    /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
+    Status(inspect::StatusOptions),
 }
 
 #[derive(Debug, Args)]
@@ -103,6 +105,11 @@ impl Cli {
                 drop(out);
                 let settings = settings(options.config.as_deref())?;
                 serve::run(*options, settings)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Status(options) => {
+                let settings = settings(options.config())?;
+                inspect::status(&options, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

@@ -15,6 +15,7 @@ mod alive;
 mod anything;
 mod apply;
 mod audit;
+mod bootstrap;
 mod cases;
 mod cli;
 mod cluster;
