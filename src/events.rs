@@ -80,7 +80,11 @@ pub fn once(told: &Told, now: Timestamp) -> Event {
     let Told { id, uid, reason, note } = told;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     Event {
-        metadata: ObjectMeta { name: Some(name), namespace: Some(id.namespace.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(id.namespace.clone()),
+            ..ObjectMeta::default()
+        },
         action: Some("Reconcile".into()),
         event_time: Some(MicroTime(now)),
         note: Some(note.chars().take(LONGEST).collect()),

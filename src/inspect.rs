@@ -83,7 +83,8 @@ pub fn status(options: &StatusOptions, settings: &Settings, out: &mut impl Write
     };
     let all: Vec<_> = world.clusters().filter(wanted).map(|cluster| Status::of(cluster, &view)).collect();
     if let (Some(name), true) = (&options.cluster, all.is_empty()) {
-        let place = options.look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
+        let place =
+            options.look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
         anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
     }
     match options.look.output {

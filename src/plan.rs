@@ -108,8 +108,8 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
             steps.push(Step::Tell(Told::about(cluster, KEPT, note)));
         }
         Stage::Going(_, Some(step)) => {
-            marks &= !matches!(step, Step::Mark(_));
-            steps.push(step);
+            marks &= !matches!(*step, Step::Mark(_));
+            steps.push(*step);
         }
     }
     if marks {

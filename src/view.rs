@@ -206,9 +206,8 @@ impl<'a> View<'a> {
         named: Option<&str>,
     ) -> Option<String> {
         let server = self.filled_in(namespace, server::container(spec, named)?);
-        server::founds_new_cluster(&server, &self.files(namespace, spec, None)).or_else(|| {
-            adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned())
-        })
+        server::founds_new_cluster(&server, &self.files(namespace, spec, None))
+            .or_else(|| adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned()))
     }
 
     /// The ConfigMaps that reach a pod, as far as they are known, one of them as it is about to be.

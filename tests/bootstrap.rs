@@ -3,6 +3,7 @@
 //! (`bootstrap/crash.rs`).
 
 mod crash;
+mod gate;
 mod live;
 mod small;
 
@@ -39,7 +40,7 @@ fn kept(small: &Small) -> String {
 fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
     let mut small = Small::of(&formed());
     let done = small.run(1);
-    let words: Vec<_> = done.iter().map(|step| small::word(step)).collect();
+    let words: Vec<_> = done.iter().map(small::word).collect();
     assert_eq!(
         words,
         [
@@ -54,8 +55,10 @@ fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
     );
     assert_eq!(
         small.events,
-        ["BootstrapRemoved: removed Deployment galera-instance-bootstrap, Service galera-instance-bootstrap-svc, ConfigMap \
-          galera-instance-bootstrap: 3 of 3 members Synced"]
+        [
+            "BootstrapRemoved: removed Deployment galera-instance-bootstrap, Service galera-instance-bootstrap-svc, ConfigMap \
+          galera-instance-bootstrap: 3 of 3 members Synced"
+        ]
     );
     small.is_clean();
     assert_eq!(stage(&small), Stage::Removed);
@@ -84,19 +87,35 @@ fn what_belonged_to_a_deployment_that_is_gone_is_known() {
 
 #[test]
 fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
-    let scene = |members: &[&str]| Scene { members: members.iter().map(|it| (*it).into()).collect(), ..formed() };
+    let scene =
+        |members: &[&str]| Scene { members: members.iter().map(|it| (*it).into()).collect(), ..formed() };
     let rolling = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
     let rolls = json!({ "status": { "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 2 } });
     let on_delete = json!({ "spec": { "updateStrategy": { "type": "OnDelete" } }, "status": { "currentRevision": "a", "updateRevision": "b" } });
     for (scene, why) in [
-        (scene(&["ready", "ready", "starting"]), "2 of 3 members Synced, galera-instance-galera-2 is not Ready yet"),
-        (scene(&["ready", "ready", "absent"]), "2 of 3 members Synced, galera-instance-galera-2 does not exist"),
-        (scene(&["ready", "going", "ready"]), "2 of 3 members Synced, galera-instance-galera-1 is being deleted"),
-        (Scene { replicas: Some(2), ..formed() }, "2 of 2 members Synced, galera-instance-galera-2 is leaving"),
+        (
+            scene(&["ready", "ready", "starting"]),
+            "2 of 3 members Synced, galera-instance-galera-2 is not Ready yet",
+        ),
+        (
+            scene(&["ready", "ready", "absent"]),
+            "2 of 3 members Synced, galera-instance-galera-2 does not exist",
+        ),
+        (
+            scene(&["ready", "going", "ready"]),
+            "2 of 3 members Synced, galera-instance-galera-1 is being deleted",
+        ),
+        (
+            Scene { replicas: Some(2), ..formed() },
+            "2 of 2 members Synced, galera-instance-galera-2 is leaving",
+        ),
         (Scene { replicas: Some(0), members: vec![], ..formed() }, "no member is asked for (0 replicas)"),
         (Scene { stateful_set: rolling, ..formed() }, "a roll-out of the StatefulSet runs"),
         (Scene { stateful_set: rolls, ..formed() }, "a roll-out of the StatefulSet runs"),
-        (Scene { mode: Some("audit".into()), ..formed() }, "namespace db is in mode audit, in which gatera only looks"),
+        (
+            Scene { mode: Some("audit".into()), ..formed() },
+            "namespace db is in mode audit, in which gatera only looks",
+        ),
         (
             scene(&["unverified", "ready", "unverified"]),
             "galera-instance-galera-0, galera-instance-galera-2 started without gatera, so Ready does not prove Synced; \
@@ -109,7 +128,10 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         let told = |step: &Step| matches!(step, Step::Tell(told) if told.reason == "BootstrapKept" && told.note == note);
         let steps = small.look(plan::next);
         assert!(steps.iter().any(told), "{steps:?}");
-        assert!(!steps.iter().any(|step| matches!(step, Step::Delete(..) | Step::Finish { .. })), "{steps:?}");
+        assert!(
+            !steps.iter().any(|step| matches!(step, Step::Delete(..) | Step::Finish { .. })),
+            "{steps:?}"
+        );
     }
     assert!(matches!(stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })), Stage::Going(..)));
 }
@@ -122,7 +144,8 @@ fn a_member_that_fails_midway_stops_it_before_the_node_goes() {
     }
     small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([]);
     assert_eq!(kept(&small), "2 of 3 members Synced, galera-instance-galera-1 is not Ready yet");
-    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] = json!([{ "type": "Ready", "status": "True" }]);
+    small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["status"]["conditions"] =
+        json!([{ "type": "Ready", "status": "True" }]);
     small.run(1);
     small.is_clean();
 }
@@ -133,7 +156,10 @@ fn nothing_is_done_to_what_ends_or_is_not_known() {
         Scene { namespace_going: true, ..formed() },
         Scene { view: "stale".into(), ..formed() },
         Scene { view: "loading".into(), ..formed() },
-        Scene { stateful_set: json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }), ..formed() },
+        Scene {
+            stateful_set: json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }),
+            ..formed()
+        },
         Scene { bootstrap: "held".into(), data: "present".into(), ..formed() },
         Scene { bootstrap: "absent".into(), data: "present".into(), ..formed() },
     ] {
@@ -148,7 +174,8 @@ fn nothing_is_done_to_what_ends_or_is_not_known() {
 fn a_namespace_that_goes_midway_is_left_alone() {
     let mut small = Small::of(&formed());
     small.step();
-    small.object("Namespace", NAMESPACE).unwrap()["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:00Z");
+    small.object("Namespace", NAMESPACE).unwrap()["metadata"]["deletionTimestamp"] =
+        json!("2026-12-01T09:29:00Z");
     assert_eq!(small.look(plan::next), []);
 }
 
@@ -180,15 +207,22 @@ fn what_was_applied_again_stays_and_is_not_told_again() {
 #[test]
 fn what_others_need_stays() {
     let reads = |map: &str| json!({ "spec": { "template": { "spec": { "volumes": [{ "name": "config", "configMap": { "name": map } }] } } } });
-    let targets = |small: &Small| match stage(small) {
-        Stage::Going(_, Some(Step::Mark(mark))) => mark.bootstrap.unwrap().split(' ').skip(2).map(|it| it.split('/').next().unwrap().to_owned()).collect::<Vec<_>>(),
-        other => panic!("{other:?}"),
+    let targets = |small: &Small| {
+        let Some(Step::Mark(mark)) = small.look(plan::next).into_iter().next() else {
+            panic!("{:?}", stage(small))
+        };
+        let note = mark.bootstrap.unwrap();
+        let kinds = note.split(' ').skip(2).map(|it| it.split('/').next().unwrap().to_owned());
+        kinds.collect::<Vec<_>>()
     };
     let member_reads = Small::of(&Scene { stateful_set: reads(BOOTSTRAP), ..formed() });
     assert_eq!(targets(&member_reads), ["Deployment", "Service"]);
 
     let mut other = scene::bootstrap_deployment(0);
-    json_patch::merge(&mut other, &json!({ "metadata": { "name": "other" }, "spec": { "template": { "metadata": { "labels": { "instance": "other" } } } } }));
+    json_patch::merge(
+        &mut other,
+        &json!({ "metadata": { "name": "other" }, "spec": { "template": { "metadata": { "labels": { "instance": "other" } } } } }),
+    );
     json_patch::merge(&mut other, &reads(BOOTSTRAP));
     assert_eq!(targets(&Small::of(&Scene { also: vec![other], ..formed() })), ["Deployment", "Service"]);
 
@@ -224,13 +258,15 @@ fn addresses_follow_replicas_and_nobody_founds() {
     let more = format!("{WITHOUT},galera-instance-galera-3.galera-instance-hs");
     assert_eq!(small.address(0), more);
     // A member that was given none by its owner's wish, and one that was never injected.
-    small.object("Pod", &format!("{STATEFUL_SET}-0")).unwrap()["metadata"]["annotations"]["gatera.dev/address"] = json!("keep");
+    small.object("Pod", &format!("{STATEFUL_SET}-0")).unwrap()["metadata"]["annotations"]["gatera.dev/address"] =
+        json!("keep");
     small.object("Pod", &format!("{STATEFUL_SET}-1")).unwrap()["metadata"]["annotations"] = json!({});
     small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(3);
     assert_eq!(small.run(1).len(), 1);
     assert_eq!((small.address(0), small.address(2)), (more, WITHOUT.to_owned()));
     // On the way back from DOWN members found a cluster, and the list would keep them from it.
-    small.object("ConfigMap", "galera-instance-nodeconfig").unwrap()["data"] = json!({ "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" });
+    small.object("ConfigMap", "galera-instance-nodeconfig").unwrap()["data"] =
+        json!({ "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" });
     small.object("StatefulSet", STATEFUL_SET).unwrap()["spec"]["replicas"] = json!(1);
     assert_eq!(small.look(plan::next), []);
 }
@@ -255,9 +291,13 @@ fn status_tells_the_story() {
     text += &story(&small, "the address goes first");
     small.run(1);
     text += &story(&small, "removed");
-    let unverified = Scene { members: ["unverified", "ready", "unverified"].map(String::from).into(), ..formed() };
+    let unverified =
+        Scene { members: ["unverified", "ready", "unverified"].map(String::from).into(), ..formed() };
     text += &story(&Small::of(&unverified), "members from before");
-    text += &story(&Small::of(&Scene { bootstrap: "held".into(), data: "present".into(), ..formed() }), "applied again");
+    text += &story(
+        &Small::of(&Scene { bootstrap: "held".into(), data: "present".into(), ..formed() }),
+        "applied again",
+    );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status", text);
     });
@@ -272,9 +312,15 @@ fn status_is_also_for_programs() {
         status::json(&all)
     });
     let cluster = &json["clusters"][0];
-    assert_eq!(cluster["members"][0], json!({ "name": "galera-instance-galera-0", "says": "Synced", "ready": true, "verified": true, "node": "node-0" }));
+    assert_eq!(
+        cluster["members"][0],
+        json!({ "name": "galera-instance-galera-0", "says": "Synced", "ready": true, "verified": true, "node": "node-0" })
+    );
     assert_eq!(cluster["plan"]["status"], "IN_PROGRESS");
-    assert_eq!(cluster["plan"]["steps"][2], json!({ "name": "remove the bootstrap node", "status": "IN_PROGRESS", "says": "all members are Synced" }));
+    assert_eq!(
+        cluster["plan"]["steps"][2],
+        json!({ "name": "remove the bootstrap node", "status": "IN_PROGRESS", "says": "all members are Synced" })
+    );
 }
 
 fn settings() -> Settings {

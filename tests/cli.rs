@@ -163,7 +163,13 @@ fn rules_are_listed_and_explained() {
 #[test]
 fn help_is_what_the_documentation_says() {
     let mut text = String::new();
-    for args in [&["--help"][..], &["check", "--help"], &["audit", "--help"], &["status", "--help"], &["serve", "--help"]] {
+    for args in [
+        &["--help"][..],
+        &["check", "--help"],
+        &["audit", "--help"],
+        &["status", "--help"],
+        &["serve", "--help"],
+    ] {
         text.push_str(&format!("$ gatera {}\n{}\n", args.join(" "), gatera(args, b"").out));
     }
     snapshot("help", &text);

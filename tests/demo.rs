@@ -68,7 +68,9 @@ impl Demo<'_> {
         );
         self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
         self.kubectl(&["get", "pods", "--selector=app=galera"]);
-        say("The cluster has formed, so the guard removes the bootstrap node, as the blog does in its last step.");
+        say(
+            "The cluster has formed, so the guard removes the bootstrap node, as the blog does in its last step.",
+        );
         lab::eventually("the guard to remove the bootstrap node", || {
             let set = self.plane.get(NAMESPACE, &format!("statefulset/{STATEFUL_SET}"));
             let note = set["metadata"]["annotations"]["gatera.dev/bootstrap"].as_str()?;

@@ -21,7 +21,7 @@ pub enum Stage {
     /// It stays for now: why.
     Kept(String),
     /// It goes: what is being done, and the next step unless that is only to wait.
-    Going(String, Option<Step>),
+    Going(String, Option<Box<Step>>),
     /// It was removed.
     Removed,
 }
@@ -72,14 +72,17 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let removal = Removal::Going(view.goes_with(cluster, &running));
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &removal) };
-    Stage::Going("all members are Synced".to_owned(), Some(Step::Mark(mark)))
+    Stage::Going("all members are Synced".to_owned(), Some(Box::new(Step::Mark(mark))))
 }
 
 fn going<'a>(cluster: &'a Cluster, view: &View<'a>, targets: &[Target]) -> Stage {
     let ns = &*cluster.id.namespace;
     let wait = |what: String| Stage::Going(what, None);
     let delete = |target: &Target| {
-        Stage::Going(format!("deleting {target}"), Some(Step::Delete(ns.to_owned(), target.clone())))
+        Stage::Going(
+            format!("deleting {target}"),
+            Some(Box::new(Step::Delete(ns.to_owned(), target.clone()))),
+        )
     };
     let deployments = || targets.iter().filter(|it| it.kind == Kind::Deployment);
     if !inject::outdated(cluster, view).is_empty() {
@@ -124,7 +127,7 @@ fn finish(cluster: &Cluster, targets: &[Target]) -> Stage {
     let delete = targets.iter().filter(|it| it.kind == Kind::ConfigMap).cloned().collect();
     let told = Told::about(cluster, REMOVED, note);
     let mark = Mark::with(cluster, &Removal::Done);
-    Stage::Going("telling everybody".to_owned(), Some(Step::Finish { delete, told, mark }))
+    Stage::Going("telling everybody".to_owned(), Some(Box::new(Step::Finish { delete, told, mark })))
 }
 
 /// This very object, among those of its kind.

@@ -75,7 +75,10 @@ async fn delete(client: &Client, namespace: &str, target: &Target) -> kube::Resu
 /// applied again: it has another uid and is theirs.
 async fn delete_one<K>(client: &Client, namespace: &str, target: &Target) -> kube::Result<()>
 where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
 {
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let this = Preconditions { uid: Some(target.uid.clone()), ..Preconditions::default() };

@@ -28,7 +28,8 @@ impl Target {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (kind, name, uid) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
-        let kind = [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
+        let kind =
+            [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
         parts.next().is_none().then_some(Self { kind, name, uid })
     }
 }
@@ -92,7 +93,8 @@ impl<'a> View<'a> {
         let founds = move |it: &Workload| {
             let template = &it.spec.template;
             let (labels, named) = (&template.metadata.labels, template.metadata.mark(marks::CONTAINER));
-            adopt::is_bootstrap(labels) && view.founds_new_cluster(ns, labels, &template.spec, named).is_some()
+            adopt::is_bootstrap(labels)
+                && view.founds_new_cluster(ns, labels, &template.spec, named).is_some()
         };
         self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
     }
@@ -128,7 +130,9 @@ impl<'a> View<'a> {
         let ns = &*cluster.id.namespace;
         let names = |it: &Cluster| {
             let placed = self.cluster_address(ns, &it.workload, None);
-            let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else { return false };
+            let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
+                return false;
+            };
             hosts.iter().any(|host| matches!(Host::read(host), Host::Name(name, _) if name == service))
         };
         self.clusters_in(ns)
@@ -137,7 +141,9 @@ impl<'a> View<'a> {
 
     /// A Deployment besides these reads this ConfigMap.
     fn others_read(&self, ns: &str, config_map: &str, founders: &[&Workload]) -> bool {
-        let others = self.deployments_in(ns).filter(|it| founders.iter().all(|own| own.metadata.name != it.metadata.name));
+        let others = self
+            .deployments_in(ns)
+            .filter(|it| founders.iter().all(|own| own.metadata.name != it.metadata.name));
         others.into_iter().any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
     }
 }
@@ -159,12 +165,21 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let target = |kind, name: &str| Target { kind, name: name.into(), uid: format!("uid-{name}") };
-        let targets = vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
+        let targets =
+            vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
         for removal in [Removal::Going(targets), Removal::Going(Vec::new()), Removal::Done] {
             assert_eq!(Removal::of(&meta("1", &removal.note("1"))), Some(removal.clone()));
             assert_eq!(Removal::of(&meta("2", &removal.note("1"))), None, "another cluster's");
         }
-        for odd in ["", "removing", "removed", "removing 1 Secret/a/b", "removing 1 Service/a", "removing 1 Service/a/b/c", "x 1"] {
+        for odd in [
+            "",
+            "removing",
+            "removed",
+            "removing 1 Secret/a/b",
+            "removing 1 Service/a",
+            "removing 1 Service/a/b/c",
+            "x 1",
+        ] {
             assert_eq!(Removal::of(&meta("1", odd)), None, "{odd}");
         }
     }

@@ -29,9 +29,11 @@ pub(super) fn events(alive: &Alive, reason: &str) -> Vec<String> {
     let text = alive.admin(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
     let all: Value = serde_json::from_str(&text).unwrap();
     let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == reason);
-    ours.inspect(|it| assert_eq!((&it["regarding"]["name"], &it["series"]), (&STATEFUL_SET.into(), &Value::Null)))
-        .map(|it| it["note"].as_str().unwrap().to_owned())
-        .collect()
+    ours.inspect(|it| {
+        assert_eq!((&it["regarding"]["name"], &it["series"]), (&STATEFUL_SET.into(), &Value::Null));
+    })
+    .map(|it| it["note"].as_str().unwrap().to_owned())
+    .collect()
 }
 
 pub(super) fn nothing_is_left(alive: &Alive) {
@@ -40,7 +42,9 @@ pub(super) fn nothing_is_left(alive: &Alive) {
         assert!(left.stderr.contains("NotFound"), "{what}: {left}");
     }
     assert_eq!(alive.founders(), "");
-    for what in ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"] {
+    for what in
+        ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"]
+    {
         alive.admin(&["get", what]).succeeded();
     }
 }
@@ -81,14 +85,16 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert!(again.status == 0 && again.stderr.contains("kept at 0 replicas"), "{again}");
     let writes = || {
         let asked = alive.plane.asked_by_the_guard();
-        let write = |verb: &str| matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection");
-        let ours = |name: &str| name.contains(&alive.ns) || [STATEFUL_SET, BOOTSTRAP.split('/').nth(1).unwrap(), SERVICE].contains(&name);
-        asked.iter().filter(|it| write(&it.verb) && it.resource != "leases" && ours(&it.name)).count()
+        asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns).collect::<Vec<_>>()
     };
-    let _ = writes;
+    let before = writes();
+    let deletes: Vec<_> =
+        before.iter().filter(|it| it.verb == "delete").map(|it| (&*it.resource, it.code)).collect();
+    assert_eq!(deletes, [("deployments", 200), ("services", 200), ("configmaps", 200)]);
     alive.changes_nothing(|| (0..2).for_each(|_| drop(alive.apply(&[]).succeeded())));
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 0);
     assert_eq!(events(&alive, "BootstrapRemoved").len(), 1);
+    assert_eq!(writes(), before, "nothing loops");
     let (code, text, err) = status(&alive, &[STATEFUL_SET]);
     assert_eq!((code, &*err), (0, ""));
     assert!(text.contains("└── Plan deploy (serial) [COMPLETE]\n"), "{text}");
@@ -108,7 +114,9 @@ fn addresses_follow_replicas_and_nobody_restarts() {
     };
     scale(3, 5);
     alive.until_ready(5);
-    let five = format!("{WITHOUT},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs");
+    let five = format!(
+        "{WITHOUT},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs"
+    );
     eventually("five addresses of five", || (addresses(&alive) == vec![five.clone(); 5]).then_some(()));
     assert!(alive.members().starts_with(&before), "nobody was restarted");
     scale(5, 3);
@@ -125,14 +133,73 @@ fn a_bootstrap_node_that_is_kept_says_why_once() {
     let note = eventually("the Event", || {
         events(&alive, "BootstrapKept").into_iter().find(|note| note.contains("does not see Galera's state"))
     });
-    assert!(note.starts_with("the bootstrap node stays: galera-instance-galera-0 is Ready by a probe"), "{note}");
+    assert!(
+        note.starts_with("the bootstrap node stays: galera-instance-galera-0 is Ready by a probe"),
+        "{note}"
+    );
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 1);
     let told = events(&alive, "BootstrapKept").len();
     alive.admin(&["label", "statefulset", STATEFUL_SET, "a=b"]).succeeded();
     let (code, text, _) = status(&alive, &[]);
     assert_eq!(code, 0);
-    assert!(text.contains("Step remove the bootstrap node [PENDING] (galera-instance-galera-0 is Ready by a probe"), "{text}");
+    assert!(
+        text.contains(
+            "Step remove the bootstrap node [PENDING] (galera-instance-galera-0 is Ready by a probe"
+        ),
+        "{text}"
+    );
     assert_eq!(events(&alive, "BootstrapKept").len(), told);
     let (code, _, err) = status(&alive, &["nobody"]);
-    assert_eq!((code, err), (2, format!("gatera: there is no Galera cluster nobody in namespace {}; `gatera status` lists all\n", alive.ns)));
+    assert_eq!(
+        (code, err),
+        (
+            2,
+            format!(
+                "gatera: there is no Galera cluster nobody in namespace {}; `gatera status` lists all\n",
+                alive.ns
+            )
+        )
+    );
+}
+
+/// Its ReplicaSet would replace it at once, by an empty one. The members hold the data, so it is refused, and they forget
+/// its name.
+#[test]
+fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
+    let alive = Alive::empty("midway");
+    alive.apply_text(&alive::unproven(), &[]).succeeded();
+    alive.until_formed();
+    let pods = ["delete", "pods", "--selector=app=galera-bootstrap"];
+    eventually("all members to be seen Ready", || (alive.kubectl(&pods).status == 0).then_some(()));
+    eventually("the ReplicaSet to be refused", || {
+        let events = alive.admin(&["get", "events", "--field-selector=reason=FailedCreate"]).stdout;
+        events.contains("[G04] Pod ").then_some(())
+    });
+    eventually("the members to know", || (addresses(&alive) == vec![WITHOUT; 3]).then_some(()));
+    assert_eq!(alive.founders(), "");
+}
+
+/// Another cluster's bootstrap node reads the same ConfigMap: it stays until the last one goes.
+#[test]
+fn a_config_map_that_two_bootstrap_nodes_read_stays() {
+    let alive = Alive::empty("shared");
+    // Another cluster that never forms: no StatefulSet comes.
+    let parts: Vec<&str> = alive::GALERA.split("---\n").collect();
+    let deployment = parts.iter().find(|it| it.contains("kind: Deployment")).unwrap();
+    let other = deployment
+        .replace("metadata: {name: galera-instance-bootstrap,", "metadata: {name: other-bootstrap,")
+        .replace("instance: galera-instance}", "instance: other}");
+    alive.admin(&["get", "pods"]).succeeded();
+    alive
+        .plane
+        .kubectl_stdin(User::Ci, &["--namespace", &alive.ns, "apply", "--filename=-"], &other)
+        .succeeded();
+    alive.apply(&[]).succeeded();
+    alive.until_bootstrap_removed();
+    let note = events(&alive, "BootstrapRemoved").pop().unwrap();
+    assert_eq!(
+        note,
+        format!("removed Deployment galera-instance-bootstrap, Service {SERVICE}: 3 of 3 members Synced")
+    );
+    alive.admin(&["get", "configmap/galera-instance-bootstrap", "deployment/other-bootstrap"]).succeeded();
 }

@@ -33,7 +33,8 @@ impl Small {
                 it["metadata"]["uid"] = json!("uid-0");
             }
             if *kind == Kind::Deployment && it["metadata"]["name"] == BOOTSTRAP {
-                it["spec"]["template"]["spec"]["volumes"] = json!([{ "name": "config", "configMap": { "name": BOOTSTRAP } }]);
+                it["spec"]["template"]["spec"]["volumes"] =
+                    json!([{ "name": "config", "configMap": { "name": BOOTSTRAP } }]);
             }
             let injected = it["metadata"]["annotations"]["gatera.dev/injected"].is_string();
             if *kind == Kind::Pod && injected {
@@ -53,7 +54,8 @@ impl Small {
     pub(super) fn without_bootstrap_in_addresses(&mut self) {
         for (_, it) in &mut self.objects {
             if let Some(text) = it["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str() {
-                it["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text.replace(&format!("{SERVICE},"), ""));
+                it["metadata"]["annotations"]["gatera.dev/my-cnf"] =
+                    json!(text.replace(&format!("{SERVICE},"), ""));
             }
         }
     }
@@ -108,7 +110,9 @@ impl Small {
             }
             Step::Delete(_, target) => self.delete(target),
             Step::Finish { delete, told, mark } => {
-                delete.iter().for_each(|target| self.delete(target));
+                for target in delete {
+                    self.delete(target);
+                }
                 self.tell(told);
                 self.mark(mark);
             }
@@ -131,9 +135,13 @@ impl Small {
     }
 
     fn delete(&mut self, target: &Target) {
-        let this = |kind: Kind, it: &Value| kind == target.kind && it["metadata"]["name"] == *target.name && uid_of(it) == target.uid;
+        let this = |kind: Kind, it: &Value| {
+            kind == target.kind && it["metadata"]["name"] == *target.name && uid_of(it) == target.uid
+        };
         let pod = |kind: Kind, it: &Value| {
-            kind == Kind::Pod && target.kind == Kind::Deployment && it["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+            kind == Kind::Pod
+                && target.kind == Kind::Deployment
+                && it["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
         };
         let there = self.objects.iter().any(|(kind, it)| this(*kind, it));
         self.objects.retain(|(kind, it)| !there || !this(*kind, it) && !pod(*kind, it));
@@ -156,7 +164,10 @@ impl Small {
 
     /// Nothing of the bootstrap node is left, and every member knows it.
     pub(super) fn is_clean(&mut self) {
-        let left = self.objects.iter().filter(|(_, it)| it["metadata"]["name"].as_str().unwrap().contains("bootstrap"));
+        let left = self
+            .objects
+            .iter()
+            .filter(|(_, it)| it["metadata"]["name"].as_str().unwrap().contains("bootstrap"));
         assert_eq!(left.count(), 0);
         for ordinal in 0..3 {
             assert_eq!(self.address(ordinal), WITHOUT);
