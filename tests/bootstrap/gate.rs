@@ -26,6 +26,8 @@ struct Limit {
     folder: String,
     left: usize,
     reached: bool,
+    /// Asked and not answered.
+    open: usize,
 }
 
 impl Gate {
@@ -49,8 +51,11 @@ impl Gate {
                         std::future::pending::<()>().await;
                     }
                     let response = forward(&api_server, request).await;
-                    if counts && response.status().is_success() && is_over(&limits, 1) {
+                    if counts && is_over(&limits, usize::from(response.status().is_success())) {
                         std::future::pending::<()>().await;
+                    }
+                    if let Some(limit) = limits.lock().unwrap().as_mut().filter(|_| counts) {
+                        limit.open -= 1;
                     }
                     response
                 }
@@ -70,7 +75,12 @@ impl Gate {
     /// Lets so many writes into this namespace through.
     pub(super) fn lets_through(&self, namespace: &str, writes: usize) {
         let folder = format!("/namespaces/{namespace}/");
-        *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false });
+        *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false, open: 0 });
+    }
+
+    /// Every write was answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.limit.lock().unwrap().as_ref().is_none_or(|limit| limit.open == 0)
     }
 
     /// Somebody waits for an answer that does not come.
@@ -82,9 +92,11 @@ impl Gate {
 /// It writes into the namespace that is limited. What the API server refuses (a conflict) changes nothing and is not
 /// counted.
 fn counts(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
-    let limit = limit.lock().unwrap();
-    request.method() != Method::GET
-        && limit.as_ref().is_some_and(|limit| request.uri().path().contains(&limit.folder))
+    let mut limit = limit.lock().unwrap();
+    let Some(limit) = limit.as_mut() else { return false };
+    let counts = request.method() != Method::GET && request.uri().path().contains(&limit.folder);
+    limit.open += usize::from(counts);
+    counts
 }
 
 /// So many more were written, and nothing is left.

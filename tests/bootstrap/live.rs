@@ -68,7 +68,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     alive.until_ready(3);
     let (ready, members) = (Instant::now(), alive.members());
     let note = eventually("the Event", || events(&alive, "BootstrapRemoved").pop());
-    eprintln!("last member Ready to Event: {:?}", ready.elapsed());
+    eprintln!("three members Ready, as kubectl saw it, to the Event: {:?}", ready.elapsed());
     assert_eq!(
         note,
         format!(
