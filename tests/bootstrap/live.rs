@@ -95,6 +95,10 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 0);
     assert_eq!(events(&alive, "BootstrapRemoved").len(), 1);
     assert_eq!(writes(), before, "nothing loops");
+    // Who takes the note away finds it put back: without it the removal would begin anew.
+    alive.admin(&["annotate", "statefulset", STATEFUL_SET, "gatera.dev/bootstrap-"]).succeeded();
+    alive.until_bootstrap_removed();
+    assert_eq!(writes(), before, "it was never gone");
     let (code, text, err) = status(&alive, &[STATEFUL_SET]);
     assert_eq!((code, &*err), (0, ""));
     assert!(text.contains("└── Plan deploy (serial) [COMPLETE]\n"), "{text}");
