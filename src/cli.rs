@@ -41,6 +41,8 @@ enum Command {
     Selftest(selftest::Options),
     /// Serve the admission webhooks
     Serve(Box<serve::Options>),
+    /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
+    Status(inspect::StatusOptions),
 }
 
 #[derive(Debug, Args)]
@@ -109,6 +111,11 @@ impl Cli {
                 drop(out);
                 let settings = settings(options.config.as_deref())?;
                 serve::run(*options, settings)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Status(options) => {
+                let settings = settings(options.config())?;
+                inspect::status(&options, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
         }

@@ -1,23 +1,24 @@
-//! `gatera audit`: judges what a cluster holds already, once, with the rights of whoever asks.
+//! `gatera audit` and `gatera status`: one look at what a cluster holds, with the rights of whoever asks.
 //!
-//! Owns: the way from a kubeconfig to an exit code. What is found and how it is laid out is the background audit's
-//! (`audit.rs`, `report/audit.rs`); what is listed is what the watches list (`watch/once.rs`).
+//! Owns: the way from a kubeconfig to an exit code. What is found is the background audit's and the controller's plan
+//! (`audit.rs`, `plan.rs`), laid out in `report`; what is listed is what the watches list (`watch/once.rs`).
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use crate::audit::{self, Audit};
+use crate::audit;
 use crate::check::Outcome;
 use crate::config::Settings;
+use crate::report::status::Status;
 use crate::telemetry::chain;
-use crate::view::{Freshness, View, World};
+use crate::view::{Cluster, Freshness, View, World};
 use crate::{connect, report, watch};
 
-/// Options of `gatera audit`.
+/// Options of `gatera audit`, and of every look.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// Kubeconfig [default: as kubectl finds it]
@@ -26,7 +27,7 @@ pub struct Options {
     /// One namespace, for whoever may not list all
     #[arg(long, short)]
     namespace: Option<String>,
-    /// How to print what is found
+    /// How to print it
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
     /// Settings file: adopt (label selectors), modes (per rule)
@@ -42,11 +43,30 @@ enum Output {
     Json,
 }
 
+/// Options of `gatera status`.
+#[derive(Clone, Debug, Args)]
+pub struct StatusOptions {
+    /// Name of one cluster: its StatefulSet, or the label that names it [default: all]
+    #[arg(value_name = "CLUSTER")]
+    cluster: Option<String>,
+    #[command(flatten)]
+    look: Options,
+}
+
+impl StatusOptions {
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.look.config.as_deref()
+    }
+}
+
 /// Lists, judges, prints.
 pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    let audit = runtime.block_on(audited(options, settings))?;
+    let (world, nodes) = looked(options, settings)?;
+    if !nodes {
+        let _ = writeln!(io::stderr(), "gatera: nodes may not be listed; what depends on them is not judged");
+    }
+    let audit = audit::run(&View::new(&world, Timestamp::now(), settings));
     match options.output {
         Output::Text => out.write_all(report::audit::text(&audit).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::audit::json(&audit))?,
@@ -54,7 +74,35 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
     Ok(if audit.refused() > 0 { Outcome::Refused } else { Outcome::Clean })
 }
 
-async fn audited(options: &Options, settings: &Settings) -> anyhow::Result<Audit> {
+/// Lists and tells the story.
+pub fn status(options: &StatusOptions, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    let (world, _) = looked(&options.look, settings)?;
+    let view = View::new(&world, Timestamp::now(), settings);
+    let wanted = |it: &&Cluster| {
+        options.cluster.as_deref().is_none_or(|name| it.id.name == name || it.instance() == Some(name))
+    };
+    let all: Vec<_> = world.clusters().filter(wanted).map(|cluster| Status::of(cluster, &view)).collect();
+    if let (Some(name), true) = (&options.cluster, all.is_empty()) {
+        let place =
+            options.look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
+        anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
+    }
+    match options.look.output {
+        Output::Text if all.is_empty() => writeln!(out, "no Galera cluster")?,
+        Output::Text => out.write_all(report::status::text(&all).as_bytes())?,
+        Output::Json => writeln!(out, "{:#}", report::status::json(&all))?,
+    }
+    Ok(())
+}
+
+/// The world, and whether its nodes are known.
+fn looked(options: &Options, settings: &Settings) -> anyhow::Result<(World, bool)> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(listed(options, settings))
+}
+
+async fn listed(options: &Options, settings: &Settings) -> anyhow::Result<(World, bool)> {
     let client = connect::person(options.kubeconfig.as_deref()).await?;
     let namespace = options.namespace.as_deref();
     let listed = match watch::once(&client, namespace, &settings.adoption).await {
@@ -63,9 +111,5 @@ async fn audited(options: &Options, settings: &Settings) -> anyhow::Result<Audit
         }
         listed => listed?,
     };
-    if !listed.nodes {
-        let _ = writeln!(io::stderr(), "gatera: nodes may not be listed; what depends on them is not judged");
-    }
-    let world = World::build(listed.facts, &settings.adoption, Freshness::Current);
-    Ok(audit::run(&View::new(&world, Timestamp::now(), settings)))
+    Ok((World::build(listed.facts, &settings.adoption, Freshness::Current), listed.nodes))
 }

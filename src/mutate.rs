@@ -42,7 +42,9 @@ pub fn amend(
         }
         Change::HoldAtZero => edit::set(&mut after, &["spec", "replicas"], json!(0)),
         Change::Mark(marks) => {
-            marks.iter().for_each(|(name, value)| edit::annotate(&mut after, name, value));
+            for (name, value) in &marks {
+                edit::annotate(&mut after, name, value);
+            }
         }
     }
     let patch = json_patch::diff(&before, &after);

@@ -103,10 +103,13 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     let mut marks = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
     match bootstrap::stage(cluster, view) {
         Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
-        Stage::Kept(why) => steps.push(Step::Tell(Told::about(cluster, KEPT, why))),
+        Stage::Kept(why) => {
+            let note = format!("the bootstrap node stays: {why}");
+            steps.push(Step::Tell(Told::about(cluster, KEPT, note)));
+        }
         Stage::Going(_, Some(step)) => {
-            marks &= !matches!(step, Step::Mark(_));
-            steps.push(step);
+            marks &= !matches!(*step, Step::Mark(_));
+            steps.push(*step);
         }
     }
     if marks {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use kube::Client;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::guard::Guard;
@@ -22,6 +23,8 @@ use crate::view::View;
 /// A step that failed, or that the world does not show, is tried again after this. What lasts shorter is not worth an
 /// Event.
 const AGAIN: Duration = Duration::from_secs(10);
+/// An answer that is lost must not stop everything else; what was done already may be done again.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(
@@ -38,9 +41,10 @@ pub async fn run(
         changed.mark_unchanged();
         let steps = planned(&guard);
         for step in desk.due(&steps) {
-            match apply::step(&client, step).await {
-                Ok(()) => info!(?step, "step"),
-                Err(error) => warn!(?step, error = chain(&error), "step"),
+            match timeout(LONGEST, apply::step(&client, step)).await {
+                Ok(Ok(())) => info!(?step, "step"),
+                Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
+                Err(_) => warn!(?step, error = "no answer", "step"),
             }
             desk.did(step);
             if !*leading.borrow() {

@@ -4,6 +4,7 @@
 //! process about a decision is written here, so this is where the limits of the API server are kept.
 
 pub mod audit;
+pub mod status;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -12,6 +12,13 @@ pub const BOOTSTRAP: &str = "deployment/galera-instance-bootstrap";
 const MEMBERS: &str = "--selector=app=galera";
 const KINDS: &str = "secret,configmap,service,deployment,statefulset,pod";
 
+/// The same cluster with readiness probes that are kept: its members become Ready, and nothing proves them Synced.
+pub fn unproven() -> String {
+    let labels = "    metadata: {labels: {app: galera, galera: galera, instance: galera-instance}";
+    assert!(GALERA.contains(labels), "the template of the members");
+    GALERA.replace(labels, &format!("{labels}, annotations: {{gatera.dev/readiness: keep}}"))
+}
+
 /// One namespace, guarded as a whole.
 pub struct Alive {
     pub plane: &'static ControlPlane,
@@ -26,12 +33,12 @@ impl Alive {
         Alive { plane, ns }
     }
 
-    /// Applied, formed, and its bootstrap node removed.
+    /// Applied, formed, and its bootstrap node removed by the guard.
     pub fn cluster(prefix: &str) -> Alive {
         let alive = Alive::empty(prefix);
         alive.apply(&[]).succeeded();
         alive.until_formed();
-        alive.remove_bootstrap();
+        alive.until_bootstrap_removed();
         alive
     }
 
@@ -48,8 +55,13 @@ impl Alive {
     /// The robot's `kubectl apply` of the fixture. The label `instance` is the namespace's name, so that of all the pods
     /// on a node those of one test can be named.
     pub fn apply(&self, flags: &[&str]) -> Output {
+        self.apply_text(GALERA, flags)
+    }
+
+    /// The same with other manifests.
+    pub fn apply_text(&self, text: &str, flags: &[&str]) -> Output {
         let all = [&["--namespace", &*self.ns, "apply", "--filename=-"], flags].concat();
-        let labelled = GALERA.replace("instance: galera-instance", &format!("instance: {}", self.ns));
+        let labelled = text.replace("instance: galera-instance", &format!("instance: {}", self.ns));
         self.plane.kubectl_stdin(User::Ci, &all, &labelled)
     }
 
@@ -71,17 +83,14 @@ impl Alive {
         self.until("statefulset", &format!("jsonpath={{.status.readyReplicas}}={members}"));
     }
 
-    /// As the seed documents say, once the cluster has formed.
-    pub fn remove_bootstrap(&self) {
-        let others = ["service/galera-instance-bootstrap-svc", "configmap/galera-instance-bootstrap"];
-        self.admin(&[&["delete", BOOTSTRAP][..], &others].concat()).succeeded();
-        self.until("pods", "delete");
+    /// The guard has removed the bootstrap node and written down that it did.
+    pub fn until_bootstrap_removed(&self) {
+        until_bootstrap_removed(self.plane, &self.ns);
     }
 
     /// One kubectl that watches is cheaper than many that look.
     fn until(&self, kind: &str, condition: &str) {
-        let selector = if kind == "pods" { "--selector=app=galera-bootstrap" } else { MEMBERS };
-        let wait = ["wait", kind, selector, "--timeout=80s", &format!("--for={condition}")];
+        let wait = ["wait", kind, MEMBERS, "--timeout=80s", &format!("--for={condition}")];
         self.admin(&wait).succeeded();
     }
 
@@ -125,6 +134,14 @@ impl Alive {
             })
         })
     }
+}
+
+/// The guard has removed the bootstrap node and written down that it did.
+pub fn until_bootstrap_removed(plane: &ControlPlane, ns: &str) {
+    eventually("the guard to remove the bootstrap node", || {
+        let set = plane.get(ns, &format!("statefulset/{STATEFUL_SET}"));
+        set["metadata"]["annotations"]["gatera.dev/bootstrap"].as_str()?.strip_prefix("removed ").map(drop)
+    });
 }
 
 fn is_settled(object: &Value) -> bool {

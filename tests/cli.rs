@@ -168,6 +168,7 @@ fn help_is_what_the_documentation_says() {
         &["check", "--help"],
         &["audit", "--help"],
         &["selftest", "--help"],
+        &["status", "--help"],
         &["serve", "--help"],
     ] {
         text.push_str(&format!("$ gatera {}\n{}\n", args.join(" "), gatera(args, b"").out));

@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::alive::until_bootstrap_removed;
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
 
@@ -13,29 +14,11 @@ pub const STATEFUL_SET: &str = "galera-instance-galera";
 /// The seed documents' cluster in a namespace that is guarded as a whole, its three members Ready and its bootstrap
 /// node removed, as people have it when they begin to make mistakes.
 pub fn running_cluster(prefix: &str) -> (&'static ControlPlane, String) {
-    let (plane, guard) = guarded::shared();
+    let (plane, _) = guarded::shared();
     let ns = plane.namespace_with_labels(prefix, &[("gatera.dev/mode", "enforce")]);
     plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
     plane.run_stateful_set(&ns, STATEFUL_SET);
-    plane
-        .kubectl(
-            User::Admin,
-            &[
-                "--namespace",
-                &ns,
-                "delete",
-                "deployment/galera-instance-bootstrap",
-                "service/galera-instance-bootstrap-svc",
-                "configmap/galera-instance-bootstrap",
-                "--wait=false",
-            ],
-        )
-        .succeeded();
-    eventually("the leader to mark the data", || {
-        let mark = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"]["gatera.dev/data"].clone();
-        (mark == "present").then_some(())
-    });
-    let _ = guard;
+    until_bootstrap_removed(plane, &ns);
     (plane, ns)
 }
 
@@ -188,17 +171,14 @@ fn members_are_injected_and_marked() {
         json!(["/etc/gatera/wait-for-sync.sh", "leave", "540"])
     );
     assert_eq!(pod["spec"]["terminationGracePeriodSeconds"], 600);
-    // Members join the bootstrap node, whose Service carries only half of the labels. A pod that is faster than our
-    // watches gets no address at all and joins by its owner's: never one without the bootstrap node.
-    let with_address = "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\
-         galera-instance-bootstrap-svc,galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,\
+    // They joined by way of the bootstrap node; since it is gone, the address names the members alone.
+    let address = "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\
+         galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,\
          galera-instance-galera-2.galera-instance-hs\n";
-    let my_cnf = |ordinal: usize| {
-        plane.get(&ns, &format!("pod/{STATEFUL_SET}-{ordinal}"))["metadata"]["annotations"]["gatera.dev/my-cnf"].clone()
-    };
-    let first = my_cnf(0);
-    assert!(first == with_address || !first.as_str().unwrap().contains("wsrep_cluster_address"), "{first}");
-    assert_eq!(my_cnf(2), with_address);
+    for ordinal in 0..3 {
+        let pod = plane.get(&ns, &format!("pod/{STATEFUL_SET}-{ordinal}"));
+        assert_eq!(pod["metadata"]["annotations"]["gatera.dev/my-cnf"], address);
+    }
     let template = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["spec"]["template"].clone();
     assert_eq!(
         template["spec"]["terminationGracePeriodSeconds"], 30,

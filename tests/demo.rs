@@ -68,17 +68,15 @@ impl Demo<'_> {
         );
         self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
         self.kubectl(&["get", "pods", "--selector=app=galera"]);
-        say("The cluster has formed. As the blog says, the bootstrap node is removed.");
-        let objects = [
-            "deployment/galera-instance-bootstrap",
-            "service/galera-instance-bootstrap-svc",
-            "configmap/galera-instance-bootstrap",
-        ];
-        self.kubectl(&[&["delete", "--wait=false"][..], &objects].concat());
-        lab::eventually("the leader to mark the data", || {
+        say(
+            "The cluster has formed, so the guard removes the bootstrap node, as the blog does in its last step.",
+        );
+        lab::eventually("the guard to remove the bootstrap node", || {
             let set = self.plane.get(NAMESPACE, &format!("statefulset/{STATEFUL_SET}"));
-            (set["metadata"]["annotations"]["gatera.dev/data"] == "present").then_some(())
+            let note = set["metadata"]["annotations"]["gatera.dev/bootstrap"].as_str()?;
+            note.starts_with("removed").then_some(())
         });
+        self.kubectl(&["get", "events", "--field-selector=reason=BootstrapRemoved"]);
     }
 
     /// Ordinary commands, each of which has cost somebody a database.

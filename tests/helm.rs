@@ -18,12 +18,12 @@ const CARELESS: &str = "--set=bootstrap.hook=false";
 const BY_SERVER: &str = "--server-side=true";
 const BY_CLIENT: &str = "--server-side=false";
 
-/// Installed, formed, its bootstrap node removed by hand.
+/// Installed, formed, its bootstrap node removed.
 fn release(flags: &[&str]) -> Alive {
     let alive = Alive::empty("helm");
     alive.helm(&[&["install", "db", CHART], flags].concat()).succeeded();
     alive.until_formed();
-    alive.remove_bootstrap();
+    alive.until_bootstrap_removed();
     alive
 }
 

@@ -15,6 +15,7 @@ mod alive;
 mod anything;
 mod apply;
 mod audit;
+mod bootstrap;
 mod cases;
 mod chart_galera;
 mod chart_gatera;

@@ -97,7 +97,7 @@ impl Scene {
         found.unwrap_or_else(|| panic!("there is no {what} in this scene"))
     }
 
-    fn objects(&self) -> Vec<(Kind, Value)> {
+    pub fn objects(&self) -> Vec<(Kind, Value)> {
         let mut objects = self.usual_objects();
         objects.retain(|(kind, object)| !self.without.iter().any(|what| is(what, *kind, object)));
         for object in &self.also {

@@ -21,7 +21,7 @@ pub enum Stage {
     /// It stays for now: why.
     Kept(String),
     /// It goes: what is being done, and the next step unless that is only to wait.
-    Going(String, Option<Step>),
+    Going(String, Option<Box<Step>>),
     /// It was removed.
     Removed,
 }
@@ -47,7 +47,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     if let Some(pod) = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none()) {
         let (ns, name) = (&cluster.id.namespace, &pod.name);
         return Stage::Kept(format!(
-            "bootstrap pod {name} has no Deployment, so it is left to you; when all members are Ready: kubectl -n {ns} delete pod {name}"
+            "pod {name} has no Deployment, so it is left to you; when all members are Ready: kubectl -n {ns} delete pod {name}"
         ));
     }
     match (running.first(), founders.first()) {
@@ -67,19 +67,22 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         ));
     }
     if let Some(why) = holds_up(cluster, view) {
-        return Stage::Kept(format!("the bootstrap node stays: {why}"));
+        return Stage::Kept(why);
     }
     let removal = Removal::Going(view.goes_with(cluster, &running));
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { version, ..Mark::with(cluster, &removal) };
-    Stage::Going("all members are Synced".to_owned(), Some(Step::Mark(mark)))
+    Stage::Going("all members are Synced".to_owned(), Some(Box::new(Step::Mark(mark))))
 }
 
 fn going<'a>(cluster: &'a Cluster, view: &View<'a>, targets: &[Target]) -> Stage {
     let ns = &*cluster.id.namespace;
     let wait = |what: String| Stage::Going(what, None);
     let delete = |target: &Target| {
-        Stage::Going(format!("deleting {target}"), Some(Step::Delete(ns.to_owned(), target.clone())))
+        Stage::Going(
+            format!("deleting {target}"),
+            Some(Box::new(Step::Delete(ns.to_owned(), target.clone()))),
+        )
     };
     let deployments = || targets.iter().filter(|it| it.kind == Kind::Deployment);
     if !inject::outdated(cluster, view).is_empty() {
@@ -90,15 +93,19 @@ fn going<'a>(cluster: &'a Cluster, view: &View<'a>, targets: &[Target]) -> Stage
             Some(meta) if meta.going() => return wait(format!("{target} goes with its pods")),
             // Whoever is missing may come back by way of this node.
             Some(_) => match holds_up(cluster, view) {
-                Some(why) => return Stage::Kept(format!("the bootstrap node stays: {why}")),
+                Some(why) => return Stage::Kept(why),
                 None => return delete(target),
             },
             None => {}
         }
     }
+    // Applied again meanwhile: Service and ConfigMap are a part of what was applied.
+    let again = |it: &Target| view.deployments_in(ns).any(|other| other.metadata.name == it.name);
+    if deployments().any(again) {
+        return finish(cluster, &deployments().cloned().collect::<Vec<_>>());
+    }
     // Members may still receive from a pod that is on its way out; it keeps its name until it is gone.
-    let gone = |it: &&Target| view.deployments_in(ns).all(|other| other.metadata.name != it.name);
-    for target in deployments().filter(gone) {
+    for target in deployments() {
         if let Some(pod) = pods_of(&target.name, cluster).next() {
             return wait(format!("{target} is gone, its pod {} is still there", pod.name));
         }
@@ -120,7 +127,7 @@ fn finish(cluster: &Cluster, targets: &[Target]) -> Stage {
     let delete = targets.iter().filter(|it| it.kind == Kind::ConfigMap).cloned().collect();
     let told = Told::about(cluster, REMOVED, note);
     let mark = Mark::with(cluster, &Removal::Done);
-    Stage::Going("telling everybody".to_owned(), Some(Step::Finish { delete, told, mark }))
+    Stage::Going("telling everybody".to_owned(), Some(Box::new(Step::Finish { delete, told, mark })))
 }
 
 /// This very object, among those of its kind.

@@ -71,8 +71,8 @@ async fn delete(client: &Client, namespace: &str, target: &Target) -> kube::Resu
     }
 }
 
-/// In the foreground: a Deployment is seen until its pods are gone. One that is gone is done, and so is one that somebody
-/// applied again: it has another uid and is theirs.
+/// In the background: that a Deployment's pods are gone is seen by the pods. One that is gone is done, and so is one that
+/// somebody applied again: it has another uid and is theirs.
 async fn delete_one<K>(client: &Client, namespace: &str, target: &Target) -> kube::Result<()>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -84,7 +84,7 @@ where
     let this = Preconditions { uid: Some(target.uid.clone()), ..Preconditions::default() };
     let params = DeleteParams {
         preconditions: Some(this),
-        propagation_policy: Some(PropagationPolicy::Foreground),
+        propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
     match api.delete(&target.name, &params).await {

@@ -19,10 +19,16 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then delete the Deployment, the Service and the ConfigMap, in that order, and take
-//! them out of what you apply. The name of the Service may stay in the members' address: a name that does not resolve is
-//! skipped, as long as members are listed too. An install that does not get anywhere (no member starts) may be deleted at
-//! any time.
+//! Wait. When all members are Ready, gatera takes the node's name out of their address and removes the Deployment, the
+//! Service and the ConfigMap, in that order; nobody restarts. `gatera status` and an Event on the StatefulSet say what it
+//! waits for. Then take these objects out of what you apply: what is applied again stays, at 0 replicas.
+//!
+//! Gatera waits as long as Ready does not prove a member Synced. Members that started before gatera came are taken over by
+//! restarting them one at a time: `kubectl delete pod NAME`, and wait until it is Ready. Where no restart can help
+//! (`gatera.dev/readiness: keep`, an image that is not known) look for yourself, then delete Deployment, Service and
+//! ConfigMap in that order. A bootstrap node that is a pod without a Deployment is left to you too. The name of the
+//! Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
+//! that does not get anywhere (no member starts) may be deleted at any time.
 //!
 //! # How to waive it
 //!

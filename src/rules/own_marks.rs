@@ -22,8 +22,8 @@
 //! * To have a cluster left alone, set `gatera.dev/mode` of its namespace to `warn`, `audit` or `off`; that says what is
 //!   meant. To have one rule left out, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
-//! * The annotations `script`, `my-cnf`, `injected` and `data` are the guard's; the others may be set on the StatefulSet's
-//!   pod template.
+//! * The annotations `script`, `my-cnf`, `injected`, `data` and `bootstrap` are the guard's; the others may be set on the
+//!   StatefulSet's pod template.
 //!
 //! # How to waive it
 //!
@@ -189,7 +189,7 @@ fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view:
             || view.concerned(review).into_iter().any(let_go))
 }
 
-/// The guard's own annotations on a pod. (The data mark of a StatefulSet is put back without a word.)
+/// The guard's own annotations on a pod. (The marks of a StatefulSet are put back without a word.)
 fn rewritten(old: &Object, new: &Object, view: &View<'_>) -> Findings {
     let (Object::Pod(old), Object::Pod(new)) = (old, new) else { return Findings::new() };
     if !view.settings.adoption.adopts(&old.metadata.labels) {

@@ -77,7 +77,8 @@ fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
         let leader =
             ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
         let leader = lab.kubectl(User::Admin, &leader).succeeded();
-        lab.kubectl(User::Admin, &["delete", "pod", &leader, "--namespace", NAMESPACE]).succeeded();
+        let pod = leader.split('_').next().unwrap_or_default();
+        lab.kubectl(User::Admin, &["delete", "pod", pod, "--namespace", NAMESPACE]).succeeded();
         until_registered(lab);
         done.store(true, Ordering::Relaxed);
         clients

@@ -14,8 +14,12 @@ pub(crate) struct Asked {
     pub(crate) verb: String,
     /// Plural, with the subresource.
     pub(crate) resource: String,
+    /// Empty for what is in none.
+    pub(crate) namespace: String,
     /// Empty where none was named.
     pub(crate) name: String,
+    /// What the API server answered.
+    pub(crate) code: u64,
 }
 
 pub(super) const LOG: &str = "audit.log";
@@ -29,6 +33,13 @@ pub(super) fn policy() -> Value {
         "omitStages": ["RequestReceived", "ResponseStarted"],
         "rules": [{ "level": "Metadata", "userGroups": ["system:serviceaccounts:gatera"] }, { "level": "None" }],
     })
+}
+
+impl Asked {
+    /// It was to change something.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(&*self.verb, "get" | "list" | "watch")
+    }
 }
 
 impl ControlPlane {
@@ -52,7 +63,13 @@ impl ControlPlane {
                 let parts = [word(&asked["resource"]), word(&asked["subresource"])];
                 let resource =
                     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/");
-                Asked { verb: word(&line["verb"]), resource, name: word(&asked["name"]) }
+                Asked {
+                    verb: word(&line["verb"]),
+                    resource,
+                    namespace: word(&asked["namespace"]),
+                    name: word(&asked["name"]),
+                    code: line["responseStatus"]["code"].as_u64().unwrap_or_default(),
+                }
             })
             .collect()
     }

@@ -1,0 +1,180 @@
+//! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
+//! `plan status`.
+//!
+//! Must not know: clients. The JSON is a contract; fields are added, never renamed:
+//!
+//! ```text
+//! { "clusters": [{ "namespace", "name", "state", "says",
+//!                  "members": [{ "name", "says", "ready", "verified", "node": or null }],
+//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
+//! ```
+//!
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first) or `SKIPPED` (nothing to do).
+
+use serde_json::{Value, json};
+
+use crate::inject;
+use crate::plan::bootstrap::{self, Stage};
+use crate::view::{Cluster, Member, View};
+
+/// One cluster.
+#[derive(Debug)]
+pub struct Status<'a> {
+    cluster: &'a Cluster,
+    state: &'static str,
+    steps: Vec<Step>,
+    /// What somebody should do about it.
+    advice: Option<String>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: &'static str,
+    status: &'static str,
+    says: String,
+}
+
+const COMPLETE: &str = "COMPLETE";
+const IN_PROGRESS: &str = "IN_PROGRESS";
+const PENDING: &str = "PENDING";
+const SKIPPED: &str = "SKIPPED";
+
+impl<'a> Status<'a> {
+    /// Of this cluster.
+    pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
+        let stage = bootstrap::stage(cluster, view);
+        let kept = matches!(stage, Stage::Kept(_));
+        let steps = vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
+        // What keeps the bootstrap node says it already.
+        let advice = bootstrap::unverified(cluster).filter(|_| !kept);
+        Self { cluster, state: view.state(cluster).name(), steps, advice }
+    }
+
+    fn plan(&self) -> &'static str {
+        let over = |step: &Step| matches!(step.status, COMPLETE | SKIPPED);
+        if self.steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
+    }
+}
+
+/// The node that founds the cluster.
+fn node(cluster: &Cluster, stage: &Stage) -> Step {
+    let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
+    let (status, says) = match (stage, pods.first()) {
+        (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
+        (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
+        (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
+        (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
+        _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
+        (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
+        _ => (PENDING, "there is none: the first member founds nothing by itself".to_owned()),
+    };
+    Step { name: "bootstrap node", status, says }
+}
+
+fn members(cluster: &Cluster) -> Step {
+    let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
+    let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
+    let status = match (all, cluster.workload.rolls()) {
+        (true, false) => COMPLETE,
+        (_, true) => IN_PROGRESS,
+        _ if asked == 0 => SKIPPED,
+        _ => IN_PROGRESS,
+    };
+    let rolls = if cluster.workload.rolls() { ", a roll-out runs" } else { "" };
+    Step { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
+}
+
+fn removal(stage: Stage) -> Step {
+    let (status, says) = match stage {
+        Stage::Absent => (SKIPPED, "there is none".to_owned()),
+        Stage::Removed => (COMPLETE, String::new()),
+        Stage::LeftAlone(why) => (SKIPPED, why),
+        Stage::Kept(why) => (PENDING, why),
+        Stage::Going(what, _) => (IN_PROGRESS, what),
+    };
+    Step { name: "remove the bootstrap node", status, says }
+}
+
+fn membership(cluster: &Cluster, view: &View<'_>) -> Step {
+    let outdated = inject::outdated(cluster, view);
+    let names: Vec<_> = outdated.iter().map(|(pod, _)| &*pod.name).collect();
+    let (status, says) = match &names[..] {
+        [] => (COMPLETE, String::new()),
+        names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
+    };
+    Step { name: "membership", status, says }
+}
+
+/// How one member is, in two words or three.
+fn word(member: &Member) -> String {
+    match (&member.pod, member.trouble()) {
+        (_, Some(trouble)) => trouble.to_owned(),
+        (Some(pod), None) if pod.verified => "Synced".to_owned(),
+        _ => "Ready, unverified".to_owned(),
+    }
+}
+
+/// For a person.
+pub fn text(all: &[Status<'_>]) -> String {
+    all.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(status: &Status<'_>) -> String {
+    let Status { cluster, state, steps, advice } = status;
+    let mut text = format!("{}  {state}  {}\n├── Members\n", cluster.id, cluster.describe());
+    let rows: Vec<_> = cluster.members.iter().map(|it| (it, word(it))).collect();
+    let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
+    let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
+    let words = wide(&mut rows.iter().map(|(_, word)| word.len()));
+    let lines = rows.iter().map(|(member, word)| {
+        let node = member.pod.as_ref().map_or("", |pod| &pod.node);
+        format!("{:names$}  {word:words$}  {node}", member.name)
+    });
+    branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
+    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", status.plan()));
+    let lines = steps.iter().map(|Step { name, status, says }| match &**says {
+        "" => format!("Step {name} [{status}]"),
+        says => format!("Step {name} [{status}] ({says})"),
+    });
+    branches(&mut text, "    ", &lines.collect::<Vec<_>>());
+    if let Some(advice) = advice {
+        text.push_str(&format!("unverified: {advice}\n"));
+    }
+    text
+}
+
+fn branches(text: &mut String, indent: &str, lines: &[String]) {
+    for (index, line) in lines.iter().enumerate() {
+        let branch = if index + 1 == lines.len() { "└──" } else { "├──" };
+        text.push_str(format!("{indent}{branch} {line}").trim_end());
+        text.push('\n');
+    }
+}
+
+/// For a program.
+pub fn json(all: &[Status<'_>]) -> Value {
+    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() })
+}
+
+fn cluster(status: &Status<'_>) -> Value {
+    let Status { cluster, state, steps, .. } = status;
+    let member = |it: &Member| {
+        let pod = it.pod.as_ref();
+        json!({
+            "name": it.name,
+            "says": word(it),
+            "ready": it.ready(),
+            "verified": pod.is_some_and(|pod| pod.verified),
+            "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
+        })
+    };
+    let step = |Step { name, status, says }: &Step| json!({ "name": name, "status": status, "says": says });
+    json!({
+        "namespace": cluster.id.namespace,
+        "name": cluster.id.name,
+        "state": state,
+        "says": cluster.describe(),
+        "members": cluster.members.iter().map(member).collect::<Vec<_>>(),
+        "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
+    })
+}

@@ -1,0 +1,160 @@
+//! The leader is killed after each of its writes in turn, and the next one finishes.
+
+use std::sync::LazyLock;
+
+use super::gate::Gate;
+use super::live::{addresses, events, nothing_is_left};
+use super::{SERVICE, WITHOUT};
+use crate::alive::{Alive, BOOTSTRAP};
+use crate::cluster::STATEFUL_SET;
+use crate::guarded::{Guard, Start, install, program};
+use crate::lab::{ControlPlane, User, eventually};
+use crate::wire::Balancer;
+
+/// One guard and its way to the API server; the next one takes its place.
+struct Leader {
+    gate: Gate,
+    guard: Guard,
+    number: usize,
+}
+
+struct Stage {
+    plane: &'static ControlPlane,
+    service: Balancer,
+}
+
+impl Stage {
+    /// A control plane of its own, since its guards are killed.
+    fn new() -> Self {
+        static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| ControlPlane::start_with_nodes(4));
+        install(&PLANE);
+        Self { plane: &PLANE, service: Balancer::start() }
+    }
+
+    fn leader(&self, number: usize) -> Leader {
+        let gate = Gate::start(self.plane);
+        let start = Start {
+            identity: format!("leader-{number}"),
+            api_server: Some(gate.url()),
+            url: Some(format!("https://{}", self.service.address)),
+            ..Start::default()
+        };
+        let guard = Guard::start(self.plane, &program(), &start);
+        self.service.lead_to(&[guard.webhooks]);
+        guard.until_registered();
+        Leader { gate, guard, number }
+    }
+
+    /// Killed, and its lease given to whoever comes: nobody has to wait until it has run out.
+    fn kill(&self, leader: Leader) -> Leader {
+        let Leader { gate, guard, number } = leader;
+        drop(guard);
+        drop(gate);
+        let free = [
+            "--namespace=gatera",
+            "patch",
+            "lease",
+            "gatera",
+            "--type=merge",
+            r#"--patch={"spec":{"holderIdentity":""}}"#,
+        ];
+        self.plane.kubectl(User::Admin, &free).succeeded();
+        self.leader(number + 1)
+    }
+
+    fn namespace(&self) -> Alive {
+        let ns = self.plane.namespace_with_labels("crash", &[("gatera.dev/mode", "enforce")]);
+        Alive { plane: self.plane, ns }
+    }
+}
+
+impl Alive {
+    fn note(&self) -> String {
+        self.stateful_set()["metadata"]["annotations"]["gatera.dev/bootstrap"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+}
+
+#[test]
+fn whoever_leads_next_finishes_what_was_begun() {
+    let stage = Stage::new();
+    let mut leader = stage.leader(0);
+    let mut stopped_at = Vec::new();
+    for writes in 0.. {
+        let alive = stage.namespace();
+        leader.gate.lets_through(&alive.ns, writes);
+        alive.apply(&[]).succeeded();
+        // Its webhooks work on, so members are injected.
+        alive.until_ready(3);
+        let members = alive.members();
+        let held = eventually("the leader to be held up, or done", || {
+            // In this order: the last write is seen before its answer is held back.
+            let done = alive.note().starts_with("removed ") && leader.gate.is_idle();
+            let held = leader.gate.holds_somebody();
+            (held || done).then_some(held)
+        });
+        if held {
+            let there = |what: &str| alive.admin(&["get", what]).status == 0;
+            let left =
+                [BOOTSTRAP, &format!("service/{SERVICE}"), "configmap/galera-instance-bootstrap"].map(there);
+            stopped_at.push((alive.note().split(' ').next().unwrap_or_default().to_owned(), left));
+            leader = stage.kill(leader);
+        }
+        alive.until_bootstrap_removed();
+        nothing_is_left(&alive);
+        assert_eq!(addresses(&alive), vec![WITHOUT; 3], "after {writes} writes");
+        assert_eq!(alive.members(), members, "a member was restarted after {writes} writes");
+        assert_eq!(alive.stateful_set()["metadata"]["annotations"]["gatera.dev/data"], "present");
+        let told = events(&alive, "BootstrapRemoved");
+        assert_eq!(told.len(), 1, "after {writes} writes: {told:?}");
+        let asked = alive.plane.asked_by_the_guard();
+        let mut deleted: Vec<_> = asked
+            .iter()
+            .filter(|it| it.namespace == alive.ns && it.verb == "delete" && it.code == 200)
+            .map(|it| &*it.resource)
+            .collect();
+        deleted.sort_unstable();
+        assert_eq!(deleted, ["configmaps", "deployments", "services"], "each once, after {writes} writes");
+        if !held {
+            break;
+        }
+    }
+    // The data, the note, three members, the Deployment, the Service, the ConfigMap, the Event, the note.
+    assert!(stopped_at.len() >= 10, "{stopped_at:?}");
+    for seen in
+        [("", [true, true, true]), ("removing", [true, true, true]), ("removing", [false, false, true])]
+    {
+        assert!(
+            stopped_at.iter().any(|(note, left)| (&**note, *left) == seen),
+            "never at {seen:?}: {stopped_at:?}"
+        );
+    }
+    let alive = stage.namespace();
+    a_namespace_that_ends_midway(&stage, leader, &alive);
+}
+
+/// Nothing more is done in it, and its end is not held up.
+fn a_namespace_that_ends_midway(stage: &Stage, leader: Leader, alive: &Alive) {
+    leader.gate.lets_through(&alive.ns, 3);
+    alive.apply(&[]).succeeded();
+    alive.until_ready(3);
+    eventually("the leader to be held up", || leader.gate.holds_somebody().then_some(()));
+    assert!(alive.note().starts_with("removing "));
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let release = format!("gatera.dev/override=G03 until={until} reason=the end");
+    alive.admin(&["annotate", "namespace", &alive.ns, &release]).succeeded();
+    alive.admin(&["annotate", "statefulset", STATEFUL_SET, &release]).succeeded();
+    alive.admin(&["delete", "namespace", &alive.ns, "--wait=false"]).succeeded();
+    let leader = stage.kill(leader);
+    eventually("the namespace to be gone", || {
+        (alive.admin(&["get", "namespace", &alive.ns]).status == 1).then_some(())
+    });
+    let deleted = alive
+        .plane
+        .asked_by_the_guard()
+        .into_iter()
+        .filter(|it| it.namespace == alive.ns && it.verb == "delete");
+    assert_eq!(deleted.count(), 0, "{}", leader.guard.log());
+}

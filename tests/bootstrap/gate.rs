@@ -1,0 +1,122 @@
+//! Between a guard and the API server: lets so many writes into a namespace through, and nothing after. The answer to the
+//! last one never arrives, as if its writer had been killed at that moment.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::{Method, header};
+use axum::response::Response;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::runtime::Runtime;
+
+use crate::lab::{ControlPlane, User};
+
+pub(super) struct Gate {
+    address: SocketAddr,
+    limit: Arc<Mutex<Option<Limit>>>,
+    // Ends with it.
+    _runtime: Runtime,
+}
+
+struct Limit {
+    folder: String,
+    left: usize,
+    reached: bool,
+    /// Asked and not answered.
+    open: usize,
+}
+
+impl Gate {
+    pub(super) fn start(plane: &ControlPlane) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let limit = Arc::<Mutex<Option<Limit>>>::default();
+        let (kubeconfig, limits) = (plane.kubeconfig(User::Admin), Arc::clone(&limit));
+        let address = runtime.block_on(async move {
+            let file = Kubeconfig::read_from(kubeconfig).unwrap();
+            let mut config =
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            // Whoever asks brings a token.
+            config.auth_info = AuthInfo::default();
+            let api_server = Client::try_from(config).unwrap();
+            let app = Router::new().fallback(move |request: Request| {
+                let (api_server, limits) = (api_server.clone(), Arc::clone(&limits));
+                let counts = counts(&limits, &request);
+                async move {
+                    if counts && is_over(&limits, 0) {
+                        std::future::pending::<()>().await;
+                    }
+                    let response = forward(&api_server, request).await;
+                    if counts && is_over(&limits, usize::from(response.status().is_success())) {
+                        std::future::pending::<()>().await;
+                    }
+                    if let Some(limit) = limits.lock().unwrap().as_mut().filter(|_| counts) {
+                        limit.open -= 1;
+                    }
+                    response
+                }
+            });
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { axum::serve(listener, app).await });
+            address
+        });
+        Self { address, limit, _runtime: runtime }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Lets so many writes into this namespace through.
+    pub(super) fn lets_through(&self, namespace: &str, writes: usize) {
+        let folder = format!("/namespaces/{namespace}/");
+        *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false, open: 0 });
+    }
+
+    /// Every write was answered.
+    pub(super) fn is_idle(&self) -> bool {
+        self.limit.lock().unwrap().as_ref().is_none_or(|limit| limit.open == 0)
+    }
+
+    /// Somebody waits for an answer that does not come.
+    pub(super) fn holds_somebody(&self) -> bool {
+        self.limit.lock().unwrap().as_ref().is_some_and(|limit| limit.reached)
+    }
+}
+
+/// It writes into the namespace that is limited. What the API server refuses (a conflict) changes nothing and is not
+/// counted.
+fn counts(limit: &Mutex<Option<Limit>>, request: &Request) -> bool {
+    let mut limit = limit.lock().unwrap();
+    let Some(limit) = limit.as_mut() else { return false };
+    let counts = request.method() != Method::GET && request.uri().path().contains(&limit.folder);
+    limit.open += usize::from(counts);
+    counts
+}
+
+/// So many more were written, and nothing is left.
+fn is_over(limit: &Mutex<Option<Limit>>, written: usize) -> bool {
+    let mut limit = limit.lock().unwrap();
+    let Some(limit) = limit.as_mut() else { return false };
+    limit.left = limit.left.saturating_sub(written);
+    limit.reached |= limit.left == 0;
+    limit.left == 0
+}
+
+async fn forward(api_server: &Client, request: Request) -> Response {
+    let (mut head, body) = request.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    head.headers.remove(header::HOST);
+    let request = axum::http::Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
+    let response = api_server.send(request).await.unwrap();
+    let (mut head, body) = response.into_parts();
+    for hop in [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH] {
+        head.headers.remove(hop);
+    }
+    Response::from_parts(head, Body::new(body))
+}

@@ -1,0 +1,209 @@
+//! The clean-up on a control plane with nodes, by the guard that all tests share.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::{SERVICE, WITHOUT};
+use crate::alive::{self, Alive, BOOTSTRAP};
+use crate::cluster::STATEFUL_SET;
+use crate::guarded;
+use crate::lab::{User, eventually};
+
+/// The addresses in the option files of all members that are there.
+pub(super) fn addresses(alive: &Alive) -> Vec<String> {
+    let list: Value = serde_json::from_str(
+        &alive.admin(&["get", "pods", "--selector=app=galera", "--output=json"]).succeeded(),
+    )
+    .unwrap();
+    let address = |pod: &Value| {
+        let text = pod["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("wsrep_cluster_address = "));
+        line.unwrap_or_default().to_owned()
+    };
+    list["items"].as_array().unwrap().iter().map(address).collect()
+}
+
+/// Notes of the Events of a reason, and how often each was counted.
+pub(super) fn events(alive: &Alive, reason: &str) -> Vec<String> {
+    let text = alive.admin(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == reason);
+    ours.inspect(|it| {
+        assert_eq!((&it["regarding"]["name"], &it["series"]), (&STATEFUL_SET.into(), &Value::Null));
+    })
+    .map(|it| it["note"].as_str().unwrap().to_owned())
+    .collect()
+}
+
+pub(super) fn nothing_is_left(alive: &Alive) {
+    for what in [BOOTSTRAP, &format!("service/{SERVICE}"), "configmap/galera-instance-bootstrap"] {
+        let left = alive.admin(&["get", what]);
+        assert!(left.stderr.contains("NotFound"), "{what}: {left}");
+    }
+    assert_eq!(alive.founders(), "");
+    for what in
+        ["secret/galera-instance", "configmap/galera-instance-nodeconfig", "service/galera-instance-hs"]
+    {
+        alive.admin(&["get", what]).succeeded();
+    }
+}
+
+fn status(alive: &Alive, arguments: &[&str]) -> (i32, String, String) {
+    let output = std::process::Command::new(guarded::program())
+        .args(["status", "--namespace", &alive.ns])
+        .args(arguments)
+        .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// From manifests to three members and nothing else, without a hand; applied again it stays away and nothing loops.
+#[test]
+fn the_bootstrap_node_removes_itself_and_stays_away() {
+    let alive = Alive::empty("bootstrap");
+    alive.apply(&[]).succeeded();
+    alive.until_ready(3);
+    let (ready, members) = (Instant::now(), alive.members());
+    let note = eventually("the Event", || events(&alive, "BootstrapRemoved").pop());
+    eprintln!("three members Ready, as kubectl saw it, to the Event: {:?}", ready.elapsed());
+    assert_eq!(
+        note,
+        format!(
+            "removed {}: 3 of 3 members Synced",
+            "Deployment galera-instance-bootstrap, Service galera-instance-bootstrap-svc, ConfigMap galera-instance-bootstrap"
+        )
+    );
+    alive.until_bootstrap_removed();
+    nothing_is_left(&alive);
+    assert_eq!(addresses(&alive), vec![WITHOUT; 3]);
+    assert_eq!(alive.members(), members, "nobody was restarted");
+
+    let again = alive.apply(&[]);
+    assert!(again.status == 0 && again.stderr.contains("kept at 0 replicas"), "{again}");
+    let writes = || {
+        let asked = alive.plane.asked_by_the_guard();
+        asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns).collect::<Vec<_>>()
+    };
+    let before = writes();
+    let deletes: Vec<_> =
+        before.iter().filter(|it| it.verb == "delete").map(|it| (&*it.resource, it.code)).collect();
+    assert_eq!(deletes, [("deployments", 200), ("services", 200), ("configmaps", 200)]);
+    alive.changes_nothing(|| (0..2).for_each(|_| drop(alive.apply(&[]).succeeded())));
+    assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 0);
+    assert_eq!(events(&alive, "BootstrapRemoved").len(), 1);
+    assert_eq!(writes(), before, "nothing loops");
+    // Who takes the note away finds it put back: without it the removal would begin anew.
+    alive.admin(&["annotate", "statefulset", STATEFUL_SET, "gatera.dev/bootstrap-"]).succeeded();
+    alive.until_bootstrap_removed();
+    assert_eq!(writes(), before, "it was never gone");
+    let (code, text, err) = status(&alive, &[STATEFUL_SET]);
+    assert_eq!((code, &*err), (0, ""));
+    assert!(text.contains("└── Plan deploy (serial) [COMPLETE]\n"), "{text}");
+    assert!(text.contains("was applied again after it was removed"), "{text}");
+}
+
+/// 3 -> 5 -> 3: those who run learn the new list, nobody restarts.
+#[test]
+fn addresses_follow_replicas_and_nobody_restarts() {
+    let alive = Alive::cluster("membership");
+    let before = alive.members();
+    let scale = |from: i32, to: i32| {
+        let arguments = ["scale", "statefulset", STATEFUL_SET, &format!("--replicas={to}")];
+        eventually(&format!("{from} -> {to} to be admitted"), || {
+            (alive.kubectl(&arguments).status == 0).then_some(())
+        });
+    };
+    scale(3, 5);
+    alive.until_ready(5);
+    let five = format!(
+        "{WITHOUT},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs"
+    );
+    eventually("five addresses of five", || (addresses(&alive) == vec![five.clone(); 5]).then_some(()));
+    assert!(alive.members().starts_with(&before), "nobody was restarted");
+    scale(5, 3);
+    eventually("three addresses of three", || (addresses(&alive) == vec![WITHOUT; 3]).then_some(()));
+    assert_eq!(alive.members(), before);
+}
+
+/// What proves nothing keeps the node, and everybody can read why: once, not in a stream.
+#[test]
+fn a_bootstrap_node_that_is_kept_says_why_once() {
+    let alive = Alive::empty("kept");
+    alive.apply_text(&alive::unproven(), &[]).succeeded();
+    alive.until_formed();
+    let note = eventually("the Event", || {
+        events(&alive, "BootstrapKept").into_iter().find(|note| note.contains("does not see Galera's state"))
+    });
+    assert!(
+        note.starts_with("the bootstrap node stays: galera-instance-galera-0 is Ready by a probe"),
+        "{note}"
+    );
+    assert_eq!(alive.plane.get(&alive.ns, BOOTSTRAP)["spec"]["replicas"], 1);
+    let told = events(&alive, "BootstrapKept").len();
+    alive.admin(&["label", "statefulset", STATEFUL_SET, "a=b"]).succeeded();
+    let (code, text, _) = status(&alive, &[]);
+    assert_eq!(code, 0);
+    assert!(
+        text.contains(
+            "Step remove the bootstrap node [PENDING] (galera-instance-galera-0 is Ready by a probe"
+        ),
+        "{text}"
+    );
+    assert_eq!(events(&alive, "BootstrapKept").len(), told);
+    let (code, _, err) = status(&alive, &["nobody"]);
+    assert_eq!(
+        (code, err),
+        (
+            2,
+            format!(
+                "gatera: there is no Galera cluster nobody in namespace {}; `gatera status` lists all\n",
+                alive.ns
+            )
+        )
+    );
+}
+
+/// Its ReplicaSet would replace it at once, by an empty one. The members hold the data, so it is refused, and they forget
+/// its name.
+#[test]
+fn a_bootstrap_pod_that_is_deleted_is_not_replaced() {
+    let alive = Alive::empty("midway");
+    alive.apply_text(&alive::unproven(), &[]).succeeded();
+    alive.until_formed();
+    let pods = ["delete", "pods", "--selector=app=galera-bootstrap"];
+    eventually("all members to be seen Ready", || (alive.kubectl(&pods).status == 0).then_some(()));
+    eventually("the ReplicaSet to be refused", || {
+        let events = alive.admin(&["get", "events", "--field-selector=reason=FailedCreate"]).stdout;
+        events.contains("[G04] Pod ").then_some(())
+    });
+    eventually("the members to know", || (addresses(&alive) == vec![WITHOUT; 3]).then_some(()));
+    assert_eq!(alive.founders(), "");
+}
+
+/// Another cluster's bootstrap node reads the same ConfigMap: it stays until the last one goes.
+#[test]
+fn a_config_map_that_two_bootstrap_nodes_read_stays() {
+    let alive = Alive::empty("shared");
+    // Another cluster that never forms: no StatefulSet comes.
+    let parts: Vec<&str> = alive::GALERA.split("---\n").collect();
+    let deployment = parts.iter().find(|it| it.contains("kind: Deployment")).unwrap();
+    let other = deployment
+        .replace("metadata: {name: galera-instance-bootstrap,", "metadata: {name: other-bootstrap,")
+        .replace("instance: galera-instance}", "instance: other}");
+    alive.admin(&["get", "pods"]).succeeded();
+    alive
+        .plane
+        .kubectl_stdin(User::Ci, &["--namespace", &alive.ns, "apply", "--filename=-"], &other)
+        .succeeded();
+    alive.apply(&[]).succeeded();
+    alive.until_bootstrap_removed();
+    let note = events(&alive, "BootstrapRemoved").pop().unwrap();
+    assert_eq!(
+        note,
+        format!("removed Deployment galera-instance-bootstrap, Service {SERVICE}: 3 of 3 members Synced")
+    );
+    alive.admin(&["get", "configmap/galera-instance-bootstrap", "deployment/other-bootstrap"]).succeeded();
+}

@@ -1,0 +1,190 @@
+//! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
+
+use gatera::object::{Kind, Object};
+use gatera::plan::{self, Mark, Step, Told};
+use gatera::view::{Facts, Freshness, Target, View, World};
+use serde_json::{Value, json};
+
+use super::{SERVICE, WITHOUT, settings, uid_of};
+use crate::scene::{self, BOOTSTRAP, STATEFUL_SET, Scene};
+
+const MARK: &str = "gatera.dev/bootstrap";
+
+#[derive(Clone)]
+pub(super) struct Small {
+    objects: Vec<(Kind, Value)>,
+    freshness: Freshness,
+    pub(super) events: Vec<String>,
+}
+
+impl Small {
+    /// The scene with uids, and with members that were injected while the bootstrap node was needed.
+    pub(super) fn of(scene: &Scene) -> Self {
+        let mut objects = scene.objects();
+        if objects.iter().any(|(kind, it)| *kind == Kind::Deployment && it["metadata"]["name"] == BOOTSTRAP) {
+            objects.push((Kind::ConfigMap, json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": BOOTSTRAP, "namespace": scene::NAMESPACE },
+                "data": { "galera.cnf": "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n" },
+            })));
+        }
+        for (kind, it) in &mut objects {
+            let own = it["metadata"]["uid"].is_null() && *kind != Kind::StatefulSet;
+            if own {
+                it["metadata"]["uid"] = json!("uid-0");
+            }
+            if *kind == Kind::Deployment && it["metadata"]["name"] == BOOTSTRAP {
+                it["spec"]["template"]["spec"]["volumes"] =
+                    json!([{ "name": "config", "configMap": { "name": BOOTSTRAP } }]);
+            }
+            let injected = it["metadata"]["annotations"]["gatera.dev/injected"].is_string();
+            if *kind == Kind::Pod && injected {
+                let with = WITHOUT.replace("gcomm://", &format!("gcomm://{SERVICE},"));
+                it["metadata"]["annotations"]["gatera.dev/my-cnf"] =
+                    json!(format!("# written by gatera\n[mysqld]\nwsrep_cluster_address = {with}\n"));
+            }
+        }
+        let freshness = match &*scene.view {
+            "current" => Freshness::Current,
+            "loading" => Freshness::Loading,
+            _ => Freshness::Stale(scene::now()),
+        };
+        Self { objects, freshness, events: Vec::new() }
+    }
+
+    pub(super) fn without_bootstrap_in_addresses(&mut self) {
+        for (_, it) in &mut self.objects {
+            if let Some(text) = it["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str() {
+                it["metadata"]["annotations"]["gatera.dev/my-cnf"] =
+                    json!(text.replace(&format!("{SERVICE},"), ""));
+            }
+        }
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        let settings = settings();
+        let mut facts = Facts::default();
+        for (kind, object) in &self.objects {
+            facts.put(Object::read(*kind, &object.to_string()).unwrap(), &settings.adoption);
+        }
+        let world = World::build(facts, &settings.adoption, self.freshness);
+        look(&View::new(&world, scene::now(), &settings))
+    }
+
+    pub(super) fn object(&mut self, kind: &str, name: &str) -> Option<&mut Value> {
+        let is = |(it, object): &&mut (Kind, Value)| it.name() == kind && object["metadata"]["name"] == name;
+        self.objects.iter_mut().find(is).map(|(_, object)| object)
+    }
+
+    /// The address in the option file of a member.
+    pub(super) fn address(&mut self, ordinal: usize) -> String {
+        let pod = self.object("Pod", &format!("{STATEFUL_SET}-{ordinal}")).unwrap();
+        let text = pod["metadata"]["annotations"]["gatera.dev/my-cnf"].as_str().unwrap();
+        text.lines().find_map(|line| line.strip_prefix("wsrep_cluster_address = ")).unwrap().to_owned()
+    }
+
+    /// Does the first planned step.
+    pub(super) fn step(&mut self) -> Option<Step> {
+        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, Step::Tell(_)))?;
+        self.apply(&step);
+        Some(step)
+    }
+
+    /// Until nothing is planned, each step so many times.
+    pub(super) fn run(&mut self, times: usize) -> Vec<Step> {
+        let mut done = Vec::new();
+        while let Some(step) = self.step() {
+            (1..times).for_each(|_| self.apply(&step));
+            done.push(step);
+            assert!(done.len() < 30, "it does not end: {done:?}");
+        }
+        done
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Mark(mark) => self.mark(mark),
+            Step::Address { pod, uid, text } => {
+                let pod = self.object("Pod", &pod.name).unwrap();
+                assert_eq!(uid_of(pod), uid);
+                pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
+            }
+            Step::Delete(_, target) => self.delete(target),
+            Step::Finish { delete, told, mark } => {
+                for target in delete {
+                    self.delete(target);
+                }
+                self.tell(told);
+                self.mark(mark);
+            }
+            Step::Tell(told) => self.tell(told),
+        }
+    }
+
+    fn tell(&mut self, told: &Told) {
+        let event = format!("{}: {}", told.reason, told.note);
+        if !self.events.contains(&event) {
+            self.events.push(event);
+        }
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        let set = self.object("StatefulSet", &mark.id.name).unwrap();
+        assert_eq!(uid_of(set), mark.uid);
+        set["metadata"]["annotations"]["gatera.dev/data"] = json!("present");
+        set["metadata"]["annotations"][MARK] = json!(mark.bootstrap);
+    }
+
+    fn delete(&mut self, target: &Target) {
+        let this = |kind: Kind, it: &Value| {
+            kind == target.kind && it["metadata"]["name"] == *target.name && uid_of(it) == target.uid
+        };
+        let pod = |kind: Kind, it: &Value| {
+            kind == Kind::Pod
+                && target.kind == Kind::Deployment
+                && it["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
+        };
+        let there = self.objects.iter().any(|(kind, it)| this(*kind, it));
+        self.objects.retain(|(kind, it)| !there || !this(*kind, it) && !pod(*kind, it));
+    }
+
+    /// Somebody applies the manifests again: new objects, and the guard holds the Deployment at 0.
+    pub(super) fn bring_back(&mut self, before: &Small) {
+        for (kind, it) in &before.objects {
+            let name = it["metadata"]["name"].as_str().unwrap();
+            if *kind != Kind::Pod && name.contains("bootstrap") && self.object(kind.name(), name).is_none() {
+                let mut new = it.clone();
+                new["metadata"]["uid"] = json!("uid-new");
+                if *kind == Kind::Deployment {
+                    new["spec"]["replicas"] = json!(0);
+                }
+                self.objects.push((*kind, new));
+            }
+        }
+    }
+
+    /// Nothing of the bootstrap node is left, and every member knows it.
+    pub(super) fn is_clean(&mut self) {
+        let left = self
+            .objects
+            .iter()
+            .filter(|(_, it)| it["metadata"]["name"].as_str().unwrap().contains("bootstrap"));
+        assert_eq!(left.count(), 0);
+        for ordinal in 0..3 {
+            assert_eq!(self.address(ordinal), WITHOUT);
+        }
+        let marks = &self.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"];
+        assert_eq!((&marks["gatera.dev/data"], &marks[MARK]), (&json!("present"), &json!("removed 1")));
+    }
+}
+
+/// A step in a few words.
+pub(super) fn word(step: &Step) -> String {
+    let all = |targets: &[Target]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match step {
+        Step::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
+        Step::Address { pod, .. } => format!("address {}", pod.name),
+        Step::Delete(_, target) => format!("delete {target}"),
+        Step::Finish { delete, .. } => format!("finish {}", all(delete)),
+        Step::Tell(told) => format!("tell {}", told.reason),
+    }
+}
