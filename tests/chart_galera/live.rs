@@ -36,7 +36,7 @@ fn a_release_lives_under_the_guard() {
     let installed = alive.install(&[]);
     quiet(&installed);
     alive.until_formed();
-    alive.remove_bootstrap();
+    alive.until_bootstrap_removed();
     let (members, passwords) = (alive.members(), alive.passwords());
 
     quiet(&alive.upgrade_chart(&["--set=nodeCount=5"]));
