@@ -134,8 +134,8 @@ fn a_second_attempt_uses_what_the_first_one_left() {
     let before = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
 
     quiet(&alive.install(&[]));
-    alive.until_formed();
     let after = (alive.passwords(), alive.plane.get(&alive.ns, BOOTSTRAP)["metadata"]["uid"].clone());
+    alive.until_formed();
     assert_eq!(after.0, before.0, "the Secret is used as it is");
     assert_ne!(after.1, before.1, "the bootstrap node is a new one");
     quiet(&alive.upgrade_chart(&FIXED));

@@ -52,10 +52,20 @@ fn a_broken_guard_blocks_nobody(lab: &ControlPlane) {
     judged(&try_the_seed(lab));
 }
 
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// While both replicas are replaced twice, every request gets its answer.
 fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
     let done = AtomicBool::new(false);
     let asked = thread::scope(|scope| {
+        // However this ends, the clients end too, and then it can be told.
+        let _stop = Stop(&done);
         let clients: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
