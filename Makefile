@@ -51,6 +51,7 @@ STATIC = target/$(HOST)/release/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
 gatera-image:
+	@tests/lab/machines/enter.sh --check
 	@RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --quiet --release --target $(HOST) --bin gatera
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 

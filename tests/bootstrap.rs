@@ -298,6 +298,12 @@ fn status_tells_the_story() {
         &Small::of(&Scene { bootstrap: "held".into(), data: "present".into(), ..formed() }),
         "applied again",
     );
+    let claim = |ordinal: u8| {
+        let name = format!("datadir-galera-instance-galera-{ordinal}");
+        json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": "db" }, "status": { "phase": "Bound" } })
+    };
+    let shrunk = Scene { also: vec![claim(3), claim(4)], ..Scene::default() };
+    text += &story(&Small::of(&shrunk), "five members became three");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status", text);
     });

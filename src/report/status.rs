@@ -6,6 +6,7 @@
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says",
 //!                  "members": [{ "name", "says", "ready", "verified", "node": or null }],
+//!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
 //!
@@ -131,6 +132,11 @@ fn one(status: &Status<'_>) -> String {
         format!("{:names$}  {word:words$}  {node}", member.name)
     });
     branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
+    let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
+    if !left.is_empty() {
+        text.push_str("├── Claims of members that are gone, kept with their data\n");
+        branches(&mut text, "│   ", &left);
+    }
     text.push_str(&format!("└── Plan deploy (serial) [{}]\n", status.plan()));
     let lines = steps.iter().map(|Step { name, status, says }| match &**says {
         "" => format!("Step {name} [{status}]"),
@@ -175,6 +181,7 @@ fn cluster(status: &Status<'_>) -> Value {
         "state": state,
         "says": cluster.describe(),
         "members": cluster.members.iter().map(member).collect::<Vec<_>>(),
+        "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })
 }

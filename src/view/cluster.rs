@@ -118,6 +118,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// The claims of members that are gone. They are kept, and so is what they hold.
+    pub fn left_claims(&self) -> impl Iterator<Item = &ClaimOf> {
+        self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
+    }
+
     pub(super) fn gather(
         id: Id,
         workload: Arc<Workload>,

@@ -4,6 +4,7 @@
 # gone with it. `make e2e` and `make lab` come through here.
 #
 # usage: enter.sh PROGRAM [ARG...]      root, on Linux
+#        enter.sh --check               only whether this machine can
 #
 # PROGRAM finds in its environment
 #   GATERA_LAB         an empty folder, removed afterwards (GATERA_LAB_KEEP=1 keeps it, for a look at the logs)
@@ -124,10 +125,9 @@ inside() {
     "$@"
 }
 
-if [ "${1:-}" = --inside ]; then
-    shift
-    inside "$@"
-else
-    [ $# -gt 0 ] || { say "usage: $0 PROGRAM [ARG...]"; exit 64; }
-    outside "$@"
-fi
+case ${1:-} in
+    --inside) shift; inside "$@" ;;
+    --check) require ;;
+    '') say "usage: $0 PROGRAM [ARG...]"; exit 64 ;;
+    *) outside "$@" ;;
+esac
