@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::galera::{Galera, patiently};
 
 /// How fast a donor sends, in KiB/s.
-const RATE: u64 = 512;
+const RATE: u64 = 1024;
 
 fn seconds() -> u64 {
     env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(90)
@@ -40,8 +40,8 @@ pub fn slow_down(galera: &Galera<'_>, options: &str) {
             if file.stdout.contains("rlimit") { Ok(()) } else { Err(file.stdout) }
         });
     }
-    // The empty database has some twenty megabytes.
-    let megabytes = (seconds() * RATE / 1024).saturating_sub(20);
+    // The empty database has some sixty megabytes.
+    let megabytes = (seconds() * RATE / 1024).saturating_sub(60);
     galera
         .ask(&galera.member(0), "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
     for _ in 0..megabytes {
