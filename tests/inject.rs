@@ -167,7 +167,7 @@ fn what_is_good_enough_stays() {
             "a longer start by annotation",
             member(&json!({ "metadata": { "annotations": { "gatera.dev/startup-limit": "7200" } } })),
             "/spec/containers/0/startupProbe/failureThreshold",
-            json!(720),
+            json!(3600),
         ),
         (
             "no anti-affinity by annotation",

@@ -11,7 +11,8 @@ use crate::{edit, marks};
 /// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
 /// (seconds) says more.
 const STARTUP_LIMIT: i64 = 3600;
-const STARTUP_PERIOD: i64 = 10;
+/// By so much Ready lags behind the end of joining, and the next member waits for it.
+const STARTUP_PERIOD: i64 = 2;
 /// Thirty days: the API server refuses numbers that do not fit 32 bits.
 const LONGEST_START: i64 = 30 * 24 * 3600;
 

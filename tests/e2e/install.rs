@@ -25,6 +25,13 @@ pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
     galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat()).succeeded()
 }
 
+/// When a server said that it is Synced.
+fn synced(galera: &Galera<'_>, pod: &str) -> String {
+    let log = galera.kubectl(&["logs", pod, "--container=mariadb", "--timestamps"]).stdout;
+    let line = log.lines().find(|line| line.contains("Synchronized with group"));
+    line.and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned()
+}
+
 /// When the last of the members became Ready, as the kubelet says.
 fn last_ready(galera: &Galera<'_>, members: usize) -> String {
     let time = |ordinal| {
@@ -104,7 +111,12 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
         formed.as_secs_f64(),
         (removed - formed).as_secs_f64()
     );
-    println!("last member Ready at {}, Event at {}", last_ready(&galera, 3), event["eventTime"]);
+    let last = synced(&galera, &galera.member(2));
+    println!(
+        "last member Synced at {last}, Ready at {}, Event at {}",
+        last_ready(&galera, 3),
+        event["eventTime"]
+    );
     galera.until_synced(3, 3);
     helm_test(lab, "gatera", "gatera");
     helm_test(lab, "shop", &namespace);

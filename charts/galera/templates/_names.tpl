@@ -116,9 +116,9 @@ terminationMessagePolicy: FallbackToLogsOnError
 # An hour to copy the whole database.
 startupProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, started]}
-  periodSeconds: 10
+  periodSeconds: 2
   timeoutSeconds: 5
-  failureThreshold: 360
+  failureThreshold: 1800
 readinessProbe:
   exec: {command: [/etc/galera/wait-for-sync.sh, ready]}
   periodSeconds: 5
