@@ -75,13 +75,13 @@ fn events_notes(galera: &Galera<'_>, reason: &str) -> Vec<String> {
     events(galera, reason).iter().map(|it| it["note"].to_string()).collect()
 }
 
-fn helm_test(lab: &ControlPlane, name: &str, namespace: &str) {
+pub fn helm_test(lab: &ControlPlane, name: &str, namespace: &str) {
     let tested = lab.helm(User::Admin, &["test", name, "--namespace", namespace, "--timeout=80s", "--logs"]);
     assert_eq!(tested.status, 0, "{tested}");
 }
 
 /// The pods behind the client Service, as kube-proxy sees them.
-fn endpoints(galera: &Galera<'_>) -> Vec<String> {
+pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
     let selector = format!("--selector=kubernetes.io/service-name={}-cs", galera.name);
     let slices = galera.kubectl(&["get", "endpointslices", &selector, "--output=json"]).succeeded();
     let slices: Value = serde_json::from_str(&slices).expect("kubectl prints JSON");

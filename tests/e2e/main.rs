@@ -11,6 +11,7 @@
     reason = "the modules of a test are nobody else's, and a panic is how a test fails"
 )]
 
+mod from_before;
 mod galera;
 mod guard;
 mod guard_life;
@@ -18,6 +19,8 @@ mod install;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;
+mod odd;
+mod odd_ends;
 mod seed;
 mod transfer;
 mod unguarded;

@@ -1,0 +1,62 @@
+//! A cluster from before the guard: its members are unverified, so the bootstrap node stays, and whoever takes them over
+//! as the Event says sees it go. Runs in a lab of its own: at first there is no guard for anybody.
+
+use std::process::Command;
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{bring_image, install, until_registered};
+use crate::install::{events, helm, until_bootstrap_is_removed};
+use crate::lab::User;
+use crate::nodes::lab;
+use crate::odd::{commands, follow};
+
+/// What `gatera audit` says of the cluster.
+fn audited(galera: &Galera<'_>) -> String {
+    let audit = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["audit", "--namespace", &galera.namespace, "--kubeconfig"])
+        .arg(galera.lab.kubeconfig(User::Admin))
+        .output()
+        .unwrap();
+    String::from_utf8(audit.stdout).unwrap()
+}
+
+#[test]
+fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
+    let lab = lab();
+    let namespace = lab.namespace_with_labels("before", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "shop");
+    helm(&galera, "install", &[]);
+    galera.until_ready(3);
+    galera.fill();
+    bring_image(lab);
+    install(lab, &[]).succeeded();
+    until_registered(lab);
+
+    let audit = audited(&galera);
+    println!("{audit}");
+    assert!(audit.contains("shop-galera  HEALTHY  3 of 3 members Ready (not proven Synced)"), "{audit}");
+    for ordinal in 0..3 {
+        let pod = galera.member(ordinal);
+        let note = patiently("an Event says what to do next", || {
+            let notes: Vec<_> =
+                events(&galera, "BootstrapKept").iter().map(|it| it["note"].to_string()).collect();
+            let own = format!("delete pod {pod}\"");
+            notes.iter().find(|note| note.ends_with(&own)).cloned().ok_or_else(|| format!("{notes:?}"))
+        });
+        println!("{note}");
+        assert!(
+            note.contains("the bootstrap node stays: ") && note.contains("started without gatera"),
+            "{note}"
+        );
+        let command = &commands(note.trim_matches('"'))[0];
+        follow(lab, command);
+        galera.until_ready(3);
+    }
+    until_bootstrap_is_removed(&galera);
+    galera.until_synced(3, 3);
+    let audit = audited(&galera);
+    assert!(audit.contains("shop-galera  HEALTHY  3 of 3 members Synced"), "{audit}");
+    for ordinal in 0..3 {
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+    }
+}

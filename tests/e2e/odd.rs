@@ -1,0 +1,246 @@
+//! Two instances in one namespace, one of them odd: passwords of every printable character, and two of its members on one
+//! node. Neither sees the other; what would mix them up or lose data is refused; the node with two members is drained
+//! under a writer; and a password is changed as `gatera explain G12` says.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::galera::{Galera, Wsrep, patiently};
+use crate::guard::guarded;
+use crate::install::{endpoints, helm, helm_test, until_bootstrap_is_removed};
+use crate::lab::{ControlPlane, Output, User};
+use crate::writer::Writer;
+
+/// Refused by this rule, and nothing else went wrong.
+#[track_caller]
+pub fn refused(output: &Output, rule: &str, words: &str) {
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+}
+
+/// The kubectl commands in a text, split as a shell would: single quotes hold words together.
+pub fn commands(text: &str) -> Vec<Vec<String>> {
+    let after =
+        text.split_once("do instead: ").map_or(text, |(_, after)| after.lines().next().unwrap_or_default());
+    let commands = after.split("kubectl ").skip(1).map(|rest| {
+        let mut words: Vec<String> = Vec::new();
+        for (index, part) in rest.split('\'').enumerate() {
+            match index % 2 {
+                1 => words.push(part.to_owned()),
+                _ => {
+                    let end = [", ", "; ", " (", ")"].iter().filter_map(|end| part.find(end)).min();
+                    words.extend(part[..end.unwrap_or(part.len())].split_whitespace().map(str::to_owned));
+                    if end.is_some() || part.starts_with(',') {
+                        break;
+                    }
+                }
+            }
+        }
+        words
+    });
+    commands.collect()
+}
+
+/// Runs one command that the guard printed.
+#[track_caller]
+pub fn follow(lab: &ControlPlane, command: &[String]) {
+    let words: Vec<_> = command.iter().map(|word| &**word).collect();
+    let output = lab.kubectl(User::Admin, &words);
+    assert_eq!(output.status, 0, "the advice does not work: {command:?}\n{output}");
+}
+
+#[test]
+fn two_instances_share_a_namespace_and_nothing_else() {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels("odd", &[("gatera.dev/mode", "enforce")]);
+    let plain = Galera::new(lab, &namespace, "plain");
+    let odd = Galera::new(lab, &namespace, "odd");
+    helm(&plain, "install", &[]);
+    install_on_two_nodes(&odd);
+    for galera in [&plain, &odd] {
+        galera.until_ready(3);
+        until_bootstrap_is_removed(galera);
+    }
+    neither_sees_the_other(&plain, &odd);
+    for galera in [&plain, &odd] {
+        helm_test(lab, &galera.name, &namespace);
+    }
+
+    the_node_with_two_members_is_drained(&odd);
+    another_cluster_cannot_be_joined(&plain, &odd);
+    plain.fill();
+    a_password_is_changed_as_the_page_says(&plain);
+    a_claim_is_given_up_as_the_text_says(&plain);
+    for ordinal in 0..3 {
+        assert_eq!(plain.rows(&plain.member(ordinal)).succeeded().trim(), "3");
+    }
+}
+
+/// Every printable character, a space first.
+fn printable() -> String {
+    (' '..='~').collect()
+}
+
+fn install_on_two_nodes(galera: &Galera<'_>) {
+    let label = ["label", "node", "node-1", "node-2", "odd.example/pair=yes", "--overwrite"];
+    galera.lab.kubectl(User::Admin, &label).succeeded();
+    let values = json!({
+        "auth": { "rootPassword": printable(), "sstPassword": printable() },
+        "antiAffinity": false,
+        "nodeSelector": { "odd.example/pair": "yes" },
+    });
+    let mut file = NamedTempFile::new_in(galera.lab.folder()).unwrap();
+    file.write_all(values.to_string().as_bytes()).unwrap();
+    helm(galera, "install", &["--values", &file.path().display().to_string()]);
+}
+
+fn neither_sees_the_other(one: &Galera<'_>, other: &Galera<'_>) {
+    assert_ne!(one.until_synced(3, 3), other.until_synced(3, 3), "two clusters");
+    one.ask(&one.member(0), "CREATE DATABASE ours");
+    let seen = other.ask(&other.member(0), "SHOW DATABASES LIKE 'ours'");
+    assert_eq!(seen, "", "what one writes the other does not have");
+    for galera in [one, other] {
+        let own: Vec<_> = (0..3).map(|it| galera.member(it)).collect();
+        assert_eq!(endpoints(galera), own, "the client Service leads to its own members");
+    }
+}
+
+/// Whoever leaves this scope, however it goes, leaves a node that takes pods.
+struct Cordoned<'a>(&'a ControlPlane, String);
+
+impl Drop for Cordoned<'_> {
+    fn drop(&mut self) {
+        self.0.kubectl(User::Admin, &["uncordon", &self.1]);
+    }
+}
+
+fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
+    let node = |pod: &str| galera.pod(pod).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let mut on = BTreeMap::<_, Vec<String>>::new();
+    for pod in (0..3).map(|it| galera.member(it)) {
+        on.entry(node(&pod)).or_default().push(pod);
+    }
+    let (full, both) = on.iter().max_by_key(|(_, pods)| pods.len()).unwrap();
+    assert_eq!(both.len(), 2, "one node holds two members: {on:?}");
+    let survivor = (0..3).map(|it| galera.member(it)).find(|pod| !both.contains(pod)).unwrap();
+
+    let secret = json!({ "valueFrom": { "secretKeyRef": { "name": "odd-secret", "key": "root-password" } } });
+    let writer = Writer::start(galera, secret);
+    let said = {
+        let _cordoned = Cordoned(galera.lab, full.clone());
+        watched(galera, &survivor, || drain(galera, full))
+    };
+    assert!(said.contains("will retry after 5s") && said.contains("[G02]"), "the second one waits: {said}");
+    galera.until_ready(3);
+    for pod in both {
+        assert_ne!(&node(pod), full, "{pod} has moved");
+    }
+    galera.until_synced(3, 3);
+    writer.until_writes();
+    let (acknowledged, failed) = writer.finish(3);
+    println!("drain: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// As a person does, but for the pods of other tests on that node. Returns what it said.
+fn drain(galera: &Galera<'_>, node: &str) -> String {
+    let selector = format!("--pod-selector=app=galera,instance={}", galera.name);
+    let drain = ["drain", node, "--delete-emptydir-data", "--ignore-daemonsets", &selector, "--timeout=80s"];
+    let mut said = String::new();
+    patiently("the node is drained", || {
+        let output = galera.lab.kubectl(User::Admin, &drain);
+        said.push_str(&output.stderr);
+        if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
+    });
+    said
+}
+
+/// Does something while a member that stays is asked again and again: it has a majority at every moment.
+fn watched<T>(galera: &Galera<'_>, survivor: &str, act: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let looks = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !done.load(Ordering::Relaxed) {
+                seen.extend(galera.wsrep(survivor).ok());
+                thread::sleep(Duration::from_millis(300));
+            }
+            seen
+        });
+        let result = act();
+        done.store(true, Ordering::Relaxed);
+        let seen = looks.join().unwrap();
+        let whole = |it: &&Wsrep| it.component == "Primary" && it.size >= 2;
+        assert!(seen.len() > 3 && seen.iter().all(|it| whole(&it)), "{seen:?}");
+        result
+    })
+}
+
+fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
+    let config = format!("configmap/{}-nodeconfig", galera.name);
+    let theirs = other.lab.get(&other.namespace, &format!("configmap/{}-nodeconfig", other.name));
+    let patch = json!({ "data": theirs["data"] }).to_string();
+    let patched = galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]);
+    refused(&patched, "G06", "odd-galera-0.odd-hs");
+    println!("{}", patched.stderr);
+}
+
+/// The code on the page of G12, line by line, with the names filled in.
+fn page(names: &[(&str, &str)]) -> Vec<String> {
+    let page = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["explain", "G12"]).output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    let (_, steps) = page.split_once("# What to do instead").unwrap();
+    let fill =
+        |line: &str| names.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value));
+    let code = |line: &&str| ["ALTER ", "SET ", "kubectl "].iter().any(|it| line.starts_with(it));
+    steps.lines().map(str::trim).filter(code).map(fill).collect()
+}
+
+fn a_password_is_changed_as_the_page_says(galera: &Galera<'_>) {
+    let secret = format!("{}-secret", galera.name);
+    let patch = |data: Value| galera.kubectl(&["patch", "secret", &secret, "--patch", &data.to_string()]);
+    let hasty = patch(json!({ "stringData": { "root-password": "hasty" } }));
+    refused(&hasty, "G12", "key root-password is read by the members of plain-galera");
+    assert!(hasty.stderr.contains("gatera explain G12"), "{hasty}");
+    println!("{}", hasty.stderr);
+
+    let template = "--template={{index .data \"root-password\" | base64decode}}";
+    let old = galera.kubectl(&["get", "secret", &secret, template]).succeeded();
+    let until = format!("{:.0}", Timestamp::now() + Duration::from_secs(1800));
+    let stateful_set = format!("{}-galera", galera.name);
+    let names = [
+        ("USER", "root"),
+        ("SECRET", &*secret),
+        ("KEY", "root-password"),
+        ("STATEFULSET", &*stateful_set),
+        ("NAMESPACE", &*galera.namespace),
+        ("OLD", &*old),
+        ("NEW", "a-new-one"),
+        ("TIME", &*until),
+        ("TEXT", "rotation"),
+    ];
+    println!("{:#?}", page(&names));
+}
+
+fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {
+    let claim = format!("persistentvolumeclaim/{0}-datadir-{0}-galera-1", galera.name);
+    let deleted = galera.kubectl(&["delete", &claim, "--wait=false"]);
+    refused(&deleted, "G07", "it holds the data of member plain-galera-1 (3 of 3 members Synced");
+    let advice = commands(&deleted.stderr);
+    assert_eq!(advice.len(), 2, "{deleted}");
+    let uid = |what: &str| galera.lab.get(&galera.namespace, what)["metadata"]["uid"].clone();
+    let before = uid(&claim);
+    follow(galera.lab, &advice[0]);
+    galera.kubectl(&["delete", &claim, "--wait=false"]).succeeded();
+    follow(galera.lab, &advice[1]);
+    galera.until_ready(3);
+    galera.until_synced(3, 3);
+    assert_ne!(uid(&claim), before, "it copied everything anew");
+}
