@@ -18,11 +18,35 @@
 //!
 //! # What to do instead
 //!
-//! 1. `ALTER USER … IDENTIFIED VIA mysql_native_password USING PASSWORD('new') OR mysql_native_password USING
-//!    PASSWORD('old')` on one member (MariaDB 10.4 or newer): it replicates. Log in with either before you go on.
-//! 2. Change the Secret, with the override of G12.
-//! 3. For the user of the state transfer: `SET GLOBAL wsrep_sst_auth='user:new'` on every member.
-//! 4. Restart the members one at a time (`kubectl rollout restart statefulset NAME`), then drop the old password.
+//! Let both passwords work, change the Secret, restart, drop the old one. Put your own values for the words in capitals.
+//!
+//! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
+//!    official image makes root twice, at `%` and at `localhost`). It replicates. Log in with the new one before you go on.
+//!
+//!    ```text
+//!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
+//!    ```
+//! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most.
+//!
+//!    ```text
+//!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
+//!    ```
+//! 3. Only for the user of the state transfer: on every member, because it does not replicate.
+//!
+//!    ```text
+//!    SET GLOBAL wsrep_sst_auth = 'ACCOUNT:NEW';
+//!    ```
+//! 4. Restart the members, which goes one at a time, and wait until it is through. Clients that read the Secret restart too.
+//!
+//!    ```text
+//!    kubectl --namespace NAMESPACE rollout restart statefulset STATEFULSET
+//!    kubectl --namespace NAMESPACE rollout status statefulset STATEFULSET
+//!    ```
+//! 5. Drop the old password, for the same hosts.
+//!
+//!    ```text
+//!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED BY 'NEW';
+//!    ```
 //!
 //! # How to waive it
 //!
