@@ -21,12 +21,14 @@
 //! Let both passwords work, change the Secret, restart, drop the old one. Put your own values for the words in capitals.
 //!
 //! 1. On one member, for every host that the user has (`SELECT host FROM mysql.global_priv WHERE user = 'ACCOUNT'`; the
-//!    official image makes root twice, at `%` and at `localhost`). It replicates. Log in with the new one before you go on.
+//!    official image makes root twice, at `%` and at `localhost`). It replicates. (MariaDB 10.4 or newer.) Log in
+//!    with the new one before you go on.
 //!
 //!    ```text
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
 //!    ```
-//! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most.
+//! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most. `--patch-file FILE`
+//!    keeps the password out of the shell's history.
 //!
 //!    ```text
 //!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
