@@ -18,7 +18,7 @@ test: tools ## all tests, against a real control plane
 	$(CARGO) test
 
 # Those that install the guard in a way of their own, or not at all, have a lab of their own; the others share one.
-ALONE = unguarded guard_life seed
+ALONE = unguarded guard_life seed from_before
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)

@@ -10,14 +10,14 @@ use crate::lab::User;
 use crate::nodes::lab;
 use crate::odd::{commands, follow};
 
-/// What `gatera audit` says of the cluster.
-fn audited(galera: &Galera<'_>) -> String {
-    let audit = Command::new(env!("CARGO_BIN_EXE_gatera"))
-        .args(["audit", "--namespace", &galera.namespace, "--kubeconfig"])
+/// What `gatera status` says.
+fn status(galera: &Galera<'_>) -> String {
+    let status = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["status", "shop", "--namespace", &galera.namespace, "--kubeconfig"])
         .arg(galera.lab.kubeconfig(User::Admin))
         .output()
         .unwrap();
-    String::from_utf8(audit.stdout).unwrap()
+    String::from_utf8(status.stdout).unwrap()
 }
 
 #[test]
@@ -32,9 +32,11 @@ fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
     install(lab, &[]).succeeded();
     until_registered(lab);
 
-    let audit = audited(&galera);
-    println!("{audit}");
-    assert!(audit.contains("shop-galera  HEALTHY  3 of 3 members Ready (not proven Synced)"), "{audit}");
+    let before = status(&galera);
+    println!("{before}");
+    assert!(before.contains("/shop-galera  HEALTHY  3 of 3 members Ready (not proven Synced)"), "{before}");
+    assert_eq!(before.matches("Ready, unverified").count(), 3, "{before}");
+    assert!(before.contains("Step remove the bootstrap node [PENDING] (shop-galera-0, "), "{before}");
     for ordinal in 0..3 {
         let pod = galera.member(ordinal);
         let note = patiently("an Event says what to do next", || {
@@ -44,18 +46,17 @@ fn members_from_before_the_guard_are_taken_over_one_at_a_time() {
             notes.iter().find(|note| note.ends_with(&own)).cloned().ok_or_else(|| format!("{notes:?}"))
         });
         println!("{note}");
-        assert!(
-            note.contains("the bootstrap node stays: ") && note.contains("started without gatera"),
-            "{note}"
-        );
+        assert!(note.contains("started without gatera, so Ready does not prove Synced"), "{note}");
         let command = &commands(note.trim_matches('"'))[0];
         follow(lab, command);
         galera.until_ready(3);
     }
     until_bootstrap_is_removed(&galera);
     galera.until_synced(3, 3);
-    let audit = audited(&galera);
-    assert!(audit.contains("shop-galera  HEALTHY  3 of 3 members Synced"), "{audit}");
+    let after = status(&galera);
+    println!("{after}");
+    assert!(after.contains("/shop-galera  HEALTHY  3 of 3 members Synced"), "{after}");
+    assert!(after.contains("Step remove the bootstrap node [COMPLETE]"), "{after}");
     for ordinal in 0..3 {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }

@@ -13,11 +13,18 @@ use crate::install::{SMALL, events, helm, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
 use crate::odd::{commands, follow, refused};
 
-/// Who leads, and since when that is known.
+/// The pod that leads, and when it last said so.
 fn lease(lab: &ControlPlane) -> (String, Timestamp) {
     let lease = lab.get(NAMESPACE, "lease/gatera");
     let text = |name: &str| lease["spec"][name].as_str().unwrap_or_default().to_owned();
-    (text("holderIdentity"), text("renewTime").parse().unwrap())
+    let pod = text("holderIdentity").split('_').next().unwrap_or_default().to_owned();
+    (pod, text("renewTime").parse().unwrap())
+}
+
+/// As when its node is gone: no good-bye.
+fn kill(lab: &ControlPlane, guard: &str) {
+    let delete = ["delete", "pod", guard, "--namespace", NAMESPACE, "--force", "--grace-period=0"];
+    lab.kubectl(User::Admin, &delete).succeeded();
 }
 
 /// How far the removal of the bootstrap node is, as everybody can see.
@@ -55,9 +62,14 @@ fn a_clean_up_outlives_its_leaders() {
     helm(&galera, "install", &["--set=auth.existingSecret=own"]);
     galera.until_ready(1);
     galera.fill();
-    galera.until_ready(3);
+    let until_last_is_ready = ["wait", "pod", &galera.member(2), "--for=condition=Ready", "--timeout=5s"];
+    patiently("the last member is Ready", || {
+        let waited = galera.kubectl(&until_last_is_ready);
+        if waited.status == 0 { Ok(()) } else { Err(waited.stderr) }
+    });
     let before = lives(&galera);
 
+    // The first at once; then whoever leads when something has changed.
     let (mut killed, mut at) = (HashSet::new(), String::new());
     patiently("the bootstrap node is removed", || {
         if !events(&galera, "BootstrapRemoved").is_empty() {
@@ -65,11 +77,8 @@ fn a_clean_up_outlives_its_leaders() {
         }
         let (now, leader) = (progress(&galera), lease(lab).0);
         if now != at && !killed.contains(&leader) {
-            lab.kubectl(
-                User::Admin,
-                &["delete", "pod", &leader, "--namespace", NAMESPACE, "--force", "--grace-period=0"],
-            );
-            println!("killed {leader} at: {}", now.replace('\n', "; "));
+            println!("killing {leader} at: {}", now.replace('\n', "; "));
+            kill(lab, &leader);
             killed.insert(leader);
             at.clone_from(&now);
         }
@@ -138,6 +147,16 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
         let deleted = lab.kubectl(User::Admin, &delete);
         if deleted.status == 0 { Ok(()) } else { Err(deleted.to_string()) }
     });
+    let told = lab.kubectl(
+        User::Admin,
+        &[
+            "get",
+            "events.events.k8s.io",
+            "--field-selector=reason=OverrideUsedG03",
+            "--output=jsonpath={.items[*].note}",
+        ],
+    );
+    println!("{told}");
     patiently("the namespace is gone", || {
         let there = lab
             .kubectl(User::Admin, &["get", "namespace", &namespace, "--ignore-not-found", "--output=yaml"]);
@@ -151,7 +170,7 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
     });
     let after = said(lab, &namespace);
     assert!(after.len() <= before.len(), "it is over: {after:#?}");
-    let errors = before.iter().filter(|line| line.contains("WARN") || line.contains("ERROR"));
-    println!("{before:#?}");
-    assert!(errors.count() < 5, "{before:#?}");
+    let troubles: Vec<_> = before.iter().filter(|it| it.contains("WARN") || it.contains("ERROR")).collect();
+    println!("troubles of the guard: {troubles:#?}");
+    assert!(troubles.len() <= 3, "{troubles:#?}");
 }
