@@ -46,6 +46,8 @@ pub fn notices(review: &Review, decision: &Decision) -> Vec<Notice> {
         return Vec::new();
     }
     let deletion = review.operation == Operation::Delete;
+    // A namespace that goes takes no new Event; what has no namespace is told in `default`.
+    let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
     let told = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
@@ -58,7 +60,7 @@ pub fn notices(review: &Review, decision: &Decision) -> Vec<Notice> {
             }
             _ => return None,
         };
-        Some(Notice { regarding: changed(review), reason, action: "Admit", note })
+        Some(Notice { regarding: changed(review, goes), reason, action: "Admit", note })
     });
     told.collect()
 }
@@ -97,10 +99,11 @@ pub fn once(told: &Told, now: Timestamp) -> Event {
     }
 }
 
-fn changed(review: &Review) -> ObjectReference {
+fn changed(review: &Review, goes: bool) -> ObjectReference {
     // A Scale has a uid of its own kind: that of its parent.
     let uid = review.objects().map(|object| object.meta().uid.clone()).find(|uid| !uid.is_empty());
-    regarding(review.kind, &review.namespace, &review.name, uid)
+    let namespace = if goes { "" } else { &*review.namespace };
+    regarding(review.kind, namespace, &review.name, uid)
 }
 
 fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {

@@ -1,14 +1,13 @@
 //! Clean-ups of the bootstrap node that do not go smoothly: the guard's leader is killed at every step of one, and the
 //! namespace goes in the middle of another.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::guard::{NAMESPACE, chart, guarded};
+use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::{SMALL, events, helm, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
 use crate::odd::{commands, follow, refused};
@@ -21,27 +20,53 @@ fn lease(lab: &ControlPlane) -> (String, Timestamp) {
     (pod, text("renewTime").parse().unwrap())
 }
 
-/// As when its node is gone: no good-bye.
-fn kill(lab: &ControlPlane, guard: &str) {
-    let delete = ["delete", "pod", guard, "--namespace", NAMESPACE, "--force", "--grace-period=0"];
+/// The leader goes as when its node is gone: no good-bye. Before that there are two guards again, so that no other test
+/// finds none.
+fn kill_the_leader(lab: &ControlPlane, killed: &mut Vec<String>, during: &str) {
+    until_registered(lab);
+    let leader = patiently("somebody leads", || {
+        let leader = lease(lab).0;
+        if leader.is_empty() || killed.contains(&leader) { Err(leader) } else { Ok(leader) }
+    });
+    println!("{leader} is killed {during}");
+    let delete = ["delete", "pod", &leader, "--namespace", NAMESPACE, "--force", "--grace-period=0"];
     lab.kubectl(User::Admin, &delete).succeeded();
+    killed.push(leader);
 }
 
-/// How far the removal of the bootstrap node is, as everybody can see.
-fn progress(galera: &Galera<'_>) -> String {
+/// Draws the clean-up out: these objects stay until they are let go.
+const HOLD: &str = "odd.example/hold";
+
+fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
+    let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
+    let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
+    galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]).succeeded();
+}
+
+/// Waits until it is deleted, and nothing but our hold keeps it.
+fn until_only_held(galera: &Galera<'_>, what: &str) {
+    patiently(&format!("{what} is deleted, as far as it is let"), || {
+        let meta = galera.lab.get(&galera.namespace, what)["metadata"].clone();
+        let held = meta["deletionTimestamp"].is_string() && meta["finalizers"] == json!([HOLD]);
+        if held { Ok(()) } else { Err(meta.to_string()) }
+    });
+}
+
+/// The bootstrap node's objects, in the order in which they go.
+fn parts(galera: &Galera<'_>) -> [String; 3] {
     let name = &galera.name;
-    let mark = format!("statefulset/{name}-galera");
-    let mark =
-        galera.kubectl(&["get", &mark, r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}"]);
-    let objects = [
+    [
         format!("deployment/{name}-bootstrap"),
         format!("service/{name}-bootstrap-svc"),
         format!("configmap/{name}-bootstrap"),
-    ];
-    let show = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.deletionTimestamp}{"\n"}{end}"#;
-    let objects = galera.kubectl(&["get", &objects[0], &objects[1], &objects[2], "--ignore-not-found", show]);
-    let word = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
-    format!("{}\n{}", word(&mark.stdout), objects.stdout)
+    ]
+}
+
+/// How far the removal of the bootstrap node is, by the guard's own note.
+fn progress(galera: &Galera<'_>) -> String {
+    let note = r"--output=jsonpath={.metadata.annotations.gatera\.dev/bootstrap}";
+    let note = galera.kubectl(&["get", &format!("statefulset/{}-galera", galera.name), note]).succeeded();
+    note.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// What must not change: the pods, and how often their servers were started.
@@ -60,6 +85,8 @@ fn a_clean_up_outlives_its_leaders() {
     let galera = Galera::new(lab, &namespace, "heirs");
     a_secret_without_a_key_is_named(&galera);
     helm(&galera, "install", &["--set=auth.existingSecret=own"]);
+    let parts = parts(&galera);
+    parts.iter().for_each(|what| hold(&galera, what, true));
     galera.until_ready(1);
     galera.fill();
     let until_last_is_ready = ["wait", "pod", &galera.member(2), "--for=condition=Ready", "--timeout=5s"];
@@ -69,22 +96,18 @@ fn a_clean_up_outlives_its_leaders() {
     });
     let before = lives(&galera);
 
-    // The first at once; then whoever leads when something has changed.
-    let (mut killed, mut at) = (HashSet::new(), String::new());
-    patiently("the bootstrap node is removed", || {
-        if !events(&galera, "BootstrapRemoved").is_empty() {
-            return Ok(());
-        }
-        let (now, leader) = (progress(&galera), lease(lab).0);
-        if now != at && !killed.contains(&leader) {
-            println!("killing {leader} at: {}", now.replace('\n', "; "));
-            kill(lab, &leader);
-            killed.insert(leader);
-            at.clone_from(&now);
-        }
-        Err(now)
-    });
-    assert!(killed.len() > 1, "leaders were killed: {killed:?}");
+    let mut killed = Vec::new();
+    kill_the_leader(lab, &mut killed, "when the last member is Ready");
+    for what in &parts {
+        let deleted = ["wait", what, "--for=jsonpath={.metadata.deletionTimestamp}", "--timeout=5s"];
+        patiently(&format!("{what} is deleted"), || {
+            let waited = galera.kubectl(&deleted);
+            if waited.status == 0 { Ok(()) } else { Err(waited.stderr) }
+        });
+        kill_the_leader(lab, &mut killed, &format!("while {what} goes: {}", progress(&galera)));
+        until_only_held(&galera, what);
+        hold(&galera, what, false);
+    }
     until_bootstrap_is_removed(&galera);
     patiently("the last leader has written that it is over", || {
         let now = progress(&galera);
@@ -142,21 +165,24 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
         let now = progress(&galera);
         if now.starts_with("removing") { Ok(()) } else { Err(now) }
     });
-    println!("the namespace goes at: {}", progress(&galera).replace('\n', "; "));
     patiently("the override to be seen", || {
         let deleted = lab.kubectl(User::Admin, &delete);
         if deleted.status == 0 { Ok(()) } else { Err(deleted.to_string()) }
     });
-    let told = lab.kubectl(
-        User::Admin,
-        &[
+    patiently("everybody is told, where it can be told", || {
+        let told = [
             "get",
-            "events.events.k8s.io",
+            "events",
             "--field-selector=reason=OverrideUsedG03",
-            "--output=jsonpath={.items[*].note}",
-        ],
-    );
-    println!("{told}");
+            "--output=jsonpath={.items[*].message}",
+        ];
+        let told = lab.kubectl(User::Admin, &[&told[..], &["--namespace=default"]].concat()).stdout;
+        if told.contains("G03 was allowed to admin: it holds cluster going-galera") {
+            Ok(())
+        } else {
+            Err(told)
+        }
+    });
     patiently("the namespace is gone", || {
         let there = lab
             .kubectl(User::Admin, &["get", "namespace", &namespace, "--ignore-not-found", "--output=yaml"]);
