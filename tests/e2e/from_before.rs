@@ -3,12 +3,12 @@
 
 use std::process::Command;
 
+use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};
 use crate::guard::{bring_image, install, until_registered};
 use crate::install::{events, helm, until_bootstrap_is_removed};
 use crate::lab::User;
 use crate::nodes::lab;
-use crate::odd::{commands, follow};
 
 /// What `gatera status` says.
 fn status(galera: &Galera<'_>) -> String {

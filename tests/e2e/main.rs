@@ -11,6 +11,7 @@
     reason = "the modules of a test are nobody else's, and a panic is how a test fails"
 )]
 
+mod advice;
 mod from_before;
 mod galera;
 mod guard;
@@ -21,6 +22,7 @@ mod lab;
 mod nodes;
 mod odd;
 mod odd_ends;
+mod password;
 mod seed;
 mod transfer;
 mod unguarded;

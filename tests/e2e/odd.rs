@@ -4,58 +4,20 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde_json::json;
 use tempfile::NamedTempFile;
 
+use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, Wsrep, patiently};
 use crate::guard::guarded;
 use crate::install::{endpoints, helm, helm_test, until_bootstrap_is_removed};
-use crate::lab::{ControlPlane, Output, User};
+use crate::lab::{ControlPlane, User};
+use crate::password;
 use crate::writer::Writer;
-
-/// Refused by this rule, and nothing else went wrong.
-#[track_caller]
-pub fn refused(output: &Output, rule: &str, words: &str) {
-    assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
-}
-
-/// The kubectl commands in a text, split as a shell would: single quotes hold words together.
-pub fn commands(text: &str) -> Vec<Vec<String>> {
-    let after =
-        text.split_once("do instead: ").map_or(text, |(_, after)| after.lines().next().unwrap_or_default());
-    let commands = after.split("kubectl ").skip(1).map(|rest| {
-        let mut words: Vec<String> = Vec::new();
-        for (index, part) in rest.split('\'').enumerate() {
-            match index % 2 {
-                1 => words.push(part.to_owned()),
-                _ => {
-                    let end = [", ", "; ", " (", ")"].iter().filter_map(|end| part.find(end)).min();
-                    words.extend(part[..end.unwrap_or(part.len())].split_whitespace().map(str::to_owned));
-                    if end.is_some() || part.starts_with(',') {
-                        break;
-                    }
-                }
-            }
-        }
-        words
-    });
-    commands.collect()
-}
-
-/// Runs one command that the guard printed.
-#[track_caller]
-pub fn follow(lab: &ControlPlane, command: &[String]) {
-    let words: Vec<_> = command.iter().map(|word| &**word).collect();
-    let output = lab.kubectl(User::Admin, &words);
-    assert_eq!(output.status, 0, "the advice does not work: {command:?}\n{output}");
-}
 
 #[test]
 fn two_instances_share_a_namespace_and_nothing_else() {
@@ -77,7 +39,7 @@ fn two_instances_share_a_namespace_and_nothing_else() {
     the_node_with_two_members_is_drained(&odd);
     another_cluster_cannot_be_joined(&plain, &odd);
     plain.fill();
-    a_password_is_changed_as_the_page_says(&plain);
+    password::is_changed_as_the_page_says(&plain);
     a_claim_is_given_up_as_the_text_says(&plain);
     for ordinal in 0..3 {
         assert_eq!(plain.rows(&plain.member(ordinal)).succeeded().trim(), "3");
@@ -188,92 +150,9 @@ fn another_cluster_cannot_be_joined(galera: &Galera<'_>, other: &Galera<'_>) {
     let theirs = other.lab.get(&other.namespace, &format!("configmap/{}-nodeconfig", other.name));
     let patch = json!({ "data": theirs["data"] }).to_string();
     let patched = galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]);
-    refused(&patched, "G06", "odd-galera-0.odd-hs");
-    println!("{}", patched.stderr);
-}
-
-/// The steps on the page of G12: of each, its lines of code.
-fn steps() -> Vec<Vec<String>> {
-    let page = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["explain", "G12"]).output().unwrap();
-    let page = String::from_utf8(page.stdout).unwrap();
-    let (_, steps) = page.split_once("# What to do instead").unwrap();
-    let code = steps.split("```text").skip(1).map(|rest| rest.split("```").next().unwrap());
-    code.map(|code| code.lines().map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect())
-        .collect()
-}
-
-/// The words in capitals, replaced.
-fn filled(line: &str, names: &[(&str, &str)]) -> String {
-    names.iter().fold(line.to_owned(), |line, (name, value)| line.replace(name, value))
-}
-
-/// A client that has this password, through the client Service.
-fn logs_in(galera: &Galera<'_>, password: &str) -> bool {
-    const CLIENT: &str = "MYSQL_PWD=$1 exec mariadb --user=root --host=$2 --execute='SELECT 1'";
-    let host = format!("{}-cs", galera.name);
-    let client = ["--", "sh", "-c", CLIENT, "sh", password, &host];
-    let inside = ["exec", &galera.member(2), "--container=mariadb"];
-    galera.kubectl(&[&inside[..], &client].concat()).status == 0
-}
-
-fn a_password_is_changed_as_the_page_says(galera: &Galera<'_>) {
-    let secret = format!("{}-secret", galera.name);
-    let hasty = json!({ "stringData": { "root-password": "hasty" } }).to_string();
-    let hasty = galera.kubectl(&["patch", "secret", &secret, "--patch", &hasty]);
-    refused(&hasty, "G12", "key root-password is read by the members of plain-galera");
-    assert!(hasty.stderr.contains("gatera explain G12"), "{hasty}");
-
-    let value = |key: &str| {
-        let template = format!("--template={{{{index .data \"{key}\" | base64decode}}}}");
-        galera.kubectl(&["get", "secret", &secret, &template]).succeeded()
-    };
-    let (old, options) = (value("root-password"), value("sst.cnf"));
-    let old_sst = options.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
-    let (until, set) = (Timestamp::now() + Duration::from_secs(1800), format!("{}-galera", galera.name));
-    let until = format!("{until:.0}");
-    let new_options = options.replace(old_sst, "A-NEW-ONE").replace('\n', "\\n").replace('"', "\\\"");
-    let common = [
-        ("NAMESPACE", &*galera.namespace),
-        ("SECRET", &secret),
-        ("STATEFULSET", &set),
-        ("TIME", &until),
-        ("TEXT", "rotation"),
-    ];
-    let users = [
-        ("root", &["%", "localhost"][..], "root-password", &*old, "a-new-one"),
-        ("sst", &["localhost"][..], "sst.cnf", old_sst, &*new_options),
-    ];
-
-    let steps = steps();
-    let [both, patch, transfer, restart, drop_old] = &steps[..] else { panic!("five steps: {steps:#?}") };
-    let sql = |statement: &str, user: &str, host: &str, old: &str| {
-        filled(statement, &[("ACCOUNT", user), ("HOST", host), ("OLD", old), ("NEW", "a-new-one")])
-    };
-    let kubectl = |line: &str, names: &[(&str, &str)]| {
-        let line = filled(&filled(line, names), &common);
-        follow(galera.lab, &commands(&line)[0]);
-    };
-    for (user, hosts, key, old, new) in users {
-        for host in hosts {
-            galera.ask(&galera.member(0), &sql(&both[0], user, host, old));
-        }
-        kubectl(&patch[0], &[("KEY", key), ("NEW", new)]);
-    }
-    assert!(logs_in(galera, &old) && logs_in(galera, "a-new-one"), "with either");
-    for ordinal in 0..3 {
-        galera.ask(&galera.member(ordinal), &sql(&transfer[0], "sst", "localhost", old_sst));
-    }
-    for line in restart {
-        kubectl(line, &[]);
-    }
-    galera.until_ready(3);
-    galera.until_synced(3, 3);
-    for (user, hosts, _, old, _) in users {
-        for host in hosts {
-            galera.ask(&galera.member(0), &sql(&drop_old[0], user, host, old));
-        }
-    }
-    assert!(logs_in(galera, "a-new-one") && !logs_in(galera, &old), "with the new one only");
+    refused(&patched, "G06", "lists odd-galera-0.odd-hs, which belongs to cluster odd-galera");
+    let own = "do instead: set it to gcomm://plain-galera-0.plain-hs,plain-galera-1.plain-hs,plain-galera-2.plain-hs";
+    assert!(patched.stderr.contains(own), "{patched}");
 }
 
 fn a_claim_is_given_up_as_the_text_says(galera: &Galera<'_>) {

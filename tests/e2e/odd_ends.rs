@@ -6,11 +6,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, patiently};
 use crate::guard::{NAMESPACE, chart, guarded, until_registered};
 use crate::install::{SMALL, events, helm, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
-use crate::odd::{commands, follow, refused};
 
 /// The pod that leads, and when it last said so.
 fn lease(lab: &ControlPlane) -> (String, Timestamp) {

@@ -1,0 +1,42 @@
+//! What the guard prints, and a person who does what it says: the commands are taken out of the text and run as they stand
+//! there.
+
+use crate::lab::{ControlPlane, Output, User};
+
+/// Refused by this rule, and nothing else went wrong.
+#[track_caller]
+pub fn refused(output: &Output, rule: &str, words: &str) {
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+}
+
+/// The kubectl commands in a text, split as a shell would: single quotes hold words together.
+pub fn commands(text: &str) -> Vec<Vec<String>> {
+    let after =
+        text.split_once("do instead: ").map_or(text, |(_, after)| after.lines().next().unwrap_or_default());
+    let commands = after.split("kubectl ").skip(1).map(|rest| {
+        let mut words: Vec<String> = Vec::new();
+        for (index, part) in rest.split('\'').enumerate() {
+            match index % 2 {
+                1 => words.push(part.to_owned()),
+                _ => {
+                    let end = [", ", "; ", " (", ")"].iter().filter_map(|end| part.find(end)).min();
+                    words.extend(part[..end.unwrap_or(part.len())].split_whitespace().map(str::to_owned));
+                    if end.is_some() || part.starts_with(',') {
+                        break;
+                    }
+                }
+            }
+        }
+        words
+    });
+    commands.collect()
+}
+
+/// Runs one command that the guard printed.
+#[track_caller]
+pub fn follow(lab: &ControlPlane, command: &[String]) {
+    let words: Vec<_> = command.iter().map(|word| &**word).collect();
+    let output = lab.kubectl(User::Admin, &words);
+    assert_eq!(output.status, 0, "the advice does not work: {command:?}\n{output}");
+}
