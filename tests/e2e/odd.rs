@@ -39,7 +39,7 @@ fn two_instances_share_a_namespace_and_nothing_else() {
     the_node_with_two_members_is_drained(&odd);
     another_cluster_cannot_be_joined(&plain, &odd);
     plain.fill();
-    password::is_changed_as_the_page_says(&plain);
+    password::is_changed_as_the_page_says(&plain, &odd.member(0));
     a_claim_is_given_up_as_the_text_says(&plain);
     for ordinal in 0..3 {
         assert_eq!(plain.rows(&plain.member(ordinal)).succeeded().trim(), "3");
