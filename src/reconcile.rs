@@ -43,6 +43,10 @@ pub async fn run(
         for step in desk.due(&steps) {
             match timeout(LONGEST, apply::step(&client, step)).await {
                 Ok(Ok(())) => info!(?step, "step"),
+                // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
+                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                    info!(?step, "step, not on this version");
+                }
                 Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
                 Err(_) => warn!(?step, error = "no answer", "step"),
             }
