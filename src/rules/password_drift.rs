@@ -33,7 +33,8 @@
 //!    ```text
 //!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
 //!    ```
-//! 3. Only for the user of the state transfer: on every member, because it does not replicate.
+//! 3. Only for the user of the state transfer: on every member, because it does not replicate. A mistake here shows only
+//!    when the next member copies everything, and fails.
 //!
 //!    ```text
 //!    SET GLOBAL wsrep_sst_auth = 'ACCOUNT:NEW';

@@ -51,7 +51,7 @@ pub fn is_changed_as_the_page_says(galera: &Galera<'_>, client: &str) {
     let old_sst = options.split_once("sst:").and_then(|(_, rest)| rest.split('"').next()).unwrap();
     let (until, set) = (Timestamp::now() + Duration::from_secs(1800), format!("{}-galera", galera.name));
     let until = format!("{until:.0}");
-    let new_options = options.replace(old_sst, "A-NEW-ONE").replace('\n', "\\n").replace('"', "\\\"");
+    let new_options = options.replace(old_sst, "a-new-one").replace('\n', "\\n").replace('"', "\\\"");
     let common = [
         ("NAMESPACE", &*galera.namespace),
         ("SECRET", &secret),
