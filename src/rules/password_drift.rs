@@ -28,7 +28,8 @@
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED VIA mysql_native_password USING PASSWORD('NEW') OR mysql_native_password USING PASSWORD('OLD');
 //!    ```
 //! 2. Change the Secret, with the override of G12 in the same step; the time is an hour ahead at most. `--patch-file FILE`
-//!    keeps the password out of the shell's history.
+//!    keeps the password out of the shell's history. Where the key holds more than the password, write all of it
+//!    (`sst.cnf` of charts/galera is an option file).
 //!
 //!    ```text
 //!    kubectl --namespace NAMESPACE patch secret SECRET --patch '{"metadata": {"annotations": {"gatera.dev/override": "G12 until=TIME reason=TEXT"}}, "stringData": {"KEY": "NEW"}}'
