@@ -17,7 +17,7 @@ use super::control_plane::{ControlPlane, Site};
 use super::error::{Doing, Error};
 use super::eventually;
 use super::tools::Tools;
-use super::users::{Machine, User};
+use super::users::{Machine, User, random_hex};
 use node::Node;
 
 /// The addresses that `enter.sh` gives to the one network device.
@@ -98,7 +98,8 @@ impl ControlPlane {
 
     /// Volumes for claims that name no storage class, as the seed documents' do. They survive their claims.
     pub(crate) fn have_volumes(&self, count: usize) {
-        let volume = |number: usize| {
+        let volume = |_| {
+            let random = random_hex(16).expect("the kernel has random numbers");
             json!({
                 "apiVersion": "v1",
                 "kind": "PersistentVolume",
@@ -108,7 +109,7 @@ impl ControlPlane {
                     "accessModes": ["ReadWriteOnce"],
                     "storageClassName": "",
                     "persistentVolumeReclaimPolicy": "Retain",
-                    "hostPath": { "path": format!("/tmp/hostpath_pv/static-{number}-{}", std::process::id()), "type": "DirectoryOrCreate" },
+                    "hostPath": { "path": format!("/tmp/hostpath_pv/{random}"), "type": "DirectoryOrCreate" },
                 },
             })
         };
