@@ -42,6 +42,12 @@ impl Settings {
         Self { adoption, ..self.clone() }
     }
 
+    /// These settings once it is known who we are.
+    #[must_use]
+    pub fn with_own_user(&self, user: &str) -> Self {
+        Self { own_user: Some(user.to_owned()), ..self.clone() }
+    }
+
     /// This user is the guard itself.
     pub fn is_own(&self, user: &str) -> bool {
         !user.is_empty() && self.own_user.as_deref() == Some(user)

@@ -41,7 +41,12 @@ pub async fn run(
         changed.mark_unchanged();
         let steps = planned(&guard);
         for step in desk.due(&steps) {
-            match timeout(LONGEST, apply::step(&client, step)).await {
+            let outcome = timeout(LONGEST, apply::step(&client, step)).await;
+            // What could not be told is still to be told.
+            if matches!(outcome, Ok(Ok(()))) || !matches!(step, Step::Tell(_)) {
+                desk.did(step);
+            }
+            match outcome {
                 Ok(Ok(())) => info!(?step, "step"),
                 // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
                 Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
@@ -50,7 +55,6 @@ pub async fn run(
                 Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
                 Err(_) => warn!(?step, error = "no answer", "step"),
             }
-            desk.did(step);
             if !*leading.borrow() {
                 break;
             }

@@ -120,6 +120,9 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     if let Some(file) = options.config.clone() {
         tokio::spawn(reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
     }
+    if guard.settings.load().own_user.is_none() {
+        tokio::spawn(learn_own_user(client.clone(), Arc::clone(&guard)));
+    }
     tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
     tokio::spawn(register::run(
         client.clone(),
@@ -185,6 +188,18 @@ async fn own_user(client: &Client) -> Option<String> {
             None
         }
     }
+}
+
+/// Asks until it is told: as somebody else we would refuse our own clean-up.
+async fn learn_own_user(client: Client, guard: Arc<Guard>) {
+    let user = loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if let Some(user) = own_user(&client).await {
+            break user;
+        }
+    };
+    info!(user, "the API server says who we are");
+    guard.settings.rcu(|settings| settings.with_own_user(&user));
 }
 
 fn identity(options: &Options) -> String {

@@ -40,7 +40,11 @@ const HOLD: &str = "odd.example/hold";
 fn hold(galera: &Galera<'_>, what: &str, hold: bool) {
     let finalizers: &[&str] = if hold { &[HOLD] } else { &[] };
     let patch = json!({ "metadata": { "finalizers": finalizers } }).to_string();
-    galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]).succeeded();
+    // Where a leader was killed this moment ago, its address may still be asked.
+    patiently("the hold to be written", || {
+        let output = galera.kubectl(&["patch", what, "--type=merge", "--patch", &patch]);
+        if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
+    });
 }
 
 /// Waits until it is deleted, and nothing but our hold keeps it.
@@ -154,6 +158,8 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
     let namespace = lab.namespace_with_labels("going", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "going");
     helm(&galera, "install", &["--set=nodeCount=1", "--set=allowEvenOrSmall=true"]);
+    let [_, service, _] = parts(&galera);
+    hold(&galera, &service, true);
     galera.until_ready(1);
     let delete = ["delete", "namespace", &namespace, "--wait=false"];
     let deleted = lab.kubectl(User::Admin, &delete);
@@ -169,6 +175,7 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
         let deleted = lab.kubectl(User::Admin, &delete);
         if deleted.status == 0 { Ok(()) } else { Err(deleted.to_string()) }
     });
+    hold(&galera, &service, false);
     patiently("everybody is told, where it can be told", || {
         let told = [
             "get",

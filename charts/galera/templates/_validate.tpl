@@ -39,14 +39,19 @@
 {{- end }}
 {{- end }}
 
+{{/* The API server writes 1.5Ti as 1536Gi: sizes are compared as numbers. */}}
+{{- define "galera.bytes" -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "m" 0.001 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 }}
+{{- $unit := regexFind "[A-Za-z]+$" . }}
+{{- mulf (float64 (trimSuffix $unit .)) (get $units $unit) }}
+{{- end }}
+
 {{- define "galera.validate.volume" -}}
 {{- $size := .Values.volumeSize }}
 {{- if not (regexMatch "^[0-9]{1,15}(\\.[0-9]{1,9})?(k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$" $size) }}
 {{- fail (printf "\nvolumeSize %q is no size: write it like 8Gi or 500Gi" $size) }}
 {{- end }}
-{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 }}
-{{- $unit := regexFind "[A-Za-z]+$" $size }}
-{{- if lt (mulf (float64 (trimSuffix $unit $size)) (get $units $unit)) 1073741824.0 }}
+{{- if lt (include "galera.bytes" $size | float64) 1073741824.0 }}
 {{- fail (printf "\nvolumeSize %s is too small: an empty server with its logs and its write-set cache needs most of 1Gi; set volumeSize to 1Gi or more" $size) }}
 {{- end }}
 {{- end }}
@@ -98,9 +103,9 @@
 {{- define "galera.validate.claims" -}}
 {{- if .Values.bootstrap.enabled }}
 {{- $name := .Release.Name }}
-{{- range $ordinal := until (int .Values.nodeCount) }}
-{{- $claim := printf "%s-datadir-%s-galera-%d" $name $name $ordinal }}
-{{- if lookup "v1" "PersistentVolumeClaim" $.Release.Namespace $claim }}
+{{- range (lookup "v1" "PersistentVolumeClaim" .Release.Namespace "").items }}
+{{- $claim := .metadata.name }}
+{{- if regexMatch (printf "^%s-datadir-%s-galera-[0-9]+$" $name $name) $claim }}
 {{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member (README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete pvc -l app=galera,instance=%s" $.Release.Namespace $claim $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
@@ -118,7 +123,7 @@
 {{- end }}
 {{- range .spec.volumeClaimTemplates }}
 {{- $size := .spec.resources.requests.storage }}
-{{- if ne $size $.Values.volumeSize }}
+{{- if ne (include "galera.bytes" $size) (include "galera.bytes" $.Values.volumeSize) }}
 {{- fail (printf "\nvolumeSize %s -> %s: a StatefulSet's volumes are fixed when it is made. README.md of this chart shows how to enlarge them; until then set volumeSize=%s" $size $.Values.volumeSize $size) }}
 {{- end }}
 {{- end }}

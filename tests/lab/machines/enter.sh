@@ -99,19 +99,28 @@ outside() {
     exec 8>"$GATERA_LAB.lock"
     flock -n 8
     for group in $(each_cgroup "$GATERA_LAB_CGROUP"); do mkdir -p "$group"; done
-    unshare --mount --net --pid --fork --kill-child --mount-proc --propagation=private /bin/sh "$0" --inside "$@" 8>&-
+    unshare --mount --net --pid --fork --kill-child --mount-proc --propagation=private /bin/sh "$0" --inside "$@"
 }
 
 # What programs write to places that cannot be chosen stays in this lab.
 inside() {
     mount --make-rshared /
-    for place in /run /var/log /var/lib/cni; do
+    for place in /run /var/log /var/lib/cni /var/lib/kubelet /opt/containerd; do
         mkdir -p "$place"
         mount -t tmpfs -o mode=755 tmpfs "$place"
     done
     # The controller manager's volume provisioner puts volumes there and nowhere else.
     mkdir -p /tmp/hostpath_pv "$GATERA_LAB/volumes"
     mount --bind "$GATERA_LAB/volumes" /tmp/hostpath_pv
+
+    # A kubelet sets these for the whole machine unless it finds them set.
+    mkdir "$GATERA_LAB/sysctl"
+    for setting in vm/overcommit_memory=1 vm/panic_on_oom=0 kernel/panic=10 kernel/panic_on_oops=1 \
+        kernel/keys/root_maxkeys=1000000 kernel/keys/root_maxbytes=25000000; do
+        file=$GATERA_LAB/sysctl/${setting##*/}
+        echo "${setting#*=}" >"$file"
+        mount --bind "$file" "/proc/sys/${setting%%=*}"
+    done
 
     ip link set lo up
     # Not every kernel has dummy devices. One end of a pair carries the addresses of the control plane and the nodes.
@@ -121,8 +130,8 @@ inside() {
     for host in 10 11 12 13; do ip address add "192.0.2.$host/24" dev lab0; done
     ip route replace default dev lab0
     echo 1 >/proc/sys/net/ipv4/ip_forward
-    # Not exec: this shell collects what containers leave behind.
-    "$@"
+    # Not exec: this shell collects what containers leave behind, and holds the lock for as long as the lab lives.
+    "$@" 8>&-
 }
 
 case ${1:-} in

@@ -111,6 +111,7 @@ impl Node {
             "clusterDNS": [CONTROL_PLANE.to_string()],
             "clusterDomain": "cluster.local",
             "resolvConf": self.folder.join("resolv.conf"),
+            "volumePluginDir": self.folder.join("plugins"),
             "podLogsDir": self.folder.join("logs"),
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": false,
