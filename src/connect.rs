@@ -1,19 +1,31 @@
 //! The way to an API server, for every command that needs one.
 //!
-//! Owns: which kubeconfig counts. Errors never quote one: it holds tokens, and its parser quotes what it reads.
+//! Owns: which kubeconfig counts, and how long the guard waits for an answer. Errors never quote one: it holds tokens, and its parser quotes what it reads.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
+/// To a connection, with TLS.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two words of the API server, for whoever waits for one: a link may stall without closing. Longer than a round
+/// of any watch.
+const SILENCE: Duration = Duration::from_secs(12);
+
 /// As the guard: the file, or the pod's service account.
 pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => file(path).await?,
         None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
     };
+    config.connect_timeout = Some(CONNECT);
+    config.read_timeout = Some(SILENCE);
+    config.write_timeout = Some(SILENCE);
+    // Counted from the question, not from when its connection was used last.
+    config.reset_reader_on_write = true;
     Client::try_from(config).context("preparing the client")
 }
 

@@ -2,19 +2,21 @@
 //!
 //! Owns: the state that is shared, and nothing of how it is filled (`watch`, `register`) or asked (`serve/router.rs`).
 
+mod heard;
 mod ready;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::config::Settings;
 use crate::events::Notice;
 use crate::telemetry::Metrics;
-use crate::view::{Released, World};
+use crate::view::{Freshness, Released, World};
 
+pub use heard::Heard;
 pub use ready::{Readiness, Report};
 
 /// By this name the API server remembers which fields are ours.
@@ -27,6 +29,8 @@ const MOST_AT_ONCE: usize = 256;
 pub struct Guard {
     /// Everything known, swapped whole.
     pub world: Arc<ArcSwap<World>>,
+    /// When each watch was heard last; `None`: the world is not made of watches.
+    pub heard: ArcSwapOption<Heard>,
     /// What the administrator chose, as far as it is in effect. Read once per request.
     pub settings: ArcSwap<Settings>,
     /// What is counted.
@@ -49,6 +53,7 @@ impl Guard {
         let settings = ArcSwap::from_pointee(settings);
         Self {
             world,
+            heard: ArcSwapOption::empty(),
             settings,
             metrics,
             clock,
@@ -63,6 +68,14 @@ impl Guard {
     #[must_use]
     pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
         Self { events: Some(events), ..self }
+    }
+
+    /// How current this world is by now.
+    pub fn freshness(&self, world: &World) -> Freshness {
+        match (&*self.heard.load(), world.freshness) {
+            (Some(heard), Freshness::Current) => heard.freshness(),
+            (_, built) => built,
+        }
     }
 
     /// A place for one request, unless there are too many.

@@ -1,201 +1,238 @@
 //! Who leads: one Lease, one holder.
 //!
-//! Owns: [`decide`], which is pure, and [`hold`], the loop that asks it. Must not know: what a leader does. Every write
-//! carries the resourceVersion it was decided on, so of two candidates at most one wins. Whether a holder is gone is
-//! measured from when *we* saw the record change last, never from the other's clock.
+//! Owns: [`decide`], which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
+//! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
+//! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
+//! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
+//! steps down before anybody else may take over, however long an answer takes.
+
+mod seat;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tokio::time::{Instant, timeout};
+use tracing::warn;
 
-use crate::telemetry::{Metrics, chain};
+use crate::guard::Guard;
+use crate::telemetry::chain;
 
-/// So long a silent holder is respected.
-const LASTS: SignedDuration = SignedDuration::from_secs(15);
-/// Three chances to renew before it is over.
-const EVERY: Duration = Duration::from_secs(5);
+pub use seat::Leading;
+use seat::Seat;
 
-/// The record as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
-    /// Empty: given up.
-    pub holder: String,
-    /// Changes with every write.
-    pub version: String,
-}
+/// So long a silent holder is respected by others.
+const RESPECTED: Duration = Duration::from_secs(15);
+/// So long a holder acts on a renewal. The rest of the time is room for what it had begun: one slow connect.
+const ACTS: Duration = Duration::from_secs(10);
+/// How often the record is renewed, or looked at.
+const EVERY: Duration = Duration::from_secs(3);
+/// A turn that has no answer by then is tried again: three fit into the time a holder acts.
+const TURN_DEADLINE: Duration = Duration::from_secs(3);
+/// After a turn that failed.
+const AGAIN: Duration = Duration::from_millis(500);
 
-/// What to do about it.
+/// The name of the one Lease.
+const NAME: &str = "gatera";
+
+/// What to do about the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// There is none: create it.
-    Create,
-    /// It is ours: renew it.
-    Renew,
-    /// It is free, or its holder is silent: take it.
-    Take,
+pub enum Choice {
+    /// It is free, ours, or its holder is silent: write our name and the time.
+    Write,
     /// It is somebody else's.
     Wait,
 }
 
-/// Decides. `since` is when we first saw this version of the record.
-pub fn decide(record: Option<&Record>, me: &str, since: Timestamp, now: Timestamp) -> Step {
-    match record {
-        None => Step::Create,
-        Some(record) if record.holder == me => Step::Renew,
-        Some(record) if record.holder.is_empty() => Step::Take,
-        Some(_) if since.duration_until(now) >= LASTS => Step::Take,
-        Some(_) => Step::Wait,
+/// Decides. `unchanged` is how long we have seen this version of the record.
+pub fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
+    let free = holder.is_empty() || holder == me || unchanged >= RESPECTED;
+    if free { Choice::Write } else { Choice::Wait }
+}
+
+/// Where the record lies.
+trait Store: Send + Sync {
+    fn read(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
+    /// Only over the version that it carries; without one only if there is none.
+    fn write(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
+}
+
+impl Store for Api<Lease> {
+    async fn read(&self) -> kube::Result<Option<Lease>> {
+        self.get_opt(NAME).await
+    }
+
+    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
+        // Also creates it: a Lease that was deleted comes back, by a right that names it.
+        self.replace(NAME, &PostParams::default(), lease).await
     }
 }
 
-/// Holds the lease whenever it can be had, and tells `leading`, until `closing`; then gives it up at once.
+/// Somebody may lead, and whoever holds the other end knows.
+pub fn candidate() -> (Candidate, Leading) {
+    let (seat, leading) = seat::seat();
+    (Candidate { seat }, leading)
+}
+
+/// The one who may lead.
+#[derive(Debug)]
+pub struct Candidate {
+    seat: Seat,
+}
+
+/// Holds the lease whenever it can be had until `closing`; then gives it up at once.
 pub async fn hold(
     client: Client,
     namespace: String,
     me: String,
-    leading: watch::Sender<bool>,
-    metrics: Arc<crate::guard::Guard>,
-    mut closing: watch::Receiver<bool>,
+    candidate: Candidate,
+    guard: Arc<Guard>,
+    closing: watch::Receiver<bool>,
 ) {
-    let metrics: &Metrics = &metrics.metrics;
     let api: Api<Lease> = Api::namespaced(client, &namespace);
-    let mut seen: Option<(String, Timestamp)> = None;
-    let mut renewed = Timestamp::now();
-    loop {
-        let now = Timestamp::now();
-        match turn(&api, &namespace, &me, &mut seen, now).await {
-            Ok(held) => {
-                if held {
-                    renewed = now;
-                }
-                tell(&leading, held, metrics);
-            }
-            // The API server is out of reach: we lead only as long as nobody else can have taken over.
-            Err(error) => {
-                warn!(error = chain(&error), "lease");
-                if renewed.duration_until(Timestamp::now()) >= LASTS {
-                    tell(&leading, false, metrics);
-                }
-            }
-        }
-        tokio::select! {
-            () = tokio::time::sleep(EVERY) => {}
-            _ = closing.wait_for(|closing| *closing) => break,
-        }
-    }
-    if *leading.borrow() {
-        tell(&leading, false, metrics);
-        if let Err(error) = give_up(&api).await {
-            warn!(error = chain(&error), "giving up the lease; another replica takes it when it has run out");
-        }
-    }
-}
-
-fn tell(leading: &watch::Sender<bool>, now: bool, metrics: &Metrics) {
-    metrics.leader.set(i64::from(now));
-    leading.send_if_modified(|before| {
-        let changed = *before != now;
-        if changed {
-            info!(leading = now, "lease");
-        }
-        *before = now;
-        changed
-    });
-}
-
-/// One look and at most one write. A conflict is an answer: somebody else was faster.
-async fn turn(
-    api: &Api<Lease>,
-    namespace: &str,
-    me: &str,
-    seen: &mut Option<(String, Timestamp)>,
-    now: Timestamp,
-) -> kube::Result<bool> {
-    let lease = api.get_opt(NAME).await?;
-    let record = lease.as_ref().map(read);
-    let version = record.as_ref().map(|record| record.version.clone()).unwrap_or_default();
-    let since = match seen {
-        Some((known, since)) if *known == version => *since,
-        _ => seen.insert((version, now)).1,
+    let gauge = |leads| {
+        guard.metrics.leader.set(i64::from(leads));
     };
-    let step = decide(record.as_ref(), me, since, now);
-    let written = match (step, lease) {
-        (Step::Wait, _) => return Ok(false),
-        (Step::Create, _) => {
-            let metadata = ObjectMeta {
-                name: Some(NAME.into()),
-                namespace: Some(namespace.into()),
-                ..ObjectMeta::default()
+    Turns { store: api, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+}
+
+/// The record as it was seen last, and since when it is so.
+struct Seen {
+    lease: Lease,
+    since: Instant,
+}
+
+struct Turns<S, G> {
+    store: S,
+    me: String,
+    seen: Option<Seen>,
+    seat: Seat,
+    gauge: G,
+}
+
+impl<S: Store, G: Fn(bool)> Turns<S, G> {
+    async fn run(mut self, mut closing: watch::Receiver<bool>) {
+        loop {
+            let asked = Instant::now();
+            let (seat, gauge) = (self.seat.clone(), &self.gauge);
+            let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.me, &mut self.seen));
+            let pause = match seat.stepping_down_in_time(outcome, gauge).await {
+                Ok(Ok(true)) => {
+                    seat.take(asked + ACTS);
+                    EVERY
+                }
+                Ok(Ok(false)) => {
+                    seat.leave();
+                    EVERY
+                }
+                Ok(Err(error)) => {
+                    warn!(error = chain(&error), "lease");
+                    AGAIN
+                }
+                Err(_) => {
+                    warn!(error = "no answer", "lease");
+                    AGAIN
+                }
             };
-            api.create(&PostParams::default(), &Lease { metadata, spec: Some(spec(None, me, now)) }).await
+            gauge(seat.is_taken());
+            let closes = async {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => false,
+                    _ = closing.wait_for(|closing| *closing) => true,
+                }
+            };
+            if seat.stepping_down_in_time(closes, gauge).await {
+                break;
+            }
         }
-        (_, Some(lease)) => {
-            let spec = Some(spec(lease.spec.as_ref(), me, now));
-            api.replace(NAME, &PostParams::default(), &Lease { spec, ..lease }).await
+        let led = self.seat.is_taken();
+        self.seat.leave();
+        (self.gauge)(false);
+        if led {
+            match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    warn!(
+                        error = chain(&error),
+                        "giving up the lease; another replica takes it when it has run out"
+                    );
+                }
+                Err(_) => warn!(
+                    error = "no answer",
+                    "giving up the lease; another replica takes it when it has run out"
+                ),
+            }
         }
-        (_, None) => return Ok(false),
+    }
+}
+
+/// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
+/// somebody else was faster.
+async fn turn(store: &impl Store, me: &str, seen: &mut Option<Seen>) -> kube::Result<bool> {
+    let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
+    let lease = match ours {
+        Some(lease) => Some(lease),
+        None => store.read().await?,
     };
+    if let Some(lease) = &lease {
+        let version = &lease.metadata.resource_version;
+        let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
+        let since = known.map_or_else(Instant::now, |seen| seen.since);
+        let unchanged = since.elapsed();
+        *seen = Some(Seen { lease: lease.clone(), since });
+        if decide(holder(lease), me, unchanged) == Choice::Wait {
+            return Ok(false);
+        }
+    }
+    let written = store.write(&renewed(lease, me)).await;
+    // Whatever became of it: what we knew is not what is there.
+    *seen = None;
     match written {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Ok(lease) => {
+            *seen = Some(Seen { lease, since: Instant::now() });
+            Ok(true)
+        }
+        // Changed, or gone, or created meanwhile.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-const NAME: &str = "gatera";
-
-fn read(lease: &Lease) -> Record {
-    let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
-    Record { holder, version: lease.metadata.resource_version.clone().unwrap_or_default() }
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
 }
 
-fn spec(before: Option<&LeaseSpec>, me: &str, now: Timestamp) -> LeaseSpec {
-    let ours = before.filter(|spec| spec.holder_identity.as_deref() == Some(me));
-    let changes = before.and_then(|spec| spec.lease_transitions).unwrap_or(0);
-    LeaseSpec {
+/// The record with our name. Its times are for people: nobody decides by them.
+fn renewed(lease: Option<Lease>, me: &str) -> Lease {
+    let now = MicroTime(Timestamp::now());
+    let named = || ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() };
+    let mut lease = lease.unwrap_or_else(|| Lease { metadata: named(), spec: None });
+    let before = lease.spec.take().unwrap_or_default();
+    let ours = before.holder_identity.as_deref() == Some(me);
+    let changes = before.lease_transitions.unwrap_or(0);
+    lease.spec = Some(LeaseSpec {
         holder_identity: Some(me.to_owned()),
-        lease_duration_seconds: i32::try_from(LASTS.as_secs()).ok(),
-        acquire_time: ours.and_then(|spec| spec.acquire_time.clone()).or(Some(MicroTime(now))),
-        renew_time: Some(MicroTime(now)),
-        lease_transitions: Some(if ours.is_some() { changes } else { changes + 1 }),
+        lease_duration_seconds: i32::try_from(RESPECTED.as_secs()).ok(),
+        acquire_time: before.acquire_time.filter(|_| ours).or_else(|| Some(now.clone())),
+        renew_time: Some(now),
+        lease_transitions: Some(if ours { changes } else { changes.saturating_add(1) }),
         ..LeaseSpec::default()
-    }
+    });
+    lease
 }
 
-async fn give_up(api: &Api<Lease>) -> kube::Result<()> {
-    let Some(mut lease) = api.get_opt(NAME).await? else { return Ok(()) };
+/// Only what is ours is given up.
+async fn give_up(store: &impl Store, me: &str) -> kube::Result<()> {
+    let Some(mut lease) = store.read().await?.filter(|lease| holder(lease) == me) else { return Ok(()) };
     if let Some(spec) = &mut lease.spec {
         spec.holder_identity = Some(String::new());
     }
-    api.replace(NAME, &PostParams::default(), &lease).await.map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_leads() {
-        let at = |seconds: i64| Timestamp::from_second(1_800_000_000 + seconds).unwrap();
-        let held_by = |holder: &str| Some(Record { holder: holder.into(), version: "7".into() });
-        for (record, waited, step) in [
-            (None, 0, Step::Create),
-            (held_by("me"), 0, Step::Renew),
-            (held_by("me"), 100, Step::Renew),
-            (held_by(""), 0, Step::Take),
-            (held_by("other"), 0, Step::Wait),
-            (held_by("other"), 14, Step::Wait),
-            (held_by("other"), 15, Step::Take),
-            (held_by("other"), -100, Step::Wait),
-        ] {
-            assert_eq!(decide(record.as_ref(), "me", at(0), at(waited)), step, "{record:?} after {waited}s");
-        }
-    }
+    store.write(&lease).await.map(drop)
 }

@@ -89,7 +89,7 @@ impl Told {
 
 /// Everything there is to do, in an order that is always the same.
 pub fn next(view: &View<'_>) -> Vec<Step> {
-    if view.world.freshness != Freshness::Current {
+    if view.freshness != Freshness::Current {
         return Vec::new();
     }
     let stays = |it: &&Cluster| !it.workload.metadata.going() && !view.namespace_going(&it.id.namespace);

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::guard::Guard;
+use crate::lease::Leading;
 use crate::plan::{self, Step};
 use crate::telemetry::chain;
 use crate::view::View;
@@ -23,25 +24,20 @@ use crate::view::View;
 /// A step that failed, or that the world does not show, is tried again after this. What lasts shorter is not worth an
 /// Event.
 const AGAIN: Duration = Duration::from_secs(10);
-/// An answer that is lost must not stop everything else; what was done already may be done again.
-const LONGEST: Duration = Duration::from_secs(30);
 
 /// Works while `leading`, whenever the world has `changed`.
-pub async fn run(
-    client: Client,
-    guard: Arc<Guard>,
-    mut leading: watch::Receiver<bool>,
-    mut changed: watch::Receiver<u64>,
-) {
+pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let mut desk = Desk::default();
     loop {
-        if leading.wait_for(|leading| *leading).await.is_err() {
+        if !leading.elected().await {
             return;
         }
         changed.mark_unchanged();
         let steps = planned(&guard);
         for step in desk.due(&steps) {
-            let outcome = timeout(LONGEST, apply::step(&client, step)).await;
+            // No step begins without the lease, and none outlasts it.
+            let Some(time) = leading.time_for_a_step() else { break };
+            let outcome = timeout(time, apply::step(&client, step)).await;
             // What could not be told is still to be told.
             if matches!(outcome, Ok(Ok(()))) || !matches!(step, Step::Tell(_)) {
                 desk.did(step);
@@ -54,9 +50,6 @@ pub async fn run(
                 }
                 Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
                 Err(_) => warn!(?step, error = "no answer", "step"),
-            }
-            if !*leading.borrow() {
-                break;
             }
         }
         let again = async {
@@ -73,7 +66,8 @@ fn planned(guard: &Guard) -> Vec<Step> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     // Not held while planning: whoever lets a member go holds it while a request waits.
     let released = guard.released().clone();
-    plan::next(&View { released: &released, ..View::new(&world, (guard.clock)(), &settings) })
+    let freshness = guard.freshness(&world);
+    plan::next(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
 }
 
 /// What was done and is not yet seen in the world: it must not be done again at every event in between.

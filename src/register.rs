@@ -30,6 +30,7 @@ use tracing::{info, warn};
 
 use crate::certs::{self, Leaf, Lives, Material, Pair};
 use crate::guard::{FIELD_MANAGER, Guard};
+use crate::lease::Leading;
 use crate::telemetry::chain;
 use crate::view::Freshness;
 use crate::webhooks::{self, Endpoint, Target};
@@ -83,7 +84,7 @@ pub async fn run(
     guard: Arc<Guard>,
     leaf: Leaf,
     place: Place,
-    leading: watch::Receiver<bool>,
+    leading: Leading,
     changed: watch::Receiver<u64>,
 ) {
     let mut desk = Desk {
@@ -131,7 +132,7 @@ const CONFIGURATIONS: [(Endpoint, &str); 2] = [
 ];
 
 impl Desk {
-    async fn work(&mut self, mut leading: watch::Receiver<bool>, mut changed: watch::Receiver<u64>) {
+    async fn work(&mut self, mut leading: Leading, mut changed: watch::Receiver<u64>) {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.place.namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
@@ -142,7 +143,7 @@ impl Desk {
         // Certificates that live for seconds (in tests) want looking after more often.
         let look = LOOK.min((self.place.lives.leaf / 20).unsigned_abs());
         loop {
-            let waiting = self.guard.world.load().freshness == Freshness::Loading;
+            let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
             tokio::select! {
                 Some(secret) = secrets.next(), if own => match secret {
                     Ok(secret) => self.secret = Some(secret),
@@ -156,11 +157,11 @@ impl Desk {
                     Ok(found) => self.entries[1] = found.map(|it| as_values(it.webhooks.as_ref())),
                     Err(error) => warn!(%error, "watching the validating configuration"),
                 },
-                Ok(()) = leading.changed() => {}
+                true = leading.changed() => {}
                 Ok(()) = changed.changed(), if waiting => {}
                 () = tokio::time::sleep(look) => {}
             }
-            let leads = *leading.borrow();
+            let leads = leading.holds();
             if let Err(error) = self.act(leads).await {
                 let words = chain(&error);
                 warn!(error = words, "registration");
@@ -183,7 +184,7 @@ impl Desk {
             }
         }
         self.judge_trust();
-        let can_answer = self.shown.is_some() && self.guard.world.load().freshness != Freshness::Loading;
+        let can_answer = self.shown.is_some() && self.guard.freshness(&self.guard.world.load()) != Freshness::Loading;
         if leads && can_answer {
             self.register().await?;
         } else {

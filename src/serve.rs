@@ -113,7 +113,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
-    let (elected, leading) = channel::channel(false);
+    let (candidate, leading) = lease::candidate();
     let (close, closing) = channel::channel(false);
     let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
@@ -137,7 +137,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let me = identity(&options);
     tokio::spawn(events::publish(client.clone(), me.clone(), notices));
     let lease =
-        tokio::spawn(lease::hold(client, place.namespace, me, elected, Arc::clone(&guard), closing.clone()));
+        tokio::spawn(lease::hold(client, place.namespace, me, candidate, Arc::clone(&guard), closing.clone()));
     let operations = operations(Arc::clone(&guard));
     tokio::spawn(async move { axum::serve(probes, operations).await });
     let drain = Duration::from_secs(options.drain);

@@ -39,16 +39,30 @@ pub enum Freshness {
     /// The first lists are not complete.
     #[default]
     Loading,
-    /// Every watch is running.
+    /// Every watch was heard a moment ago.
     Current,
-    /// A watch has been failing since then.
-    Stale(Timestamp),
+    /// A watch has been silent for so long: what happened meanwhile is not known.
+    Stale(SignedDuration),
+}
+
+impl Freshness {
+    /// Longer than a watch of ours is ever silent while the API server can be reached.
+    const MOMENT: SignedDuration = SignedDuration::from_secs(15);
+
+    /// Of facts whose most silent watch was heard so long ago; `None`: one of them was never complete.
+    pub fn at_age(age: Option<SignedDuration>) -> Self {
+        match age {
+            None => Self::Loading,
+            Some(age) if age <= Self::MOMENT => Self::Current,
+            Some(age) => Self::Stale(age),
+        }
+    }
 }
 
 /// Everything known, at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// How current it is.
+    /// How current it was when it was built.
     pub freshness: Freshness,
     facts: Facts,
     clusters: BTreeMap<Id, Arc<Cluster>>,
@@ -146,6 +160,8 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// What the administrator chose.
     pub settings: &'a Settings,
+    /// How current the world is now: it ages while nothing is heard.
+    pub freshness: Freshness,
     /// Members that were let go moments ago.
     pub released: &'a Released,
 }
@@ -153,9 +169,9 @@ pub struct View<'a> {
 static NOBODY: Released = Released::nobody();
 
 impl<'a> View<'a> {
-    /// A view in which nobody was let go moments ago.
+    /// A view of a world as it was built, in which nobody was let go moments ago.
     pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
-        Self { world, now, settings, released: &NOBODY }
+        Self { world, now, settings, freshness: world.freshness, released: &NOBODY }
     }
 
     /// The cluster whose member, or leaving pod, this is.
@@ -314,10 +330,8 @@ impl<'a> View<'a> {
 
     /// "seen now" or "seen 42s ago": how far a live fact can be trusted.
     pub fn seen(&self) -> String {
-        match self.world.freshness {
-            Freshness::Stale(since) => {
-                format!("seen {}s ago", self.now.duration_since(since).as_secs().max(0))
-            }
+        match self.freshness {
+            Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),
         }
@@ -325,7 +339,7 @@ impl<'a> View<'a> {
 
     /// The state of a cluster, as far as it can be known now.
     pub fn state(&self, cluster: &Cluster) -> State {
-        if self.world.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
+        if self.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
     /// "3 of 3 members Synced, seen now", where the trouble is told already.

@@ -2,42 +2,42 @@
 //!
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::build -> one atomic swap.
-//! The guard is ready when every list is complete; a watch that fails makes the view stale until it has listed again.
+//! The guard is ready when every list is complete. Each watch says when it was heard last (`watch/follow.rs`); the view is
+//! as old as the most silent of them.
 
 mod contents;
+mod follow;
 mod keeper;
 mod once;
 mod sent;
 
-use std::fmt::Debug;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{ApiResource, ObjectMeta, PartialObjectMeta};
-use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, Client, Resource, ResourceExt as _};
-use serde::de::DeserializeOwned;
+use kube::core::{ApiResource, ObjectMeta};
+use kube::{Client, Resource as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
+use tokio::time::interval;
 use tracing::warn;
 
 use crate::galera::adopt::Adoption;
-use crate::guard::Guard;
+use crate::guard::{Guard, Heard};
 use crate::object::{Kind, Object, Unreadable};
-use crate::telemetry::chain;
 use crate::view::{Freshness, Id, World};
 
 pub use once::{Error, Listed, once};
 
+use follow::Follower;
 use keeper::{Keeper, Source};
 use sent::Sent;
 
-/// After a failure the watch is begun again, a little later each time.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// So many objects in one answer.
+const PAGE: u32 = 500;
+/// How often somebody looks whether the view has become old.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What is watched: group, version, plural, and whether the adoption's labels narrow it. StatefulSets and Deployments
 /// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
@@ -65,11 +65,11 @@ enum Told {
     Gone(Id),
     Listed,
     Unreadable(Id, Unreadable),
-    Failing,
 }
 
-/// Keeps the world until the process ends. `changed` counts the worlds. When another adoption is wanted, the watches it
-/// needs are started beside those that run, and take over when they know everything.
+/// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
+/// worlds, and whenever the view becomes old or current. When another adoption is wanted, the watches it needs are started
+/// beside those that run, and take over when they know everything.
 pub async fn keep(
     client: Client,
     guard: Arc<Guard>,
@@ -79,13 +79,17 @@ pub async fn keep(
     let start = |adoption| Watches::start(&client, &guard, adoption);
     let mut current = start(adoption.borrow_and_update().clone());
     let mut next: Option<Watches> = None;
+    let mut look = interval(LOOK);
+    let mut was_current = false;
+    guard.heard.store(Some(Arc::new(current.heard.clone())));
     loop {
         let world = tokio::select! {
-            Some(world) = current.worlds.recv() => world,
+            Some(world) = current.worlds.recv() => Some(world),
             Some((watches, world)) = first_world(&mut next) => {
                 guard.settings.rcu(|settings| settings.with_adoption(watches.adoption.clone()));
                 current = watches;
-                world
+                guard.heard.store(Some(Arc::new(current.heard.clone())));
+                Some(world)
             }
             Ok(()) = adoption.changed() => {
                 let wanted = adoption.borrow_and_update().clone();
@@ -93,13 +97,22 @@ pub async fn keep(
                 guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
                 continue;
             }
-            else => return,
+            _ = look.tick() => None,
+            _ = current.tasks.join_next() => return,
         };
-        guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
-        guard.metrics.view_current.set(i64::from(world.freshness == Freshness::Current));
-        guard.metrics.holds(world.sizes());
-        guard.world.store(Arc::new(world));
-        changed.send_modify(|count| *count += 1);
+        current.contents_are_heard();
+        let told = world.is_some();
+        if let Some(world) = world {
+            guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
+            guard.metrics.holds(world.sizes());
+            guard.world.store(Arc::new(world));
+        }
+        let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
+        if told || is_current != was_current {
+            guard.metrics.view_current.set(i64::from(is_current));
+            changed.send_modify(|count| *count += 1);
+        }
+        was_current = is_current;
     }
 }
 
@@ -113,49 +126,54 @@ async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
 struct Watches {
     adoption: Adoption,
     worlds: mpsc::Receiver<World>,
-    _tasks: JoinSet<()>,
+    heard: Heard,
+    /// Contents of ConfigMaps that are asked for and have not come.
+    pending: Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
 }
 
 impl Watches {
+    /// Starts every list and watch.
     fn start(client: &Client, guard: &Arc<Guard>, adoption: Adoption) -> Self {
         let mut tasks = JoinSet::new();
+        let (tell, told) = mpsc::channel(1024);
+        let collections: Vec<_> = collections(&adoption).collect();
+        let heard = Heard::of(collections.len() + 1);
+        let sources = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
+        for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
+            let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
+            tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
+        }
+        let (want, wanted) = mpsc::unbounded_channel();
+        tasks.spawn(contents::fetch(client.clone(), wanted, tell, heard.last()));
+        let keeper = Keeper::new(sources, want, adoption.clone());
+        let pending = keeper.pending();
         let (show, worlds) = mpsc::channel(1);
-        let (keeper, told) = begin(client, &adoption, &mut tasks);
         let guard = Arc::clone(guard);
         tasks.spawn(async move { keeper.run(told, &guard, &show).await });
-        Self { adoption, worlds, _tasks: tasks }
+        Self { adoption, worlds, heard, pending, tasks }
+    }
+
+    /// Texts of ConfigMaps are fetched, not watched: they are current while none is awaited.
+    fn contents_are_heard(&self) {
+        if self.pending.load(Ordering::Relaxed) == 0 {
+            self.heard.now(self.heard.last());
+        }
     }
 }
 
-/// Starts every list and watch.
-fn begin(
-    client: &Client,
-    adoption: &Adoption,
-    tasks: &mut JoinSet<()>,
-) -> (Keeper, mpsc::Receiver<(usize, Told)>) {
-    let (tell, told) = mpsc::channel(1024);
-    let mut sources = Vec::new();
-    for (kind, group, plural, narrowed) in WATCHED {
+/// What is listed and watched: kind, where it is, and which of it.
+fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Option<String>)> {
+    let watched = WATCHED.iter().flat_map(|(kind, group, plural, narrowed)| {
+        let resource = resource(*kind, group, plural);
         let selectors = if *narrowed {
             adoption.selectors().iter().map(|it| Some(it.to_string())).collect()
         } else {
             vec![None]
         };
-        for selector in selectors {
-            let resource = resource(*kind, group, plural);
-            let api: Api<Sent> = Api::all_with(client.clone(), &resource);
-            tasks.spawn(follow(api, selector, sources.len(), tell.clone(), |sent| read(*kind, &sent)));
-            sources.push(Source::new(*kind));
-        }
-    }
-    let maps: Api<PartialObjectMeta<ConfigMap>> = Api::all(client.clone());
-    tasks.spawn(follow(maps, None, sources.len(), tell.clone(), |map| {
-        Told::Version(id(map.meta()), map.resource_version().unwrap_or_default())
-    }));
-    sources.push(Source::new(Kind::ConfigMap));
-    let (want, wanted) = mpsc::unbounded_channel();
-    tasks.spawn(contents::fetch(client.clone(), wanted, tell, sources.len() - 1));
-    (Keeper::new(sources, want, adoption.clone()), told)
+        selectors.into_iter().map(move |selector| (*kind, Sent::url_path(&resource, None), selector))
+    });
+    watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
 fn resource(kind: Kind, group: &str, plural: &str) -> ApiResource {
@@ -183,44 +201,4 @@ fn unreadable(id: Id, problem: Unreadable) -> Told {
 
 fn id(meta: &ObjectMeta) -> Id {
     Id::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
-}
-
-/// One list and watch, begun again whenever it fails.
-async fn follow<K>(
-    api: Api<K>,
-    selector: Option<String>,
-    source: usize,
-    tell: mpsc::Sender<(usize, Told)>,
-    put: impl Fn(K) -> Told,
-) where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    let mut pause = FIRST_PAUSE;
-    loop {
-        let config = Config { label_selector: selector.clone(), ..Config::default() };
-        let mut events = std::pin::pin!(watcher(api.clone(), config));
-        while let Some(event) = events.next().await {
-            let (told, failed) = match event {
-                Ok(Event::Init) => (Told::Begun, false),
-                Ok(Event::InitApply(object) | Event::Apply(object)) => (put(object), false),
-                Ok(Event::Delete(object)) => (Told::Gone(id(object.meta())), false),
-                Ok(Event::InitDone) => {
-                    pause = FIRST_PAUSE;
-                    (Told::Listed, false)
-                }
-                Err(error) => {
-                    warn!(source, error = chain(&error), "watch");
-                    (Told::Failing, true)
-                }
-            };
-            if tell.send((source, told)).await.is_err() {
-                return;
-            }
-            if failed {
-                break;
-            }
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
 }

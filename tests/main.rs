@@ -35,5 +35,6 @@ mod router;
 mod scene;
 mod script;
 mod secrets;
+mod stall;
 mod way_back;
 mod wire;

@@ -32,7 +32,7 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     reload::take(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
     assert!(settings.is_own("us"), "who we are is no setting");
-    let said = |guard: &Guard| guard.ready.report(&guard.world.load(), scene::now()).text;
+    let said = |guard: &Guard| guard.ready.report(guard.freshness(&guard.world.load()), scene::now()).text;
     assert!(
         said(&guard).contains("[+] settings: no settings: here; the last good ones stay\n"),
         "{}",

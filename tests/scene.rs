@@ -85,7 +85,7 @@ impl Scene {
         let freshness = match &*self.view {
             "current" => Freshness::Current,
             "loading" => Freshness::Loading,
-            "stale" => Freshness::Stale(now() - jiff::SignedDuration::from_secs(42)),
+            "stale" => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
             other => panic!("no view is called {other:?}"),
         };
         World::build(facts, &settings.adoption, freshness)

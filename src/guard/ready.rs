@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 
-use crate::view::{Freshness, World};
+use crate::view::Freshness;
 
 /// What readiness is made of besides the view.
 #[derive(Debug, Default)]
@@ -38,13 +38,13 @@ pub struct Report {
 
 impl Readiness {
     /// Looks at every part.
-    pub fn report(&self, world: &World, now: Timestamp) -> Report {
-        let view = match world.freshness {
+    pub fn report(&self, freshness: Freshness, now: Timestamp) -> Report {
+        let view = match freshness {
             Freshness::Loading => Err("the first lists are not complete".to_owned()),
             Freshness::Current => Ok("current".to_owned()),
-            Freshness::Stale(since) => Ok(format!(
-                "stale for {}s: a watch is failing; what destroys is refused as UNKNOWN",
-                now.duration_since(since).as_secs()
+            Freshness::Stale(age) => Ok(format!(
+                "stale for {}s: a watch is silent; what destroys is refused as UNKNOWN",
+                age.as_secs()
             )),
         };
         let leaf = match self.leaf_ends.load().as_deref() {

@@ -11,6 +11,7 @@ use tracing::{debug, info, warn};
 use crate::audit::{self, Audit, Counts, Told};
 use crate::events;
 use crate::guard::Guard;
+use crate::lease::Leading;
 use crate::view::{Freshness, View};
 
 /// Under a storm of events everything is judged this often, no more,
@@ -24,11 +25,11 @@ const MOST_EVENTS: usize = 50;
 const IN: Duration = Duration::from_secs(60);
 
 /// Audits while `leading`, whenever the world has `changed`.
-pub async fn run(guard: Arc<Guard>, mut leading: watch::Receiver<bool>, mut changed: watch::Receiver<u64>) {
-    while leading.wait_for(|leading| *leading).await.is_ok() {
+pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
+    while leading.elected().await {
         tokio::select! {
             () = audits(&guard, &mut changed) => return,
-            _ = leading.wait_for(|leading| !*leading) => {}
+            () = leading.deposed() => {}
         }
         guard.metrics.not_auditing();
     }
@@ -64,13 +65,14 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
 /// Everything, if the view is current; of an old one only the clusters, whose state is then unknown.
 fn judge(guard: &Guard) -> (Audit, Freshness) {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-    let view = View::new(&world, (guard.clock)(), &settings);
-    let audit = if world.freshness == Freshness::Current {
+    let freshness = guard.freshness(&world);
+    let view = View { freshness, ..View::new(&world, (guard.clock)(), &settings) };
+    let audit = if freshness == Freshness::Current {
         audit::run(&view)
     } else {
         Audit { clusters: audit::clusters(&view), ..Audit::default() }
     };
-    (audit, world.freshness)
+    (audit, freshness)
 }
 
 /// What was said already.

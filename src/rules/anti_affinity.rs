@@ -165,7 +165,7 @@ fn grown(few: Finding) -> Finding {
 
 /// Somebody will find no node. Nothing is said on the word of an old view.
 fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
-    let required = apart(template) == Apart::Required && view.world.freshness == Freshness::Current;
+    let required = apart(template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
         finding(

@@ -105,7 +105,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     match view.cluster(&review.namespace, &review.name) {
         Some(cluster) => may_restart(what, cluster, new.parallel(), view),
         // Not a cluster before this change, so none of its members joined anything.
-        None if view.world.freshness == Freshness::Current => None,
+        None if view.freshness == Freshness::Current => None,
         None => Some(wait(
             Verdict::Unknown,
             format!("{what}, and gatera does not know this cluster yet"),

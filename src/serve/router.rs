@@ -76,7 +76,8 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         }
     };
     let world = guard.world.load();
-    if world.freshness == Freshness::Loading {
+    let freshness = guard.freshness(&world);
+    if freshness == Freshness::Loading {
         guard.metrics.not_answered(endpoint.path(), "not_ready");
         // Not an answer, so that the entry's failurePolicy speaks: strangers pass, Galera waits.
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
@@ -84,7 +85,7 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
     }
     let settings = guard.settings.load();
     let review = &incoming.review;
-    let known = Known { world: &world, now: started, settings: &settings };
+    let known = Known { world: &world, now: started, settings: &settings, freshness };
     let (mut decision, released) = decide(guard, review, &known);
     let view = known.after(&released);
     let patch = match (endpoint, incoming.object) {
@@ -107,11 +108,18 @@ struct Known<'a> {
     world: &'a World,
     now: Timestamp,
     settings: &'a Settings,
+    freshness: Freshness,
 }
 
 impl Known<'_> {
     fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
-        View { world: self.world, now: self.now, settings: self.settings, released }
+        View {
+            world: self.world,
+            now: self.now,
+            settings: self.settings,
+            freshness: self.freshness,
+            released,
+        }
     }
 }
 
@@ -169,7 +177,7 @@ pub fn operations(guard: Arc<Guard>) -> Router {
 }
 
 async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
-    let report = guard.ready.report(&guard.world.load(), (guard.clock)());
+    let report = guard.ready.report(guard.freshness(&guard.world.load()), (guard.clock)());
     let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, report.text).into_response()
 }

@@ -4,6 +4,8 @@
 //! ours refers to it and its version changed. In steady state nothing is fetched.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
@@ -28,7 +30,7 @@ pub(super) struct Contents {
     exist: HashMap<Id, String>,
     asked: HashMap<Id, String>,
     /// Asked for and not arrived.
-    pub(super) pending: usize,
+    pub(super) pending: Arc<AtomicUsize>,
 }
 
 impl Contents {
@@ -52,7 +54,7 @@ impl Contents {
                 continue;
             };
             self.asked.insert(id.clone(), version.clone());
-            self.pending += 1;
+            self.pending.fetch_add(1, Ordering::Relaxed);
             missing.push(id);
         }
         missing

@@ -3,9 +3,10 @@
 //! Must not know: clients, and where a World goes.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -26,7 +27,6 @@ const REST: u32 = 4;
 pub(super) struct Source {
     kind: Kind,
     listed: bool,
-    failing_since: Option<Timestamp>,
     /// What this source told us about; another source may know the same object by another selector.
     holds: HashSet<Id>,
     /// While a list runs: what was held before and has not come again.
@@ -35,7 +35,7 @@ pub(super) struct Source {
 
 impl Source {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, failing_since: None, holds: HashSet::new(), before: HashSet::new() }
+        Self { kind, listed: false, holds: HashSet::new(), before: HashSet::new() }
     }
 }
 
@@ -58,6 +58,11 @@ impl Keeper {
         Self { sources, facts, contents, want, adoption, loaded: false }
     }
 
+    /// How many contents of ConfigMaps are awaited.
+    pub(super) fn pending(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.contents.pending)
+    }
+
     /// Hears what the watches tell and shows every World that follows from it.
     pub(super) async fn run(
         mut self,
@@ -77,13 +82,12 @@ impl Keeper {
                 // The fetcher ends with the process.
                 let _ = self.want.send(id);
             }
-            let freshness = self.freshness();
             // Before the first lists are complete nobody may ask, so nothing is built.
-            if freshness != Freshness::Loading {
+            if self.knows_everything() {
                 let begun = Instant::now();
                 let (facts, adoption) = (self.facts.clone(), self.adoption.clone());
                 // Of a thousand clusters it takes tens of milliseconds, and this thread also answers requests.
-                let built = spawn_blocking(move || World::build(facts, &adoption, freshness)).await;
+                let built = spawn_blocking(move || World::build(facts, &adoption, Freshness::Current)).await;
                 let Ok(world) = built else { return };
                 let cost = begun.elapsed();
                 if show.send(world).await.is_err() {
@@ -111,19 +115,17 @@ impl Keeper {
                 source.holds.insert(id.clone());
                 self.contents.saw(id, version);
             }
-            Told::Fetched => self.contents.pending = self.contents.pending.saturating_sub(1),
+            Told::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
             Told::Gone(id) => {
                 source.holds.remove(&id);
                 self.forget(index, &id);
             }
             Told::Listed => {
                 source.listed = true;
-                source.failing_since = None;
                 for id in std::mem::take(&mut source.before) {
                     self.forget(index, &id);
                 }
             }
-            Told::Failing => source.failing_since = source.failing_since.or_else(|| Some(Timestamp::now())),
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Told::Unreadable(id, problem) => {
                 source.before.remove(&id);
@@ -144,16 +146,11 @@ impl Keeper {
         }
     }
 
-    fn freshness(&mut self) -> Freshness {
-        self.loaded |= self.sources.iter().all(|source| source.listed) && self.contents.pending == 0;
-        if !self.loaded {
-            return Freshness::Loading;
-        }
-        self.sources
-            .iter()
-            .filter_map(|source| source.failing_since)
-            .min()
-            .map_or(Freshness::Current, Freshness::Stale)
+    /// Every list was complete once. How old that is by now the watches say.
+    fn knows_everything(&mut self) -> bool {
+        self.loaded |= self.sources.iter().all(|source| source.listed)
+            && self.contents.pending.load(Ordering::Relaxed) == 0;
+        self.loaded
     }
 }
 
@@ -177,21 +174,9 @@ mod tests {
     fn nothing_is_said_before_every_list_is_complete() {
         let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
         keeper.hear(0, Told::Listed);
-        assert_eq!(keeper.freshness(), Freshness::Loading);
+        assert!(!keeper.knows_everything());
         keeper.hear(1, Told::Listed);
-        assert_eq!(keeper.freshness(), Freshness::Current);
-    }
-
-    #[test]
-    fn a_watch_that_fails_makes_the_view_stale_until_it_has_listed_again() {
-        let mut keeper = keeper(&[Kind::Pod]);
-        keeper.hear(0, Told::Listed);
-        keeper.hear(0, Told::Failing);
-        assert!(matches!(keeper.freshness(), Freshness::Stale(_)));
-        keeper.hear(0, Told::Begun);
-        assert!(matches!(keeper.freshness(), Freshness::Stale(_)), "a list that has begun is no list");
-        keeper.hear(0, Told::Listed);
-        assert_eq!(keeper.freshness(), Freshness::Current);
+        assert!(keeper.knows_everything());
     }
 
     #[test]

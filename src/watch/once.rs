@@ -11,7 +11,7 @@ use kube::{Api, Client};
 
 use super::contents::{self, AT_ONCE};
 use super::sent::Sent;
-use super::{Told, WATCHED, read, resource};
+use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
 use crate::object::Kind;
 use crate::view::{Facts, Id};
@@ -49,9 +49,6 @@ impl Error {
 fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
-
-/// So many objects in one answer.
-const PAGE: u32 = 500;
 
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {

@@ -46,7 +46,7 @@ impl Small {
         let freshness = match &*scene.view {
             "current" => Freshness::Current,
             "loading" => Freshness::Loading,
-            _ => Freshness::Stale(scene::now()),
+            _ => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
         };
         Self { objects, freshness, events: Vec::new() }
     }

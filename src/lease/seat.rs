@@ -1,0 +1,122 @@
+//! The leader's seat: who sits there, and until when.
+//!
+//! Must not know: leases. Whoever acts as the leader asks [`Leading::holds`] before each step; the end of a term needs
+//! nobody to tell it.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tracing::info;
+
+/// The end of the term; `None`: nobody of this process sits there.
+type Term = Arc<Mutex<Option<Instant>>>;
+
+/// The side of whoever may sit down.
+#[derive(Clone, Debug)]
+pub(super) struct Seat {
+    term: Term,
+    elected: watch::Sender<bool>,
+}
+
+/// The side of those who act for the leader.
+#[derive(Clone, Debug)]
+pub struct Leading {
+    term: Term,
+    elected: watch::Receiver<bool>,
+}
+
+pub(super) fn seat() -> (Seat, Leading) {
+    let term = Term::default();
+    let (elect, elected) = watch::channel(false);
+    (Seat { term: Arc::clone(&term), elected: elect }, Leading { term, elected })
+}
+
+/// What is left of a term.
+fn left(term: &Term) -> Option<Duration> {
+    let end = (*term.lock().unwrap_or_else(PoisonError::into_inner))?;
+    Some(end.saturating_duration_since(Instant::now())).filter(|left| !left.is_zero())
+}
+
+impl Seat {
+    /// Sits there until then.
+    pub(super) fn take(&self, until: Instant) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        self.tell();
+    }
+
+    /// Nobody sits there.
+    pub(super) fn leave(&self) {
+        *self.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.tell();
+    }
+
+    pub(super) fn is_taken(&self) -> bool {
+        left(&self.term).is_some()
+    }
+
+    /// Waits for something, and tells if the term ends meanwhile.
+    pub(super) async fn stepping_down_in_time<T>(
+        &self,
+        what: impl Future<Output = T>,
+        told: impl Fn(bool),
+    ) -> T {
+        let mut what = pin!(what);
+        loop {
+            let end = *self.term.lock().unwrap_or_else(PoisonError::into_inner);
+            let ends = async {
+                match end {
+                    Some(end) => sleep_until(end).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                outcome = &mut what => return outcome,
+                () = ends => {
+                    self.leave();
+                    told(false);
+                }
+            }
+        }
+    }
+
+    fn tell(&self) {
+        let now = self.is_taken();
+        self.elected.send_if_modified(|before| {
+            if *before != now {
+                info!(leading = now, "lease");
+            }
+            std::mem::replace(before, now) != now
+        });
+    }
+}
+
+impl Leading {
+    /// This replica leads, at this very moment.
+    pub fn holds(&self) -> bool {
+        left(&self.term).is_some()
+    }
+
+    /// How long what begins now may take, so that it ends before anybody else can lead.
+    pub fn time_for_a_step(&self) -> Option<Duration> {
+        left(&self.term).map(|left| left + (super::RESPECTED - super::ACTS) / 2)
+    }
+
+    /// Waits until this replica leads; false: never any more.
+    pub async fn elected(&mut self) -> bool {
+        self.elected.wait_for(|elected| *elected).await.is_ok()
+    }
+
+    /// Waits until this replica leads no more.
+    pub async fn deposed(&mut self) {
+        // Nobody who could lead is left: deposed for good.
+        let _ = self.elected.wait_for(|elected| !*elected).await;
+    }
+
+    /// Waits for an election or its end; false: there will be none any more.
+    pub async fn changed(&mut self) -> bool {
+        self.elected.changed().await.is_ok()
+    }
+}

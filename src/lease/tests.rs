@@ -1,0 +1,155 @@
+//! Three replicas, a store whose answers stall, and time that only the test moves: never two who may act.
+
+use std::sync::Mutex;
+
+use tokio::time::sleep;
+
+use super::*;
+
+#[test]
+fn who_may_write() {
+    let after = Duration::from_secs;
+    for (holder, unchanged, choice) in [
+        ("", 0, Choice::Write),
+        ("me", 0, Choice::Write),
+        ("me", 100, Choice::Write),
+        ("other", 0, Choice::Wait),
+        ("other", 14, Choice::Wait),
+        ("other", 15, Choice::Write),
+    ] {
+        assert_eq!(decide(holder, "me", after(unchanged)), choice, "{holder} after {unchanged}s");
+    }
+}
+
+/// The API server behind a link that stalls: a request may take long on its way there, long on its way back, or both.
+struct Link {
+    server: Arc<Mutex<Option<Lease>>>,
+    /// Where the random numbers are.
+    stalls: Arc<Mutex<u64>>,
+}
+
+impl Link {
+    /// Usually some milliseconds; sometimes seconds, sometimes longer than anybody waits.
+    async fn travel(&self) {
+        let drawn = drawn(&mut self.stalls.lock().unwrap());
+        let longest = match drawn % 10 {
+            0..7 => 20,
+            7..9 => 5_000,
+            _ => 60_000,
+        };
+        sleep(Duration::from_millis((drawn >> 8) % longest)).await;
+    }
+}
+
+/// SplitMix64.
+fn drawn(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// What was sent arrives, even if nobody waits for the answer any more.
+async fn sent<T: Send + 'static>(what: impl Future<Output = T> + Send + 'static) -> T {
+    tokio::spawn(what).await.unwrap()
+}
+
+impl Clone for Link {
+    fn clone(&self) -> Self {
+        Self { server: Arc::clone(&self.server), stalls: Arc::clone(&self.stalls) }
+    }
+}
+
+impl Store for Link {
+    async fn read(&self) -> kube::Result<Option<Lease>> {
+        let link = self.clone();
+        sent(async move {
+            link.travel().await;
+            let lease = link.server.lock().unwrap().clone();
+            link.travel().await;
+            Ok(lease)
+        })
+        .await
+    }
+
+    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
+        let (link, mut lease) = (self.clone(), lease.clone());
+        sent(async move {
+            link.travel().await;
+            let outcome = {
+                let mut server = link.server.lock().unwrap();
+                let known = server.as_ref().and_then(|it| it.metadata.resource_version.clone());
+                if known == lease.metadata.resource_version {
+                    let next = known.map_or(1, |version| version.parse::<u64>().unwrap() + 1);
+                    lease.metadata.resource_version = Some(next.to_string());
+                    *server = Some(lease.clone());
+                    Ok(lease)
+                } else {
+                    let status = kube::core::Status { code: 409, ..kube::core::Status::default() };
+                    Err(kube::Error::Api(status.boxed()))
+                }
+            };
+            link.travel().await;
+            outcome
+        })
+        .await
+    }
+}
+
+#[test]
+fn never_two_leaders_however_the_link_stalls() {
+    let mut terms = 0;
+    for seed in 0..100 {
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        terms += runtime.block_on(five_minutes(seed));
+    }
+    assert!(terms > 500, "only {terms} terms: the stalls end none, so they show nothing");
+}
+
+/// Returns how often somebody began to lead.
+async fn five_minutes(seed: u64) -> usize {
+    let server = Arc::<Mutex<Option<Lease>>>::default();
+    let (_close, closing) = watch::channel(false);
+    let replicas: Vec<_> = [(0, "a"), (1, "b"), (2, "c")]
+        .into_iter()
+        .map(|(index, me)| {
+            let stalls = Arc::new(Mutex::new(seed << 8 | index));
+            let store = Link { server: Arc::clone(&server), stalls };
+            let (candidate, leading) = candidate();
+            let turns = Turns { store, me: me.into(), seen: None, seat: candidate.seat, gauge: |_| () };
+            tokio::spawn(turns.run(closing.clone()));
+            leading
+        })
+        .collect();
+    let (mut terms, mut before) = (0, None);
+    for _ in 0..6_000 {
+        sleep(Duration::from_millis(50)).await;
+        let lead: Vec<_> = (0..3).filter(|index| replicas[*index].holds()).collect();
+        assert!(lead.len() < 2, "seed {seed}: {lead:?} lead together");
+        let now = lead.first().copied();
+        terms += usize::from(now.is_some() && now != before);
+        before = now;
+    }
+    terms
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_up() {
+    let (candidate, leading) = candidate();
+    candidate.seat.take(Instant::now() + ACTS);
+    assert!(leading.holds());
+    let told = Mutex::new(Vec::new());
+    candidate
+        .seat
+        .stepping_down_in_time(sleep(Duration::from_secs(60)), |leads| told.lock().unwrap().push(leads))
+        .await;
+    assert!(!leading.holds() && *told.lock().unwrap() == [false]);
+
+    let link = Link { server: Arc::default(), stalls: Arc::default() };
+    *link.server.lock().unwrap() = Some(renewed(None, "other"));
+    give_up(&link, "me").await.unwrap();
+    assert_eq!(holder(link.server.lock().unwrap().as_ref().unwrap()), "other");
+    give_up(&link, "other").await.unwrap();
+    assert_eq!(holder(link.server.lock().unwrap().as_ref().unwrap()), "");
+}

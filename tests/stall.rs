@@ -1,0 +1,200 @@
+//! A link to the API server that stalls without closing, in the middle of whatever it carries: what the guard knows then, and
+//! who leads. Between the two stands a proxy that everything goes through until it is told to hold it.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header;
+use axum::response::Response;
+use futures_util::stream;
+use http_body_util::BodyExt as _;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use crate::guarded::{Guard, Start, install, program, shared};
+use crate::lab::{ControlPlane, User, eventually};
+
+/// The proxy. It speaks HTTP, so it can tell one watch from another.
+pub struct Link {
+    address: SocketAddr,
+    held: watch::Sender<Held>,
+    _runtime: Runtime,
+}
+
+/// Which requests are held: those whose path and query contain this.
+type Held = Option<String>;
+
+impl Link {
+    pub fn start(plane: &ControlPlane) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (held, holds) = watch::channel(None);
+        let kubeconfig = plane.kubeconfig(User::Admin);
+        let address = runtime.block_on(async move {
+            let file = Kubeconfig::read_from(kubeconfig).unwrap();
+            let mut config =
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+            // Whoever asks brings a token.
+            config.auth_info = AuthInfo::default();
+            let api_server = Client::try_from(config).unwrap();
+            let app =
+                Router::new().fallback(move |request| forward(api_server.clone(), request, holds.clone()));
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move { axum::serve(listener, app).await });
+            address
+        });
+        Self { address, held, _runtime: runtime }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Holds requests and answers from now on, also those that are under way. Everything, if the text is empty.
+    pub fn holds(&self, path: &str) {
+        self.held.send_replace(Some(path.to_owned()));
+    }
+
+    /// Lets go what it holds.
+    pub fn lets_go(&self) {
+        self.held.send_replace(None);
+    }
+}
+
+async fn passes(path: &str, holds: &mut watch::Receiver<Held>) {
+    let _ = holds.wait_for(|held| held.as_ref().is_none_or(|part| !path.contains(part.as_str()))).await;
+}
+
+async fn forward(api_server: Client, request: Request, mut holds: watch::Receiver<Held>) -> Response {
+    let path = request.uri().to_string();
+    passes(&path, &mut holds).await;
+    let (mut head, body) = request.into_parts();
+    let bytes = to_bytes(body, usize::MAX).await.unwrap();
+    head.headers.remove(header::HOST);
+    let request = axum::http::Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
+    let Ok(response) = api_server.send(request).await else {
+        return Response::builder().status(502).body(Body::empty()).unwrap();
+    };
+    passes(&path, &mut holds).await;
+    let (mut head, body) = response.into_parts();
+    for hop in [header::CONNECTION, header::TRANSFER_ENCODING, header::CONTENT_LENGTH] {
+        head.headers.remove(hop);
+    }
+    let frames = stream::unfold((Box::pin(body), path, holds), async |(mut body, path, mut holds)| {
+        let frame = body.frame().await;
+        passes(&path, &mut holds).await;
+        let data = frame?.map(|frame| frame.into_data().unwrap_or_default());
+        Some((data, (body, path, holds)))
+    });
+    Response::from_parts(head, Body::from_stream(frames))
+}
+
+/// A guard behind a link of its own, with entries, certificates and a lease that are nobody else's.
+fn behind(plane: &ControlPlane, link: &Link, identity: &str) -> Guard {
+    let start = Start {
+        identity: identity.to_owned(),
+        namespace: Some("default".into()),
+        arguments: vec![format!("--configuration={identity}")],
+        api_server: Some(link.url()),
+        ..Start::default()
+    };
+    Guard::start(plane, &program(), &start)
+}
+
+/// What `/readyz` says of the view, and whether it is current.
+fn view_of(guard: &Guard) -> Option<(bool, String)> {
+    let text = guard.get("/readyz")?.1;
+    let line = text.lines().find(|line| line.contains("view: "))?;
+    Some((line.contains("view: current"), line.to_owned()))
+}
+
+/// Every watch alone, and all of them: the silence of one is a hole in the view.
+#[test]
+fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
+    let (plane, _) = shared();
+    let watches = [
+        "/apis/apps/v1/statefulsets",
+        "/apis/apps/v1/deployments",
+        "labelSelector=gatera.dev%2Fcluster",
+        "labelSelector=app+in",
+        "labelSelector=app.kubernetes.io",
+        "/api/v1/persistentvolumeclaims",
+        "/api/v1/services",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/api/v1/nodes",
+        "/api/v1/namespaces?",
+        "/api/v1/configmaps",
+        "",
+    ];
+    let guards: Vec<_> = watches
+        .iter()
+        .enumerate()
+        .map(|(index, path)| {
+            let link = Link::start(plane);
+            let guard = behind(plane, &link, &format!("stalled-{index}"));
+            (*path, link, guard)
+        })
+        .collect();
+    for (path, _, guard) in &guards {
+        eventually(&format!("the first lists of the guard whose {path} will stall"), || {
+            view_of(guard).filter(|(current, _)| *current)
+        });
+    }
+    for (path, link, _) in &guards {
+        link.holds(path);
+    }
+    let held = Instant::now();
+    for (path, _, guard) in &guards {
+        let line = eventually(&format!("the guard whose {path} stalls to say so"), || {
+            view_of(guard).filter(|(current, _)| !*current).map(|(_, line)| line)
+        });
+        // The last word may have come a moment before the stall, and this machine is busy.
+        assert!(held.elapsed() < Duration::from_secs(17), "{path}: {:?}", held.elapsed());
+        assert!(line.contains("stale for 15s") || line.contains("stale for 16s"), "{path}: {line}");
+    }
+    for (_, link, _) in &guards {
+        link.lets_go();
+    }
+    let released = Instant::now();
+    for (path, _, guard) in &guards {
+        eventually(&format!("the guard whose {path} stalled to be current again"), || {
+            view_of(guard).filter(|(current, _)| *current)
+        });
+    }
+    assert!(released.elapsed() < Duration::from_secs(15), "{:?}", released.elapsed());
+}
+
+/// Two replicas, the leader's link stalls and comes back, again and again: at no moment do both say that they lead.
+#[test]
+fn a_leader_whose_link_stalls_steps_down_before_the_next_one_leads() {
+    let plane = ControlPlane::start();
+    install(&plane);
+    let replicas: Vec<_> = ["one", "two"]
+        .into_iter()
+        .map(|identity| {
+            let link = Link::start(&plane);
+            let start = Start { identity: identity.into(), api_server: Some(link.url()), ..Start::default() };
+            (Guard::start(&plane, &program(), &start), link)
+        })
+        .collect();
+    let leads =
+        |guard: &Guard| guard.get("/metrics").is_some_and(|(_, text)| text.contains("gatera_leader 1\n"));
+    let leader = || {
+        let lead: Vec<_> = replicas.iter().map(|(guard, _)| leads(guard)).collect();
+        assert!(lead != [true, true], "two leaders");
+        lead.iter().position(|leads| *leads)
+    };
+    let mut now = eventually("a first leader", leader);
+    for _ in 0..2 {
+        replicas[now].1.holds("");
+        let next = eventually("another leader", || leader().filter(|next| *next != now));
+        replicas[now].1.lets_go();
+        now = next;
+    }
+}
