@@ -5,7 +5,7 @@
 mod heard;
 mod ready;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
@@ -13,8 +13,9 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::config::Settings;
 use crate::events::Notice;
+use crate::reserve::Book;
 use crate::telemetry::Metrics;
-use crate::view::{Freshness, Released, World};
+use crate::view::{Freshness, World};
 
 pub use heard::Heard;
 pub use ready::{Readiness, Report};
@@ -39,8 +40,8 @@ pub struct Guard {
     pub clock: fn() -> Timestamp,
     /// Whether the API server should be sent here.
     pub ready: Readiness,
-    /// Members that were let go moments ago. Whoever lets one go holds it from the question to the answer.
-    released: Mutex<Released>,
+    /// Members that were let go moments ago.
+    pub book: Book,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     places: Semaphore,
@@ -58,7 +59,7 @@ impl Guard {
             metrics,
             clock,
             ready,
-            released: Mutex::default(),
+            book: Book::of_one_replica(),
             events: None,
             places: Semaphore::new(MOST_AT_ONCE),
         }
@@ -68,6 +69,12 @@ impl Guard {
     #[must_use]
     pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
         Self { events: Some(events), ..self }
+    }
+
+    /// Reservations are written down there, for all replicas.
+    #[must_use]
+    pub fn reserving(self, book: Book) -> Self {
+        Self { book, ..self }
     }
 
     /// How current this world is by now.
@@ -81,11 +88,6 @@ impl Guard {
     /// A place for one request, unless there are too many.
     pub fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
-    }
-
-    /// Who was let go moments ago. Nothing slow happens while it is held.
-    pub fn released(&self) -> MutexGuard<'_, Released> {
-        self.released.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.

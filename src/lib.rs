@@ -54,6 +54,7 @@ pub mod lease;
 pub mod reconcile;
 pub mod register;
 pub mod reload;
+pub mod reserve;
 pub mod selftest;
 pub mod serve;
 pub mod telemetry;

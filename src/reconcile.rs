@@ -64,8 +64,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
 
 fn planned(guard: &Guard) -> Vec<Step> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-    // Not held while planning: whoever lets a member go holds it while a request waits.
-    let released = guard.released().clone();
+    let released = guard.book.released();
     let freshness = guard.freshness(&world);
     plan::next(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
 }

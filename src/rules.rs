@@ -10,6 +10,7 @@
 mod anti_affinity;
 mod bootstrap_needed;
 mod cluster_address;
+mod departure;
 mod fixed_fields;
 mod image;
 mod member_data;
@@ -27,7 +28,7 @@ mod settings;
 mod template;
 mod whole_stop;
 
-pub use one_at_a_time::lets_go;
+pub use departure::{Departure, departure, refuse_unreserved};
 pub use second_bootstrap::held_at_zero;
 
 use std::collections::HashMap;

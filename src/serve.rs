@@ -4,6 +4,7 @@
 //! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
 //! `serve/` answers requests.
 
+mod decide;
 mod router;
 mod tls;
 
@@ -28,6 +29,7 @@ use tracing::{info, warn};
 use crate::certs::Lives;
 use crate::config::Settings;
 use crate::register::{self, Place};
+use crate::reserve::Book;
 use crate::view::World;
 use crate::webhooks::Target;
 use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
@@ -110,7 +112,8 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
 
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell));
+    let book = Book::shared(client.clone(), &place.namespace);
+    let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
     let (candidate, leading) = lease::candidate();

@@ -26,7 +26,7 @@ use crate::verdict::Mode;
 pub use bootstrap::{Removal, Target};
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use facts::{Facts, Id, PodFact};
-pub use released::Released;
+pub use released::{Release, Released};
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];

@@ -139,13 +139,14 @@ impl Watches {
         let (tell, told) = mpsc::channel(1024);
         let collections: Vec<_> = collections(&adoption).collect();
         let heard = Heard::of(collections.len() + 1);
-        let sources = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
+        let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
+        let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
             tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
-        tasks.spawn(contents::fetch(client.clone(), wanted, tell, heard.last()));
+        tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
         let keeper = Keeper::new(sources, want, adoption.clone());
         let pending = keeper.pending();
         let (show, worlds) = mpsc::channel(1);
@@ -173,6 +174,7 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
         };
         selectors.into_iter().map(move |selector| (*kind, Sent::url_path(&resource, None), selector))
     });
+    // Last, because their contents are told beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 

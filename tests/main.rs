@@ -31,6 +31,7 @@ mod lab;
 mod outages;
 mod paths;
 mod reload;
+mod reservations;
 mod router;
 mod scene;
 mod script;

@@ -166,7 +166,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
     let rolls = || cluster.workload.rolls().then(|| "a roll-out of the StatefulSet runs".to_owned());
     let let_go = || {
-        let (pod, _) = view.released.besides(cluster, "", view.now)?;
+        let (pod, _) = view.released.besides(cluster, "")?;
         Some(format!("{pod} was let go moments ago"))
     };
     unverified(cluster).or_else(rolls).or_else(let_go)

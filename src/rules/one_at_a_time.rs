@@ -112,7 +112,7 @@ impl<'a> Leaving<'a> {
         let why = "a claim that was deleted under a running pod goes when the pod stops; the member comes back empty and \
                    copies everything from another";
         let says = format!("its claim {} is being deleted, so its data goes with it", claim.name);
-        let released = self.view.released.besides(self.cluster, &self.member.name, self.view.now);
+        let released = self.view.released.besides(self.cluster, &self.member.name);
         let safe = self.view.state(self.cluster) != State::Unknown
             && released.is_none()
             && self.others().count() > 0
@@ -208,9 +208,7 @@ impl<'a> Leaving<'a> {
             State::Down => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Transfer | State::Degraded => {}
         }
-        if let Some((other, seconds)) =
-            self.view.released.besides(self.cluster, &self.member.name, self.view.now)
-        {
+        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
         }
         if let Some(pod) = self.cluster.leaving.first() {
@@ -296,13 +294,4 @@ fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
     Finding { rule: RULE.id, verdict, field: String::new(), says, why: why.to_owned(), instead }
-}
-
-/// A member that this request lets go, if it is one: to be noted, so that the next request knows.
-pub fn lets_go<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster> {
-    let going = matches!(&review.old, Some(Object::Pod(pod)) if pod.metadata.going());
-    let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
-    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
-    (asked && !going && review.kind == Kind::Pod && !review.dry_run && cluster.member(&review.name).is_some())
-        .then_some(cluster)
 }

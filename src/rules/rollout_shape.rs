@@ -103,7 +103,8 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         return None;
     }
     match view.cluster(&review.namespace, &review.name) {
-        Some(cluster) => may_restart(what, cluster, new.parallel(), view),
+        Some(cluster) => let_go_besides(what, cluster, ordinals.end - 1, view)
+            .or_else(|| may_restart(what, cluster, new.parallel(), view)),
         // Not a cluster before this change, so none of its members joined anything.
         None if view.freshness == Freshness::Current => None,
         None => Some(wait(
@@ -112,6 +113,21 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
             UNKNOWN.into(),
         )),
     }
+}
+
+/// Another member was let go moments ago, which the view does not show yet.
+fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
+    let first = format!("{}-{first}", cluster.id.name);
+    let (other, seconds) = view.released.besides(cluster, &first)?;
+    let Cluster { id, .. } = cluster;
+    Some(wait(
+        Verdict::Wait,
+        format!("{what}, and {other} was let go {seconds}s ago ({})", view.count(cluster)),
+        format!(
+            "kubectl -n {} rollout status statefulset {}, and repeat it when all members are Ready",
+            id.namespace, id.name
+        ),
+    ))
 }
 
 const UNKNOWN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";

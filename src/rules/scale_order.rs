@@ -240,7 +240,8 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
     match view.state(cluster) {
         State::Healthy => {
-            let (other, seconds) = view.released.besides(cluster, "", view.now)?;
+            let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
+            let (other, seconds) = view.released.besides(cluster, &last)?;
             refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), watch)
         }
         State::Unknown => refuse(

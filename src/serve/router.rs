@@ -1,7 +1,6 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
-//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision -> AdmissionReview, with nothing
-//! awaited but the body. Every body that names a request gets an AdmissionReview for an answer; all others get 400,
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`decide.rs`) -> AdmissionReview. Every body that names a request gets an AdmissionReview for an answer; all others get 400,
 //! 413 or 503 with words.
 
 use std::sync::Arc;
@@ -13,16 +12,16 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use jiff::Timestamp;
 use tracing::info;
 
-use crate::config::Settings;
 use crate::guard::Guard;
-use crate::review::{self, Origin, Review};
+use crate::review::{self, Origin};
 use crate::verdict::{Decision, Judged};
-use crate::view::{Freshness, Released, View, World};
+use crate::view::Freshness;
 use crate::webhooks::Endpoint;
-use crate::{events, mutate, report, rules};
+use crate::{events, mutate, report};
+
+use super::decide::{Known, decide};
 
 /// An update carries the object twice, and the API server takes 3 MiB each.
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
@@ -49,7 +48,7 @@ async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Req
         .get(header::CONTENT_TYPE)
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
     match whole(request.into_body()).await {
-        Ok(body) if json => answer(&guard, endpoint, &body),
+        Ok(body) if json => answer(&guard, endpoint, &body).await,
         Ok(_) => {
             guard.metrics.not_answered(endpoint.path(), "malformed");
             (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()
@@ -61,8 +60,8 @@ async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Req
     }
 }
 
-/// One request, from body to answer. Nothing is awaited, nothing is written.
-fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
+/// One request, from body to answer. Nothing is awaited, unless a member goes.
+async fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
     let incoming = match review::read(body, origin) {
@@ -86,7 +85,7 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
     let settings = guard.settings.load();
     let review = &incoming.review;
     let known = Known { world: &world, now: started, settings: &settings, freshness };
-    let (mut decision, released) = decide(guard, review, &known);
+    let (mut decision, released) = decide(guard, review, &known).await;
     let view = known.after(&released);
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {
@@ -101,44 +100,6 @@ fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
         guard.tell(notice);
     }
     Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref())).into_response()
-}
-
-/// What is the same for all that is asked in this request.
-struct Known<'a> {
-    world: &'a World,
-    now: Timestamp,
-    settings: &'a Settings,
-    freshness: Freshness,
-}
-
-impl Known<'_> {
-    fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
-        View {
-            world: self.world,
-            now: self.now,
-            settings: self.settings,
-            freshness: self.freshness,
-            released,
-        }
-    }
-}
-
-/// The decision, and who had been let go when it was taken. Two members that are asked to go at the same moment are
-/// judged one after the other, and the second judgement knows of the first.
-fn decide(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Released) {
-    let mut released = guard.released();
-    if rules::lets_go(review, &known.after(&released)).is_none() {
-        let seen = released.clone();
-        drop(released);
-        return (rules::evaluate(review, &known.after(&seen)), seen);
-    }
-    let decision = rules::evaluate(review, &known.after(&released));
-    let seen = released.clone();
-    let view = known.after(&seen);
-    if let Some(cluster) = rules::lets_go(review, &view).filter(|_| decision.allowed()) {
-        released.note(cluster, &review.name, known.now);
-    }
-    (decision, seen)
 }
 
 /// Refusals and used overrides are worth a line; everything else is in the metrics.

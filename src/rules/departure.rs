@@ -1,0 +1,108 @@
+//! Departures: which member goes, if a review is allowed.
+//!
+//! Not a rule: what rules need to know of each other's answers. Deletion, eviction, a smaller number of replicas and a
+//! template that rolls each take a member away, and of two that are judged at the same moment only one may. Before such a
+//! review is allowed its member is reserved (`reserve.rs`). A review about a pod that is not the one in the view reserves
+//! nothing: it may be made up.
+
+use super::Released;
+use crate::exempt;
+use crate::object::{Kind, Object, Workload};
+use crate::review::{Operation, Origin, Review};
+use crate::verdict::{Decision, Finding, Mode, Verdict};
+use crate::view::{Id, View};
+
+/// A member that goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Its cluster.
+    pub cluster: Id,
+    /// Its pod.
+    pub pod: String,
+    /// The pod's uid.
+    pub uid: String,
+    /// The rule that judges such departures.
+    pub rule: &'static str,
+}
+
+/// The member that this review takes away, if it is a real one and is allowed.
+pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
+    let judged = review.origin == Origin::Validating
+        && !review.dry_run
+        && !exempt::passes(&review.user, review.operation, review.kind)
+        && !view.namespace_going(&review.namespace);
+    let (cluster, pod, rule) = match review.kind {
+        Kind::Pod if judged => {
+            (view.cluster_of_pod(&review.namespace, &review.name)?, deleted(review)?, "G02")
+        }
+        Kind::StatefulSet if judged => {
+            let cluster = view.cluster(&review.namespace, &review.name)?;
+            let (ordinal, rule) = stopped(review, &cluster.workload)?;
+            (cluster, format!("{}-{ordinal}", review.name), rule)
+        }
+        _ => return None,
+    };
+    let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.going)?.uid;
+    let real = |old: &Object| !matches!(old, Object::Pod(old) if old.metadata.uid != *uid);
+    let counts = review.old.as_ref().is_none_or(real) && view.mode(rule, &review.namespace) != Mode::Off;
+    counts.then(|| Departure { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
+}
+
+/// The pod that this deletion or eviction asks to go.
+fn deleted(review: &Review) -> Option<String> {
+    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
+    let goes_already = review.objects().any(|object| object.meta().going());
+    (asked && !goes_already).then(|| review.name.clone())
+}
+
+/// The first member that a StatefulSet's controller stops because of this change.
+fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
+    match (review.old.as_ref()?, review.new.as_ref()?) {
+        (Object::Scale(old), Object::Scale(new)) if new.spec.replicas < old.spec.replicas => {
+            Some((now.ordinals().start + old.spec.replicas - 1, "G01"))
+        }
+        (Object::StatefulSet(old), Object::StatefulSet(new)) => {
+            let last = old.ordinals().end - 1;
+            if new.ordinals() != old.ordinals() && !new.ordinals().contains(&last) {
+                return Some((last, "G01"));
+            }
+            first_to_roll(old, new).map(|ordinal| (ordinal, "G14"))
+        }
+        _ => None,
+    }
+}
+
+/// The member that a changed template, or one that was held back, reaches first.
+pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
+    let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
+    let from = new.spec.update_strategy.reaches_from();
+    let goes_on = from < old.spec.update_strategy.reaches_from();
+    let last = new.ordinals().end - 1;
+    ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
+}
+
+/// It could not be reserved: refused, unless somebody takes the responsibility.
+pub fn refuse_unreserved(
+    departure: &Departure,
+    problem: &str,
+    review: &Review,
+    view: &View<'_>,
+    decision: &mut Decision,
+) {
+    let finding = Finding {
+        rule: departure.rule,
+        verdict: Verdict::Unknown,
+        field: String::new(),
+        says: format!("gatera could not write down at the API server that {} goes: {problem}", departure.pod),
+        why: "without that note another replica of gatera could let a second member go at the same moment, and a cluster \
+              of three stops"
+            .into(),
+        instead: "repeat the command in a minute; `kubectl -n GATERA'S-NAMESPACE get leases` lists the notes, and the log \
+                  of gatera says what failed"
+            .into(),
+    };
+    let releases = Released::of(review, view, &mut Decision::default());
+    let mode = view.mode(departure.rule, &review.namespace);
+    decision.add(finding, mode, false, releases.by(departure.rule, review));
+    decision.sort();
+}

@@ -1,0 +1,134 @@
+//! Two or three replicas of the guard are asked at the same moment to let different members go: one member goes, never two.
+//!
+//! The reviews are those that an API server sends, sent to all replicas at once; what was allowed is then done, as the control
+//! plane does it, and the next round begins when everybody is back. `GATERA_ROUNDS=200` by hand; a few here.
+
+use std::collections::BTreeSet;
+use std::thread;
+
+use axum::http::Request;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use crate::alive::Alive;
+use crate::cluster::STATEFUL_SET;
+use crate::guarded::{Guard, Start, program};
+use crate::lab::eventually;
+
+/// A replica, asked directly.
+struct Replica {
+    _guard: Guard,
+    client: Client,
+}
+
+impl Replica {
+    fn start(alive: &Alive, runtime: &Runtime, name: &str) -> Self {
+        // Another configuration's name: the entries lead to the shared guard, whose lease and reservations these share.
+        let start = Start {
+            identity: name.to_owned(),
+            arguments: vec!["--configuration=nobody".into()],
+            ..Start::default()
+        };
+        let guard = Guard::start(alive.plane, &program(), &start);
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut config = Config::new(format!("https://{}", guard.webhooks).parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = runtime.block_on(async { Client::try_from(config).unwrap() });
+        eventually("the replica to answer", || guard.get("/readyz").filter(|(status, _)| *status == 200));
+        Self { _guard: guard, client }
+    }
+
+    fn allows(&self, runtime: &Runtime, review: &Value) -> Result<(), String> {
+        let request = Request::post("/validate").header("content-type", "application/json");
+        let request = request.body(review.to_string().into_bytes()).unwrap();
+        let answer: Value = runtime.block_on(self.client.request(request)).unwrap();
+        let response = &answer["response"];
+        if response["allowed"] == true { Ok(()) } else { Err(response["status"]["message"].to_string()) }
+    }
+}
+
+/// One way to make a member go: the review, and the member.
+fn ways(alive: &Alive) -> Vec<(String, Value)> {
+    let review = |kind: Value, resource: Value, rest: Value| {
+        let mut request = json!({ "uid": "u", "kind": kind, "resource": resource, "namespace": alive.ns, "userInfo": { "username": "editor" } });
+        for (key, value) in rest.as_object().unwrap() {
+            request[key] = value.clone();
+        }
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request })
+    };
+    let pods = json!({ "group": "", "version": "v1", "resource": "pods" });
+    let sets = json!({ "group": "apps", "version": "v1", "resource": "statefulsets" });
+    let mut ways = Vec::new();
+    for ordinal in 0..3 {
+        let name = format!("{STATEFUL_SET}-{ordinal}");
+        let pod = alive.plane.get(&alive.ns, &format!("pod/{name}"));
+        let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
+        let delete = json!({ "name": name, "operation": "DELETE", "oldObject": pod });
+        ways.push((name.clone(), review(kind, pods.clone(), delete)));
+        let kind = json!({ "group": "policy", "version": "v1", "kind": "Eviction" });
+        let evict = json!({ "name": name, "operation": "CREATE", "subResource": "eviction", "object": { "metadata": { "name": name } } });
+        ways.push((name, review(kind, pods.clone(), evict)));
+    }
+    let last = format!("{STATEFUL_SET}-2");
+    let scale = |replicas| json!({ "metadata": { "name": STATEFUL_SET }, "spec": { "replicas": replicas } });
+    let kind = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
+    let down = json!({ "name": STATEFUL_SET, "operation": "UPDATE", "subResource": "scale", "object": scale(2), "oldObject": scale(3) });
+    ways.push((last.clone(), review(kind, sets.clone(), down)));
+    let set = alive.plane.get(&alive.ns, &format!("statefulset/{STATEFUL_SET}"));
+    let mut rolled = set.clone();
+    rolled["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
+    let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
+    let roll = json!({ "name": STATEFUL_SET, "operation": "UPDATE", "object": rolled, "oldObject": set });
+    ways.push((last, review(kind, sets, roll)));
+    ways
+}
+
+#[test]
+fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
+    let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    let alive = Alive::cluster("reserve");
+    alive.until_ready(3);
+    let runtime = Runtime::new().unwrap();
+    let replicas: Vec<_> =
+        ["left", "middle", "right"].map(|name| Replica::start(&alive, &runtime, name)).into();
+    let (mut allowed, mut words) = (0, BTreeSet::new());
+    for round in 0..rounds {
+        let ways = ways(&alive);
+        let outcomes: Vec<_> = thread::scope(|scope| {
+            let asked: Vec<_> = ways
+                .iter()
+                .enumerate()
+                .map(|(index, (member, review))| {
+                    let (replica, runtime) = (&replicas[(index + round) % replicas.len()], &runtime);
+                    scope.spawn(move || (member, replica.allows(runtime, review)))
+                })
+                .collect();
+            asked.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let gone: BTreeSet<_> =
+            outcomes.iter().filter(|(_, it)| it.is_ok()).map(|(member, _)| *member).collect();
+        assert!(gone.len() <= 1, "round {round}: {gone:?} were let go together: {outcomes:#?}");
+        words.extend(outcomes.iter().filter_map(|(_, it)| it.clone().err()));
+        let Some(member) = gone.first() else { continue };
+        allowed += 1;
+        let before = alive.members();
+        let controller = "--as=system:serviceaccount:kube-system:statefulset-controller";
+        alive.admin(&["delete", "pod", member, controller, "--as-group=system:masters"]).succeeded();
+        eventually("the member to be replaced", || {
+            Some(alive.members()).filter(|after| after.len() == 3 && *after != before)
+        });
+        alive.until_ready(3);
+        let probe = &ways.iter().find(|(other, _)| other != *member).unwrap().0;
+        let pod = alive.plane.get(&alive.ns, &format!("pod/{probe}"));
+        let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "namespace": alive.ns, "name": probe, "operation": "DELETE", "oldObject": pod, "dryRun": true,
+        } });
+        for replica in &replicas {
+            eventually("the replica to see everybody back", || replica.allows(&runtime, &review).ok());
+        }
+    }
+    assert_eq!(allowed, rounds, "in each round one may go: {words:#?}");
+    assert!(words.iter().any(|it| it.contains("was let go")), "{words:#?}");
+}
