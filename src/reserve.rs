@@ -21,14 +21,14 @@ use tracing::warn;
 
 use crate::rules::Departure;
 use crate::telemetry::chain;
-use crate::view::{Release, Released};
+use crate::view::{Id, Release, Released};
 
 use note::Note;
 
 /// So many Leases. Clusters that share one only share its conflicts.
 const SHARDS: usize = 8;
-/// Longer than an API server lets another webhook think (30 s at most, 10 s by default) after we said "allowed", and than a view may
-/// be old that still counts as current.
+/// Longer than an API server lets another webhook think after we said "allowed" (10 s by default, 30 s at most), and than
+/// a view may be old that still counts as current.
 const LASTS: Duration = Duration::from_secs(30);
 /// The same member again within this time needs no second note.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -102,7 +102,7 @@ impl Book {
         departure: &Departure,
         still_right: impl Fn(&Released) -> bool,
     ) -> kube::Result<Outcome> {
-        let shard = shard_of(departure);
+        let shard = shard_of(&departure.cluster);
         // One at a time in this replica; it is empty while nobody knows what became of a write.
         let mut place = self.shards[shard].lock().await;
         loop {
@@ -120,9 +120,7 @@ impl Book {
                 *place = Some(lease);
                 return Ok(Outcome::Reserved);
             }
-            let notes =
-                note::of(&lease).into_iter().filter(|other| self.counts(other) && other.uid != departure.uid);
-            let notes: Vec<_> = notes.chain(note.clone()).collect();
+            let notes: Vec<_> = self.others(shard, &departure.uid).into_iter().chain(note).collect();
             let lease = note::with(lease, &notes);
             let written = match &self.leases {
                 Some(api) => api.replace(&name_of(shard), &PostParams::default(), &lease).await,
@@ -130,7 +128,7 @@ impl Book {
             };
             match written {
                 Ok(lease) => {
-                    self.learn(notes);
+                    self.learn(shard, notes);
                     *place = Some(lease);
                     return Ok(Outcome::Reserved);
                 }
@@ -143,7 +141,7 @@ impl Book {
 
     async fn read(&self, api: &Api<Lease>, shard: usize) -> kube::Result<Lease> {
         let lease = api.get_opt(&name_of(shard)).await?.unwrap_or_else(|| named(shard));
-        self.learn(note::of(&lease));
+        self.learn(shard, note::of(&lease));
         Ok(lease)
     }
 
@@ -158,14 +156,19 @@ impl Book {
         }
     }
 
-    fn counts(&self, note: &Note) -> bool {
-        self.known().get(note).is_some_and(|since| since.elapsed() < LASTS)
+    /// All that counts in this Lease besides what is known of this pod. Not what the Lease holds: it may have been deleted.
+    fn others(&self, shard: usize, uid: &str) -> Vec<Note> {
+        let known = self.known();
+        let counts = known.iter().filter(|(note, since)| since.elapsed() < LASTS && note.uid != uid);
+        counts.map(|(note, _)| note.clone()).filter(|note| shard_of(&note.cluster()) == shard).collect()
     }
 
-    /// Those that are new begin now.
-    fn learn(&self, notes: Vec<Note>) {
+    /// This stands in a Lease: what is new begins now, and what is over and no longer there is forgotten.
+    fn learn(&self, shard: usize, notes: Vec<Note>) {
         let mut known = self.known();
-        known.retain(|note, since| since.elapsed() < LASTS || notes.contains(note));
+        known.retain(|note, since| {
+            since.elapsed() < LASTS || notes.contains(note) || shard_of(&note.cluster()) != shard
+        });
         for note in notes {
             known.entry(note).or_insert_with(Instant::now);
         }
@@ -177,8 +180,8 @@ impl Book {
 }
 
 /// All departures from a cluster go into one Lease, whichever version of the guard writes it: FNV-1a, folded.
-fn shard_of(departure: &Departure) -> usize {
-    let name = departure.cluster.to_string();
+fn shard_of(cluster: &Id) -> usize {
+    let name = cluster.to_string();
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     usize::try_from((hash >> 16 ^ hash) % SHARDS as u32).unwrap_or_default()
@@ -198,5 +201,64 @@ fn short(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         _ => "the API server cannot be reached".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    fn departure(cluster: &str, pod: &str) -> Departure {
+        Departure { cluster: Id::new("db", cluster), pod: pod.into(), uid: format!("uid-{pod}"), rule: "G02" }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_let_go_again() {
+        let book = Book::of_one_replica();
+        let counts = || book.released() != Released::nobody();
+        assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
+        assert_eq!(
+            book.reserve(&departure("a", "a-1"), |released| *released == Released::nobody()).await,
+            Outcome::Lost
+        );
+        advance(LASTS - Duration::from_secs(1)).await;
+        assert!(counts());
+        assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
+        advance(LASTS - Duration::from_secs(1)).await;
+        assert!(counts());
+        advance(Duration::from_secs(1)).await;
+        assert!(!counts());
+    }
+
+    /// What a Lease has held for long is over for whoever has known it for long, however often it is read.
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
+        let book = Book::of_one_replica();
+        let cluster = Id::new("db", "a");
+        let shard = shard_of(&cluster);
+        let note = Note::of(&departure("a", "a-0"), 1);
+        book.learn(shard, vec![note.clone()]);
+        advance(LASTS).await;
+        book.learn((shard + 1) % SHARDS, Vec::new());
+        book.learn(shard, vec![note.clone()]);
+        assert_eq!(book.released(), Released::nobody());
+        book.learn(shard, Vec::new());
+        book.learn(shard, vec![note]);
+        assert_ne!(book.released(), Released::nobody(), "it was gone meanwhile, so this is another one");
+    }
+
+    #[test]
+    fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_is_nobody() {
+        let notes = [Note::of(&departure("a", "a-0"), 1), Note::of(&departure("b", "b-2"), 7)];
+        let lease = note::with(named(3), &notes);
+        assert_eq!(note::of(&lease), notes);
+        for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
+            let mut lease = lease.clone();
+            for text in lease.metadata.annotations.iter_mut().flat_map(|all| all.values_mut()) {
+                odd.clone_into(text);
+            }
+            assert_eq!(note::of(&lease), [], "{odd}");
+        }
     }
 }

@@ -14,7 +14,8 @@ use tokio::runtime::Runtime;
 use crate::alive::Alive;
 use crate::cluster::STATEFUL_SET;
 use crate::guarded::{Guard, Start, program};
-use crate::lab::eventually;
+use crate::lab::{User, eventually};
+use crate::stall::Link;
 
 /// A replica, asked directly.
 struct Replica {
@@ -24,10 +25,15 @@ struct Replica {
 
 impl Replica {
     fn start(alive: &Alive, runtime: &Runtime, name: &str) -> Self {
+        Self::start_by(alive, runtime, name, None)
+    }
+
+    fn start_by(alive: &Alive, runtime: &Runtime, name: &str, api_server: Option<String>) -> Self {
         // Another configuration's name: the entries lead to the shared guard, whose lease and reservations these share.
         let start = Start {
             identity: name.to_owned(),
             arguments: vec!["--configuration=nobody".into()],
+            api_server,
             ..Start::default()
         };
         let guard = Guard::start(alive.plane, &program(), &start);
@@ -131,4 +137,61 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
     }
     assert_eq!(allowed, rounds, "in each round one may go: {words:#?}");
     assert!(words.iter().any(|it| it.contains("was let go")), "{words:#?}");
+}
+
+/// The review that asks for a member, the words of a refusal, and who asked the API server for what meanwhile.
+fn deletion(alive: &Alive, ordinal: usize) -> Value {
+    ways(alive).swap_remove(ordinal * 2).1
+}
+
+/// What one replica allowed, the next one knows: also one that has just started, and one whose own note was lost.
+#[test]
+fn a_replica_that_has_just_started_knows_who_was_let_go() {
+    let alive = Alive::cluster("reserved");
+    alive.until_ready(3);
+    let runtime = Runtime::new().unwrap();
+    let before = Replica::start(&alive, &runtime, "before");
+    before.allows(&runtime, &deletion(&alive, 0)).unwrap();
+    before.allows(&runtime, &deletion(&alive, 0)).expect("the same member may be asked for again");
+    drop(before);
+    let after = Replica::start(&alive, &runtime, "after");
+    let words = after.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
+    assert!(
+        words.contains(&format!("[G02] Pod {}/{STATEFUL_SET}-1: {STATEFUL_SET}-0 was let go ", alive.ns)),
+        "{words}"
+    );
+    // The Lease may be deleted: it comes back, by a right that names it, and no other can be made.
+    for shard in 0..8 {
+        let lease = format!("lease/gatera-let-go-{shard}");
+        alive.plane.kubectl(User::Admin, &["--namespace=gatera", "delete", &lease]).succeeded();
+    }
+    after.allows(&runtime, &deletion(&alive, 0)).unwrap();
+    let leases = alive
+        .plane
+        .kubectl(User::Admin, &["--namespace=gatera", "get", "leases", "--output=name"])
+        .succeeded();
+    assert!(leases.contains("gatera-let-go-"), "{leases}");
+}
+
+/// Without an answer of the API server nobody is let go, and the person reads why.
+#[test]
+fn without_an_answer_of_the_api_server_nobody_is_let_go() {
+    let alive = Alive::cluster("unreserved");
+    alive.until_ready(3);
+    let runtime = Runtime::new().unwrap();
+    let link = Link::start(alive.plane);
+    let replica = Replica::start_by(&alive, &runtime, "unreserved", Some(link.url()));
+    link.holds("/leases/gatera-let-go-");
+    let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
+    let says = format!(
+        "[G02] Pod {}/{STATEFUL_SET}-0: gatera could not write down at the API server that {STATEFUL_SET}-0 goes: the API server did \
+         not answer in time",
+        alive.ns
+    );
+    assert!(words.contains(&says), "{words}");
+    let mut dry = deletion(&alive, 0);
+    dry["request"]["dryRun"] = json!(true);
+    replica.allows(&runtime, &dry).expect("a dry run writes nothing, so it needs no answer");
+    link.lets_go();
+    replica.allows(&runtime, &deletion(&alive, 0)).unwrap();
 }

@@ -1,7 +1,7 @@
 //! G02: members leave one at a time.
 //!
-//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, to force a deletion
-//! while its server runs, and to restart a member whose claim is being deleted before all others are Synced. A member
+//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a roll-out of the
+//! StatefulSet is about to stop the next one, to force a deletion while its server runs, and to restart a member whose claim is being deleted before all others are Synced. A member
 //! whose server does not run may always be deleted: a crash loop must be curable.
 //!
 //! # Why
@@ -210,6 +210,20 @@ impl<'a> Leaving<'a> {
         }
         if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
+        }
+        if self.view.state(self.cluster) == State::Healthy && self.cluster.workload.rolls() {
+            let Cluster { id, .. } = self.cluster;
+            return wait(
+                format!(
+                    "a roll-out of StatefulSet {} is under way, and its next member goes by itself ({})",
+                    id.name,
+                    self.seen()
+                ),
+                format!(
+                    "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done",
+                    id.namespace, id.name
+                ),
+            );
         }
         if let Some(pod) = self.cluster.leaving.first() {
             return wait(

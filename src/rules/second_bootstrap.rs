@@ -57,7 +57,7 @@ use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
 use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
-use crate::view::{Cluster, View, is_cluster};
+use crate::view::{Cluster, Freshness, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G04",
@@ -88,11 +88,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let member = meta.controller().is_some_and(|owner| owner.kind == "StatefulSet");
             let founds = if member { None } else { founder(ns, meta, &pod.spec, view) };
             founds.and_then(|by| {
-                refused(
-                    &by,
-                    "spec",
-                    data(ns, &meta.labels, view).or_else(|| other_founder(ns, &meta.labels, view)),
-                )
+                let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, &meta.labels, view));
+                refused(&by, "spec", known).or_else(|| unsure(&by, view))
             })
         }
         (_, Some(Object::Scale(new))) if review.kind == Kind::Deployment && new.spec.replicas > 0 => {
@@ -268,6 +265,22 @@ fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
     let says = format!("it would bootstrap, but {says}");
     Some(Finding { says, field: field.to_owned(), instead: instead.to_owned(), ..refusal(by) })
+}
+
+/// What had no data when the guard heard of it last may have some by now.
+fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
+    (view.freshness != Freshness::Current).then(|| Finding {
+        verdict: Verdict::Unknown,
+        field: "spec".to_owned(),
+        says: format!(
+            "it would bootstrap, and it is not known whether its cluster has data by now ({})",
+            view.seen()
+        ),
+        instead:
+            "wait: its Deployment tries again by itself; /readyz of gatera (port 8080) says what it waits for"
+                .to_owned(),
+        ..refusal(by)
+    })
 }
 
 /// A member has data of its own: it founds no empty cluster, but another one.

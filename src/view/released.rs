@@ -21,7 +21,7 @@ pub struct Release {
 }
 
 /// All members that were let go and that the view may not show yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Released(Vec<Release>);
 
 impl Released {
