@@ -77,6 +77,19 @@ pub fn found(news: &News<'_>) -> Notice {
     }
 }
 
+/// A webhook configuration is gone. It has no namespace of its own, so the guard's Lease is what it is told of: that is
+/// where `kubectl get events` in the guard's namespace shows it.
+pub fn configuration_deleted(namespace: &str, note: String) -> Notice {
+    let regarding = ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some("gatera".to_owned()),
+        ..ObjectReference::default()
+    };
+    Notice { regarding, reason: "ConfigurationDeleted".to_owned(), action: "Register", note }
+}
+
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
 pub fn once(told: &Told, now: Timestamp) -> Event {
     let Told { id, uid, reason, note } = told;

@@ -59,6 +59,9 @@ pub struct Options {
     /// The guard's own name among its replicas [default: the host name]
     #[arg(long, env = "POD_NAME", hide_env_values = true, hide_default_value = true, default_value = "")]
     identity: String,
+    /// Helm release that our Secret and Lease belong to when they are made again [default: none]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    release: String,
     /// Service that leads API servers here
     #[arg(long, default_value = "gatera")]
     service: String,
@@ -210,7 +213,8 @@ fn identity(options: &Options) -> String {
 }
 
 fn place(options: &Options) -> anyhow::Result<Place> {
-    let Options { namespace, service, secret, configuration, webhook_url, tls_folder, .. } = options.clone();
+    let Options { namespace, release, service, secret, configuration, webhook_url, tls_folder, .. } =
+        options.clone();
     let (target, names) = match webhook_url {
         Some(url) => {
             let base = url.trim_end_matches('/').to_owned();
@@ -227,7 +231,7 @@ fn place(options: &Options) -> anyhow::Result<Place> {
         }
     };
     let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
-    Ok(Place { namespace, secret, configuration, target, names, lives, folder: tls_folder })
+    Ok(Place { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
 }
 
 fn days(days: f64) -> anyhow::Result<SignedDuration> {
