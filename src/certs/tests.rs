@@ -56,13 +56,14 @@ fn a_new_ca_is_registered_before_it_signs() {
     }
     assert_eq!(cas, 2);
     assert!(leaves >= 9, "{leaves}");
+    let last = at(599);
     let behind = Material {
-        ca: new_ca(Lives::default(), at(0)).unwrap(),
+        ca: new_ca(Lives::default(), last).unwrap(),
         previous_ca: Some(material.ca.certificate.clone()),
         ..material.clone()
     };
     assert_eq!(
-        behind.next(None, &names(), Lives::default(), Some(&registered), at(1)).unwrap(),
+        behind.next(None, &names(), Lives::default(), Some(&registered), last).unwrap(),
         None,
         "waits until the new CA is registered"
     );
