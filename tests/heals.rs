@@ -41,9 +41,8 @@ fn heal_all(replicas: Replicas, rows: Vec<Row>) {
         let took = since.elapsed();
         assert!(took < HEALS_WITHIN, "{row:?} took {took:?}");
         eprintln!("{replicas:?} {row:?}: {} ms", took.as_millis());
-        if row.iter().all(|(object, harm)| harm.leaves_refusals(*object)) {
-            assert_eq!(bench.admitted(), admitted, "{row:?}: something was admitted meanwhile");
-        }
+        // Both configurations ask about this write, and one of them is always whole.
+        assert_eq!(bench.admitted(), admitted, "{row:?}: something was admitted meanwhile");
     }
     assert!(bench.asked() > 100, "only {} requests were made meanwhile", bench.asked());
 }
@@ -63,11 +62,23 @@ fn secret_and_entries_heal_when_no_replica_saw_it() {
     heal_all(Replicas::Restarted, secret_and_entries());
 }
 
+fn lease() -> Vec<Row> {
+    Harm::LEASE.map(|harm| vec![(Object::Lease, harm)]).into()
+}
+
 #[test]
-fn the_lease_heals() {
-    for replicas in [Replicas::One, Replicas::Two, Replicas::Restarted] {
-        heal_all(replicas, Harm::LEASE.map(|harm| vec![(Object::Lease, harm)]).into());
-    }
+fn the_lease_heals_with_one_replica() {
+    heal_all(Replicas::One, lease());
+}
+
+#[test]
+fn the_lease_heals_with_two_replicas() {
+    heal_all(Replicas::Two, lease());
+}
+
+#[test]
+fn the_lease_heals_when_no_replica_saw_it() {
+    heal_all(Replicas::Restarted, lease());
 }
 
 /// The emergency exit stays open, and is said wherever somebody may look.
@@ -76,7 +87,8 @@ fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
     let bench = Bench::start(Replicas::Two);
     let both = "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; \
                 `helm upgrade` brings them back";
-    let one = "ValidatingWebhookConfiguration gatera is not there: nothing is refused; `helm upgrade` brings it back";
+    let one = "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; \
+               `helm upgrade` brings it back";
     for (objects, words, metric) in [
         (vec![Object::Validating], one, "configuration_deleted"),
         (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted"),
@@ -96,7 +108,9 @@ fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
             let events = bench.plane.kubectl(User::Admin, &events).succeeded();
             events.contains(&format!("ConfigurationDeleted: {words}\n")).then_some(())
         });
-        assert_eq!(bench.try_what_is_forbidden().status, 0, "the way out is open");
+        if objects.len() == 2 {
+            eventually("the way out is open", || (bench.try_what_is_forbidden().status == 0).then_some(()));
+        }
         // While the guard is at work on something else, it leaves them alone.
         bench.do_harm(Object::Secret, Harm::Deleted);
         eventually("the Secret is back", || bench.secret_is_sound().then_some(()));

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Error as KubeError};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Error as KubeError, ResourceExt as _};
 use serde_json::json;
 use tracing::info;
 
@@ -45,6 +45,7 @@ impl Desk {
             Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now())?,
         };
         let Some(next) = next else { return Ok(()) };
+        let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.place.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
@@ -67,6 +68,15 @@ impl Desk {
         let params = PatchParams::apply(FIELD_MANAGER);
         let created = self.secrets().patch(secret, &params, &Patch::Apply(&body)).await;
         created.map_err(|error| Error::WriteSecret(secret.clone(), error))
+    }
+
+    /// Somebody froze it with what cannot be used: another one takes its place.
+    async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
+        let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
+        let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = self.secrets().delete(&self.place.secret, &delete).await;
+        deleted.map_err(|error| Error::WriteSecret(self.place.secret.clone(), error))?;
+        self.create().await
     }
 
     fn secrets(&self) -> Api<Secret> {

@@ -32,8 +32,8 @@ const NOT_YET: &str = "not registered yet";
 const SETTLE: Duration = Duration::from_secs(30);
 
 const CONFIGURATIONS: [(Endpoint, &str, &str); 2] = [
-    (Endpoint::Mutate, "MutatingWebhookConfiguration", "nothing is injected or kept"),
-    (Endpoint::Validate, "ValidatingWebhookConfiguration", "nothing is refused"),
+    (Endpoint::Mutate, "MutatingWebhookConfiguration", "pods get nothing injected"),
+    (Endpoint::Validate, "ValidatingWebhookConfiguration", "deletions, scaling and evictions are not judged"),
 ];
 
 /// A configuration as far as it concerns us.

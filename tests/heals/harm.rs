@@ -21,6 +21,8 @@ pub enum Harm {
     Deleted,
     Emptied,
     Garbage,
+    /// Garbage in a Secret that nobody can change any more.
+    Frozen,
     OtherCa,
     /// Every `caBundle`.
     BundleRemoved,
@@ -30,15 +32,10 @@ pub enum Harm {
 }
 
 impl Harm {
-    pub const SECRET: [Self; 4] = [Self::Deleted, Self::Emptied, Self::Garbage, Self::OtherCa];
-    pub const LEASE: [Self; 3] = [Self::Deleted, Self::Emptied, Self::Garbage];
+    pub const SECRET: [Self; 5] = [Self::Deleted, Self::Emptied, Self::Garbage, Self::Frozen, Self::OtherCa];
+    pub const LEASE: [Self; 3] = [Self::Emptied, Self::Garbage, Self::Deleted];
     pub const ENTRIES: [Self; 4] =
         [Self::Emptied, Self::BundleRemoved, Self::OtherVersion, Self::ForeignConditions];
-
-    /// Entries that refuse are still there: whatever else is wrong, nothing passes that should not.
-    pub fn leaves_refusals(self, object: Object) -> bool {
-        object != Object::Validating || self == Self::BundleRemoved
-    }
 
     /// The merge patch that does it to this object; for foreign conditions, what the stranger applies.
     pub fn patch(self, object: Object, now: &Value) -> Value {
@@ -49,13 +46,18 @@ impl Harm {
                 let garbage: BTreeMap<_, _> = keys.map(|key| (key, "Z2FyYmFnZQ==")).collect();
                 json!({ "data": garbage })
             }
+            (Object::Secret, Self::Frozen) => {
+                let mut patch = Self::Garbage.patch(object, now);
+                patch["immutable"] = json!(true);
+                patch
+            }
             (Object::Secret, Self::OtherCa) => {
                 let other = Material::new(&["127.0.0.1".to_owned()], Lives::default(), Timestamp::now());
                 json!({ "data": other.unwrap().data() })
             }
             (Object::Lease, Self::Emptied) => json!({ "spec": null }),
             (Object::Lease, Self::Garbage) => json!({ "spec": {
-                "holderIdentity": "nobody", "leaseDurationSeconds": 1_000_000, "leaseTransitions": -7,
+                "holderIdentity": "nobody", "leaseDurationSeconds": 1_000_000, "leaseTransitions": 7_000_000,
                 "acquireTime": "2999-01-01T00:00:00.000000Z", "renewTime": "2999-01-01T00:00:00.000000Z",
             } }),
             (_, Self::Emptied) => json!({ "webhooks": [] }),
