@@ -89,9 +89,9 @@ fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
                 `helm upgrade` brings them back";
     let one = "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; \
                `helm upgrade` brings it back";
-    for (objects, words, metric) in [
-        (vec![Object::Validating], one, "configuration_deleted"),
-        (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted"),
+    for (objects, words, metric, reason) in [
+        (vec![Object::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
+        (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted", "NothingIsGuarded"),
     ] {
         objects.iter().for_each(|object| bench.do_harm(*object, Harm::Deleted));
         for guard in &bench.guards {
@@ -106,7 +106,7 @@ fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
             let columns = "--output=jsonpath={range .items[*]}{.reason}: {.note}{\"\\n\"}{end}";
             let events = ["get", "events.events.k8s.io", "--namespace=gatera", columns];
             let events = bench.plane.kubectl(User::Admin, &events).succeeded();
-            events.contains(&format!("ConfigurationDeleted: {words}\n")).then_some(())
+            events.contains(&format!("{reason}: {words}\n")).then_some(())
         });
         if objects.len() == 2 {
             eventually("the way out is open", || (bench.try_what_is_forbidden().status == 0).then_some(()));

@@ -202,7 +202,8 @@ impl Desk {
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone.len() == 1);
         self.guard.metrics.trouble(Trouble::BothConfigurationsDeleted, gone.len() == 2);
         if leads && !gone.iter().all(|kind| self.told_gone.contains(kind)) {
-            self.guard.tell(events::configuration_deleted(&self.place.namespace, self.summary(None)));
+            let notice = events::configurations_deleted(&self.place.namespace, &gone, self.summary(None));
+            self.guard.tell(notice);
         }
         if leads || gone.len() < self.told_gone.len() {
             self.told_gone = gone;
