@@ -1,34 +1,27 @@
 //! The guard's own certificates: what they are, when they change, and the Secret they live in.
 //!
-//! Owns: [`Material`] and the decision [`Material::next`], a pure function of the material, the registered caBundle and
-//! the time. One writer (the leader) makes them, every replica reads them from the Secret; `register.rs` puts the
-//! bundle into the webhook entries. Must not know: sockets.
+//! Owns: [`Material`] and the decisions [`Material::next`] and [`Material::again`], pure functions of what the Secret
+//! holds, what this replica took from it last, the registered caBundle and the time. One writer (the leader) makes them,
+//! every replica reads them from the Secret; `register/` puts the bundle into the webhook entries. Must not know: sockets.
 //!
 //! A rotation never breaks a handshake, because its steps wait for each other: first a new CA joins the bundle, and
 //! only when the *registered* bundle holds it does a leaf signed by it appear. The old CA stays in the bundle until the
-//! next rotation.
+//! next rotation. What cannot be used is made again on the same terms: as long as this replica remembers a leaf that API
+//! servers trust, that leaf and its CA stay.
 
 mod leaf;
+mod pair;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
-};
-use rustls::crypto::ring::sign::any_supported_type;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
-use x509_parser::extensions::GeneralName;
-use x509_parser::parse_x509_certificate;
+
+use pair::{counts, due, issued_by, names_of, new_ca, new_leaf};
 
 pub use leaf::Leaf;
+pub use pair::Pair;
 
 /// How long certificates live. Each is replaced when a third of its life is left.
 #[derive(Clone, Copy, Debug)]
@@ -43,23 +36,6 @@ impl Default for Lives {
     /// A year, and ninety days.
     fn default() -> Self {
         Self { ca: SignedDuration::from_hours(24 * 365), leaf: SignedDuration::from_hours(24 * 90) }
-    }
-}
-
-/// Clocks differ.
-const SKEW: SignedDuration = SignedDuration::from_mins(5);
-
-/// A certificate and its key, both PEM.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// One certificate, or a chain with the leaf first.
-    pub certificate: String,
-    key: String,
-}
-
-impl std::fmt::Debug for Pair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Pair(certificate and hidden key)")
     }
 }
 
@@ -82,6 +58,18 @@ pub enum Error {
     /// One could not be read.
     #[error("reading a certificate: {0}")]
     Read(String),
+    /// Its time has not come: the clock was ahead when it was made, or ours is behind.
+    #[error("a certificate is not valid before {0}")]
+    NotYet(Timestamp),
+    /// Its time is over.
+    #[error("a certificate ended at {0}")]
+    Ended(Timestamp),
+    /// It may not sign others.
+    #[error("ca.crt is not a CA")]
+    NoCa,
+    /// API servers would not trust what they are shown.
+    #[error("tls.crt is signed by another CA than ca.crt")]
+    OtherCa,
 }
 
 impl Material {
@@ -97,24 +85,36 @@ impl Material {
         format!("{}{}", self.ca.certificate, self.previous_ca.as_deref().unwrap_or_default())
     }
 
-    /// The material as it should be from now on, if it should change. `registered` is the bundle that API servers
-    /// are sure to trust by now; `None` while nothing is registered, so that nobody can be cut off.
+    /// The material as it should be from now on, if it should change. `held` is what this replica took from the Secret
+    /// last and shows; `registered` is the bundle that API servers are sure to trust by now, `None` while nothing is
+    /// registered, so that nobody can be cut off.
     pub fn next(
         &self,
+        held: Option<&Self>,
         names: &[String],
         lives: Lives,
         registered: Option<&str>,
         now: Timestamp,
     ) -> Result<Option<Self>, Error> {
+        if self.ca.sound_ca(now).is_err() {
+            return Self::again(held.or(Some(self)), names, lives, now).map(Some);
+        }
+        if let Some(joined) = held.and_then(|held| self.joined_by(held, now)) {
+            return Ok(Some(joined));
+        }
         if due(&self.ca.certificate, lives.ca, now)? {
-            let ca = new_ca(lives, now)?;
-            return Ok(Some(Self {
-                ca,
-                previous_ca: Some(self.ca.certificate.clone()),
-                leaf: self.leaf.clone(),
-            }));
+            let previous_ca = Some(self.ca.certificate.clone());
+            return Ok(Some(Self { ca: new_ca(lives, now)?, previous_ca, leaf: self.leaf.clone() }));
         }
         let trusted = registered.is_none_or(|bundle| bundle.contains(self.ca.certificate.trim()));
+        if self.leaf_sound(now).is_err() {
+            // Until its CA is known everywhere, the leaf that is shown goes back into the Secret.
+            let kept =
+                held.filter(|held| !trusted && held.issuer(now).is_some_and(|ca| self.bundle().contains(ca)));
+            let leaf =
+                kept.map_or_else(|| new_leaf(&self.ca, names, lives, now), |held| Ok(held.leaf.clone()))?;
+            return Ok(Some(Self { leaf, ..self.clone() }));
+        }
         let stale = due(&self.leaf.certificate, lives.leaf, now)?
             || !issued_by(&self.leaf.certificate, &self.ca.certificate)?
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
@@ -123,6 +123,48 @@ impl Material {
         } else {
             None
         })
+    }
+
+    /// A new CA, because there is none, or none that can be used. The leaf that is shown and the CA behind it stay.
+    pub fn again(held: Option<&Self>, names: &[String], lives: Lives, now: Timestamp) -> Result<Self, Error> {
+        match held.and_then(|held| Some((held, held.issuer(now)?))) {
+            None => Self::new(names, lives, now),
+            Some((held, issuer)) => Ok(Self {
+                ca: new_ca(lives, now)?,
+                previous_ca: Some(issuer.to_owned()),
+                leaf: held.leaf.clone(),
+            }),
+        }
+    }
+
+    /// This material came from elsewhere: its bundle would cut off the leaf that is shown. Both stay for now.
+    fn joined_by(&self, held: &Self, now: Timestamp) -> Option<Self> {
+        let issuer = held.issuer(now).filter(|_| !held.leaf.trusted_by(&self.bundle()))?;
+        Some(Self { ca: self.ca.clone(), previous_ca: Some(issuer.to_owned()), leaf: held.leaf.clone() })
+    }
+
+    /// Putting this in the place of `held` cuts nobody off.
+    pub fn continues(&self, held: &Self, now: Timestamp) -> bool {
+        self.joined_by(held, now).is_none()
+    }
+
+    /// The certificate behind a leaf that can be shown; `None` where there is no such leaf.
+    fn issuer(&self, now: Timestamp) -> Option<&str> {
+        self.leaf.sound(now).ok()?;
+        let cas = [Some(&self.ca.certificate), self.previous_ca.as_ref()].into_iter().flatten();
+        let behind = |ca: &&String| counts(ca, now).is_ok() && self.leaf.trusted_by(ca);
+        cas.into_iter().find(behind).map(String::as_str)
+    }
+
+    /// Every part can be used now.
+    pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
+        self.ca.sound_ca(now)?;
+        self.leaf_sound(now)
+    }
+
+    fn leaf_sound(&self, now: Timestamp) -> Result<(), Error> {
+        self.leaf.sound(now)?;
+        if self.leaf.trusted_by(&self.bundle()) { Ok(()) } else { Err(Error::OtherCa) }
     }
 
     /// From the Secret; `None` if it holds none (yet), or something that is not ours.
@@ -154,196 +196,5 @@ impl Material {
     }
 }
 
-impl Pair {
-    /// From files somebody else keeps.
-    pub fn new(certificate: String, key: String) -> Self {
-        Self { certificate, key }
-    }
-
-    /// What rustls shows to clients, checked: the key belongs to the certificate.
-    pub fn loaded(&self) -> Result<Arc<CertifiedKey>, Error> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(self.certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|error| Error::Read(format!("certificate: {error}")))?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
-            .map_err(|error| Error::Read(format!("key: {error}")))?;
-        let key = any_supported_type(&key).map_err(|error| Error::Read(error.to_string()))?;
-        let certified = CertifiedKey::new(chain, key);
-        certified.keys_match().map_err(|error| Error::Read(format!("certificate and key: {error}")))?;
-        Ok(Arc::new(certified))
-    }
-
-    /// When the leaf ends.
-    pub fn ends(&self) -> Result<Timestamp, Error> {
-        Ok(validity(&self.certificate)?.1)
-    }
-
-    /// A bundle that trusts this leaf: one of its certificates signed it (or is it).
-    pub fn trusted_by(&self, bundle: &str) -> bool {
-        let Ok(ders) = CertificateDer::pem_slice_iter(bundle.as_bytes()).collect::<Result<Vec<_>, _>>()
-        else {
-            return false;
-        };
-        let Ok(chain) =
-            CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()
-        else {
-            return false;
-        };
-        chain.iter().any(|link| ders.iter().any(|ca| ca == link || signed(link, ca)))
-    }
-}
-
-fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(&[], now, lives.ca)?;
-    // The name differs from CA to CA: chains are built by name, and two CAs in a bundle must not share one.
-    params.distinguished_name.push(DnType::CommonName, format!("gatera CA {now}"));
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-    let key = KeyPair::generate()?;
-    Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
-}
-
-fn new_leaf(ca: &Pair, names: &[String], lives: Lives, now: Timestamp) -> Result<Pair, Error> {
-    let mut params = params(names, now, lives.leaf)?;
-    params.distinguished_name.push(DnType::CommonName, "gatera");
-    params.use_authority_key_identifier_extension = true;
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let key = KeyPair::generate()?;
-    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
-    Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
-}
-
-fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<CertificateParams, Error> {
-    let mut params = CertificateParams::new(names)?;
-    params.distinguished_name = rcgen::DistinguishedName::new();
-    // rcgen counts in the `time` crate's dates; from 1970 on they are seconds.
-    let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let at = |time: Timestamp| epoch + std::time::Duration::from_secs(time.as_second().max(0).unsigned_abs());
-    params.not_before = at(now - SKEW);
-    params.not_after = at(now + life);
-    Ok(params)
-}
-
-/// A third of its life is left, or less.
-fn due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
-    Ok(now.duration_until(validity(certificate)?.1) <= life / 3)
-}
-
-fn validity(pem: &str) -> Result<(Timestamp, Timestamp), Error> {
-    let der = first(pem)?;
-    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    let at = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| Error::Read(error.to_string()));
-    Ok((at(parsed.validity().not_before.timestamp())?, at(parsed.validity().not_after.timestamp())?))
-}
-
-fn names_of(pem: &str) -> Result<Vec<String>, Error> {
-    let der = first(pem)?;
-    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-    let names = parsed
-        .subject_alternative_name()
-        .ok()
-        .flatten()
-        .map(|it| it.value.general_names.clone())
-        .unwrap_or_default();
-    let text = |name: &GeneralName<'_>| match name {
-        GeneralName::DNSName(name) => Some((*name).to_owned()),
-        GeneralName::IPAddress(bytes) => match **bytes {
-            [a, b, c, d] => Some(IpAddr::from([a, b, c, d]).to_string()),
-            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
-        },
-        _ => None,
-    };
-    Ok(names.iter().filter_map(text).collect())
-}
-
-fn issued_by(leaf: &str, ca: &str) -> Result<bool, Error> {
-    Ok(signed(&first(leaf)?, &first(ca)?))
-}
-
-/// Issuer and subject are the same name. Our CAs all differ in theirs, and a wrong guess would only be a wrong word in
-/// `/readyz`: API servers check signatures themselves.
-fn signed(leaf: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
-    match (parse_x509_certificate(leaf), parse_x509_certificate(ca)) {
-        (Ok((_, leaf)), Ok((_, ca))) => leaf.issuer().as_raw() == ca.subject().as_raw(),
-        _ => false,
-    }
-}
-
-fn first(pem: &str) -> Result<CertificateDer<'static>, Error> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| Error::Read(error.to_string()))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn names() -> Vec<String> {
-        vec!["gatera.gatera.svc".into(), "127.0.0.1".into()]
-    }
-
-    fn at(days: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_hours(24 * days)
-    }
-
-    #[test]
-    fn fresh_material_is_left_alone_and_survives_its_secret() {
-        let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
-        assert_eq!(
-            material.next(&names(), Lives::default(), Some(&material.bundle()), at(59)).unwrap(),
-            None
-        );
-        let secret = Secret { data: Some(material.data()), ..Secret::default() };
-        assert_eq!(Material::read(&secret), Some(material.clone()));
-        assert_eq!(Material::read(&Secret::default()), None);
-        assert!(material.leaf.loaded().is_ok() && material.leaf.trusted_by(&material.bundle()));
-        assert!(!format!("{material:?}").contains("PRIVATE"));
-    }
-
-    #[test]
-    fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
-        let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
-        let next =
-            material.next(&names(), Lives::default(), Some(&material.bundle()), at(60)).unwrap().unwrap();
-        assert_eq!(next.bundle(), material.bundle());
-        assert_eq!(next.leaf.ends().unwrap(), at(150));
-        let other = vec!["other".to_owned()];
-        assert!(material.next(&other, Lives::default(), None, at(1)).unwrap().is_some());
-    }
-
-    /// Two rotations of the CA: at every step the leaf that is shown is trusted by the bundle that is registered.
-    #[test]
-    fn a_new_ca_is_registered_before_it_signs() {
-        let mut material = Material::new(&names(), Lives::default(), at(0)).unwrap();
-        let mut registered = material.bundle();
-        let (mut cas, mut leaves) = (0, 0);
-        for day in 0..600 {
-            while let Some(next) =
-                material.next(&names(), Lives::default(), Some(&registered), at(day)).unwrap()
-            {
-                cas += i32::from(next.ca != material.ca);
-                leaves += i32::from(next.leaf != material.leaf);
-                material = next;
-                assert!(material.leaf.trusted_by(&registered), "day {day}: shown before it was trusted");
-                registered = material.bundle();
-                assert!(
-                    material.leaf.trusted_by(&registered),
-                    "day {day}: the old one was forgotten too early"
-                );
-            }
-            assert!(material.leaf.ends().unwrap() > at(day), "day {day}: ended");
-        }
-        assert_eq!(cas, 2);
-        assert!(leaves >= 9, "{leaves}");
-        let behind = Material {
-            ca: new_ca(Lives::default(), at(0)).unwrap(),
-            previous_ca: Some(material.ca.certificate.clone()),
-            ..material.clone()
-        };
-        assert_eq!(
-            behind.next(&names(), Lives::default(), Some(&registered), at(1)).unwrap(),
-            None,
-            "waits until the new CA is registered"
-        );
-    }
-}
+mod tests;

@@ -77,6 +77,23 @@ pub fn found(news: &News<'_>) -> Notice {
     }
 }
 
+/// Webhook configurations are gone. They have no namespace, so the guard's Lease is what it is told of: that is where
+/// `kubectl get events` in the guard's namespace shows it. One reason would fold the end of the second one into the first.
+pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
+    let reason = match kinds {
+        [kind] => format!("{kind}Deleted"),
+        _ => "NothingIsGuarded".to_owned(),
+    };
+    let regarding = ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some("gatera".to_owned()),
+        ..ObjectReference::default()
+    };
+    Notice { regarding, reason, action: "Register", note }
+}
+
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
 pub fn once(told: &Told, now: Timestamp) -> Event {
     let Told { id, uid, reason, note } = told;

@@ -16,13 +16,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::guard::Guard;
+use crate::ownership;
+use crate::register::Place;
 use crate::telemetry::chain;
 
 pub use seat::Leading;
@@ -90,17 +92,19 @@ pub struct Candidate {
 /// Holds the lease whenever it can be had until `closing`; then gives it up at once.
 pub async fn hold(
     client: Client,
-    namespace: String,
+    place: Place,
     me: String,
     candidate: Candidate,
     guard: Arc<Guard>,
     closing: watch::Receiver<bool>,
 ) {
-    let api: Api<Lease> = Api::namespaced(client, &namespace);
+    let api: Api<Lease> = Api::namespaced(client, &place.namespace);
+    let blank =
+        Lease { metadata: ownership::object_meta(&place.release, &place.namespace, NAME), spec: None };
     let gauge = |leads| {
         guard.metrics.leader.set(i64::from(leads));
     };
-    Turns { store: api, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+    Turns { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
 }
 
 /// The record as it was seen last, and since when it is so.
@@ -111,6 +115,8 @@ struct Seen {
 
 struct Turns<S, G> {
     store: S,
+    /// What is created if there is none.
+    blank: Lease,
     me: String,
     seen: Option<Seen>,
     seat: Seat,
@@ -122,7 +128,7 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
         loop {
             let asked = Instant::now();
             let (seat, gauge) = (self.seat.clone(), &self.gauge);
-            let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.me, &mut self.seen));
+            let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
             let pause = match seat.stepping_down_in_time(outcome, gauge).await {
                 Ok(Ok(true)) => {
                     seat.take(asked + ACTS);
@@ -175,7 +181,7 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
 
 /// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
 /// somebody else was faster.
-async fn turn(store: &impl Store, me: &str, seen: &mut Option<Seen>) -> kube::Result<bool> {
+async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Seen>) -> kube::Result<bool> {
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
@@ -191,7 +197,7 @@ async fn turn(store: &impl Store, me: &str, seen: &mut Option<Seen>) -> kube::Re
             return Ok(false);
         }
     }
-    let written = store.write(&renewed(lease, me)).await;
+    let written = store.write(&renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
     // Whatever became of it: what we knew is not what is there.
     *seen = None;
     match written {
@@ -210,10 +216,8 @@ fn holder(lease: &Lease) -> &str {
 }
 
 /// The record with our name. Its times are for people: nobody decides by them.
-fn renewed(lease: Option<Lease>, me: &str) -> Lease {
+fn renewed(mut lease: Lease, me: &str) -> Lease {
     let now = MicroTime(Timestamp::now());
-    let named = || ObjectMeta { name: Some(NAME.into()), ..ObjectMeta::default() };
-    let mut lease = lease.unwrap_or_else(|| Lease { metadata: named(), spec: None });
     let before = lease.spec.take().unwrap_or_default();
     let ours = before.holder_identity.as_deref() == Some(me);
     let changes = before.lease_transitions.unwrap_or(0);

@@ -51,6 +51,7 @@ pub mod events;
 pub mod guard;
 pub mod inspect;
 pub mod lease;
+pub mod ownership;
 pub mod reconcile;
 pub mod register;
 pub mod reload;

@@ -13,12 +13,13 @@ use std::sync::{Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
+use crate::ownership;
 use crate::rules::Departure;
 use crate::telemetry::chain;
 use crate::view::{Id, Release, Released};
@@ -51,6 +52,8 @@ pub enum Outcome {
 pub struct Book {
     /// `None`: there is one replica, which remembers.
     leases: Option<Api<Lease>>,
+    /// Namespace and Helm release of the Leases, for one that has to be made again.
+    home: (String, String),
     /// What each Lease held when it was read or written last.
     shards: [Mutex<Option<Lease>>; SHARDS],
     /// Since when each note is known. Those that are over stay as long as they are in a Lease, or they would begin anew.
@@ -60,12 +63,13 @@ pub struct Book {
 impl Book {
     /// Nobody else lets members go.
     pub fn of_one_replica() -> Self {
-        Self { leases: None, shards: Default::default(), known: Lock::default() }
+        Self { leases: None, home: Default::default(), shards: Default::default(), known: Lock::default() }
     }
 
     /// Shared with the other replicas.
-    pub fn shared(client: Client, namespace: &str) -> Self {
-        Self { leases: Some(Api::namespaced(client, namespace)), ..Self::of_one_replica() }
+    pub fn shared(client: Client, namespace: &str, release: &str) -> Self {
+        let leases = Some(Api::namespaced(client, namespace));
+        Self { leases, home: (namespace.to_owned(), release.to_owned()), ..Self::of_one_replica() }
     }
 
     /// Who was let go moments ago, as far as this replica knows.
@@ -109,7 +113,7 @@ impl Book {
             let lease = match (place.take(), &self.leases) {
                 (Some(lease), _) => lease,
                 (None, Some(api)) => self.read(api, shard).await?,
-                (None, None) => named(shard),
+                (None, None) => self.blank(shard),
             };
             if !still_right(&self.released()) {
                 *place = Some(lease);
@@ -140,9 +144,14 @@ impl Book {
     }
 
     async fn read(&self, api: &Api<Lease>, shard: usize) -> kube::Result<Lease> {
-        let lease = api.get_opt(&name_of(shard)).await?.unwrap_or_else(|| named(shard));
+        let lease = api.get_opt(&name_of(shard)).await?.unwrap_or_else(|| self.blank(shard));
         self.learn(shard, note::of(&lease));
         Ok(lease)
+    }
+
+    fn blank(&self, shard: usize) -> Lease {
+        let (namespace, release) = &self.home;
+        Lease { metadata: ownership::object_meta(release, namespace, &name_of(shard)), spec: None }
     }
 
     /// The note for this departure; `None`: there is one already.
@@ -190,10 +199,6 @@ fn shard_of(cluster: &Id) -> usize {
 /// The chart makes them by these names.
 fn name_of(shard: usize) -> String {
     format!("gatera-let-go-{shard}")
-}
-
-fn named(shard: usize) -> Lease {
-    Lease { metadata: ObjectMeta { name: Some(name_of(shard)), ..ObjectMeta::default() }, spec: None }
 }
 
 /// For the person who waits: what the API server said, without what a client library makes of it.
@@ -251,7 +256,7 @@ mod tests {
     #[test]
     fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_is_nobody() {
         let notes = [Note::of(&departure("a", "a-0"), 1), Note::of(&departure("b", "b-2"), 7)];
-        let lease = note::with(named(3), &notes);
+        let lease = note::with(Lease::default(), &notes);
         assert_eq!(note::of(&lease), notes);
         for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
             let mut lease = lease.clone();

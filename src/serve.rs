@@ -61,6 +61,9 @@ pub struct Options {
     /// The guard's own name among its replicas [default: the host name]
     #[arg(long, env = "POD_NAME", hide_env_values = true, hide_default_value = true, default_value = "")]
     identity: String,
+    /// Helm release that our Secret and Lease belong to when they are made again [default: none]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    release: String,
     /// Service that leads API servers here
     #[arg(long, default_value = "gatera")]
     service: String,
@@ -112,7 +115,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
 
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let book = Book::shared(client.clone(), &place.namespace);
+    let book = Book::shared(client.clone(), &place.namespace, &place.release);
     let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
@@ -139,8 +142,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(&options);
     tokio::spawn(events::publish(client.clone(), me.clone(), notices));
-    let lease =
-        tokio::spawn(lease::hold(client, place.namespace, me, candidate, Arc::clone(&guard), closing.clone()));
+    let lease = tokio::spawn(lease::hold(client, place, me, candidate, Arc::clone(&guard), closing.clone()));
     let operations = operations(Arc::clone(&guard));
     tokio::spawn(async move { axum::serve(probes, operations).await });
     let drain = Duration::from_secs(options.drain);
@@ -213,7 +215,8 @@ fn identity(options: &Options) -> String {
 }
 
 fn place(options: &Options) -> anyhow::Result<Place> {
-    let Options { namespace, service, secret, configuration, webhook_url, tls_folder, .. } = options.clone();
+    let Options { namespace, release, service, secret, configuration, webhook_url, tls_folder, .. } =
+        options.clone();
     let (target, names) = match webhook_url {
         Some(url) => {
             let base = url.trim_end_matches('/').to_owned();
@@ -230,7 +233,7 @@ fn place(options: &Options) -> anyhow::Result<Place> {
         }
     };
     let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
-    Ok(Place { namespace, secret, configuration, target, names, lives, folder: tls_folder })
+    Ok(Place { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
 }
 
 fn days(days: f64) -> anyhow::Result<SignedDuration> {

@@ -44,6 +44,9 @@ pub struct Metrics {
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
     pub leader: Gauge,
+    /// How often the entries of a webhook configuration were written.
+    pub entries_written: Counter,
+    trouble: Family<What, Gauge>,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -87,6 +90,46 @@ pub struct Reason {
     pub reason: &'static str,
 }
 
+/// What can be the matter with registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// One of the two webhook configurations does not exist.
+    ConfigurationDeleted,
+    /// Neither exists: nothing is guarded.
+    BothConfigurationsDeleted,
+    /// Entries are not as we wrote them.
+    ForeignEntries,
+    /// What we show does not count yet.
+    LeafNotYetValid,
+    /// The Secret with the certificates is gone, or holds something else.
+    SecretUnusable,
+}
+
+impl Trouble {
+    const ALL: [Self; 5] = [
+        Self::ConfigurationDeleted,
+        Self::BothConfigurationsDeleted,
+        Self::ForeignEntries,
+        Self::LeafNotYetValid,
+        Self::SecretUnusable,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConfigurationDeleted => "configuration_deleted",
+            Self::BothConfigurationsDeleted => "both_configurations_deleted",
+            Self::ForeignEntries => "foreign_entries",
+            Self::LeafNotYetValid => "leaf_not_yet_valid",
+            Self::SecretUnusable => "secret_unusable",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
 /// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
 const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2, 1e-1];
 
@@ -108,6 +151,8 @@ impl Default for Metrics {
             turned_away: Family::default(),
             certificate_ends: Gauge::default(),
             leader: Gauge::default(),
+            entries_written: Counter::default(),
+            trouble: Family::default(),
             registry: Registry::default(),
         };
         registry.register("reviews", "Admission reviews answered", it.reviews.clone());
@@ -141,6 +186,19 @@ impl Default for Metrics {
             it.certificate_ends.clone(),
         );
         registry.register("leader", "1 on the replica that holds the lease", it.leader.clone());
+        registry.register(
+            "registration_trouble",
+            "1 while this is the matter with registration",
+            it.trouble.clone(),
+        );
+        registry.register(
+            "registration_writes",
+            "Times the entries of a webhook configuration were written",
+            it.entries_written.clone(),
+        );
+        for trouble in Trouble::ALL {
+            it.trouble(trouble, false);
+        }
         it.registry = registry;
         it
     }
@@ -170,6 +228,11 @@ impl Metrics {
     /// Counts a connection that was turned away.
     pub fn turn_away(&self, reason: &'static str) {
         self.turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Notes whether this is the matter with registration.
+    pub fn trouble(&self, trouble: Trouble, there: bool) {
+        self.trouble.get_or_create(&What { what: trouble.name() }).set(i64::from(there));
     }
 
     /// Notes how much the view holds.

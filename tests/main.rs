@@ -24,6 +24,7 @@ mod cluster;
 mod drain;
 mod foreign;
 mod guarded;
+mod heals;
 mod helm;
 mod house;
 mod inject;

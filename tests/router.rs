@@ -277,4 +277,15 @@ async fn unready_says_why() {
     assert_eq!(status, StatusCode::OK, "a stale view is said, but is no reason to disappear: {text}");
     assert!(text.contains("stale for 42s"), "{text}");
     assert_eq!(operation(&stale, "/livez").await.0, StatusCode::OK);
+    // A Secret that cannot be used is said as long as there is another leaf; a leaf that does not count yet is none.
+    let words =
+        "the Secret gatera-tls cannot be used: a certificate is not valid before 2999-01-01T00:00:00Z";
+    stale.ready.certificates.store(Some(Arc::new(words.to_owned())));
+    let (status, text) = operation(&stale, "/readyz").await;
+    let line = format!("[+] certificate: valid until 2027-01-01T00:00:00Z; {words}\n");
+    assert!(status == StatusCode::OK && text.contains(&line), "{text}");
+    stale.ready.leaf_begins.store(Some(Arc::new("2999-01-01T00:00:00Z".parse().unwrap())));
+    let (status, text) = operation(&stale, "/readyz").await;
+    let line = format!("[-] certificate: not valid before 2999-01-01T00:00:00Z; {words}\n");
+    assert!(status == StatusCode::SERVICE_UNAVAILABLE && text.contains(&line), "{text}");
 }

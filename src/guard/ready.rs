@@ -15,6 +15,10 @@ use crate::view::Freshness;
 pub struct Readiness {
     /// When the loaded leaf ends; `None` before there is one.
     pub leaf_ends: ArcSwapOption<Timestamp>,
+    /// When the loaded leaf begins.
+    pub leaf_begins: ArcSwapOption<Timestamp>,
+    /// What is the matter with making and reading certificates, in words; `None` while nothing is.
+    pub certificates: ArcSwapOption<String>,
     /// The registered webhook entries trust another CA than the one that signed our leaf.
     pub untrusted: AtomicBool,
     /// Shutting down: endpoints should forget us while we still serve.
@@ -47,13 +51,19 @@ impl Readiness {
                 age.as_secs()
             )),
         };
+        let trouble = self.certificates.load();
+        let trouble = trouble.as_deref().map(|words| format!("; {words}")).unwrap_or_default();
+        let early = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
         let leaf = match self.leaf_ends.load().as_deref() {
-            None => Err("no certificate yet".to_owned()),
-            Some(ends) if *ends <= now => Err(format!("ended at {ends}")),
-            Some(_) if self.untrusted.load(Ordering::Relaxed) => {
-                Err("not signed by a CA in the registered caBundle".to_owned())
+            None => Err(format!("no certificate yet{trouble}")),
+            Some(ends) if *ends <= now => Err(format!("ended at {ends}{trouble}")),
+            Some(_) if early.is_some() => {
+                Err(format!("not valid before {}{trouble}", early.unwrap_or_default()))
             }
-            Some(ends) => Ok(format!("valid until {ends}")),
+            Some(_) if self.untrusted.load(Ordering::Relaxed) => {
+                Err(format!("not signed by a CA in the registered caBundle{trouble}"))
+            }
+            Some(ends) => Ok(format!("valid until {ends}{trouble}")),
         };
         let leaving = if self.leaving.load(Ordering::Relaxed) {
             Err("shutting down".to_owned())

@@ -117,7 +117,14 @@ async fn five_minutes(seed: u64) -> usize {
             let stalls = Arc::new(Mutex::new(seed << 8 | index));
             let store = Link { server: Arc::clone(&server), stalls };
             let (candidate, leading) = candidate();
-            let turns = Turns { store, me: me.into(), seen: None, seat: candidate.seat, gauge: |_| () };
+            let turns = Turns {
+                store,
+                blank: Lease::default(),
+                me: me.into(),
+                seen: None,
+                seat: candidate.seat,
+                gauge: |_| (),
+            };
             tokio::spawn(turns.run(closing.clone()));
             leading
         })
@@ -147,7 +154,7 @@ async fn a_term_ends_while_an_answer_is_awaited_and_only_what_is_ours_is_given_u
     assert!(!leading.holds() && *told.lock().unwrap() == [false]);
 
     let link = Link { server: Arc::default(), stalls: Arc::default() };
-    *link.server.lock().unwrap() = Some(renewed(None, "other"));
+    *link.server.lock().unwrap() = Some(renewed(Lease::default(), "other"));
     give_up(&link, "me").await.unwrap();
     assert_eq!(holder(link.server.lock().unwrap().as_ref().unwrap()), "other");
     give_up(&link, "other").await.unwrap();

@@ -32,7 +32,8 @@ impl<'a> Release<'a> {
 
     fn guard(&self, by_service: bool) -> Guard {
         let home = Some(self.ns.clone());
-        let start = Start { identity: self.ns.clone(), home, by_service, ..Start::default() };
+        let arguments = vec!["--release=guard".to_owned()];
+        let start = Start { identity: self.ns.clone(), home, by_service, arguments, ..Start::default() };
         Guard::start(self.plane, &program(), &start)
     }
 
@@ -45,6 +46,12 @@ impl<'a> Release<'a> {
             "certificates": get("secret/gatera-tls")["data"],
             "holder": get("lease/gatera")["spec"]["holderIdentity"],
         })
+    }
+
+    fn has_certificates(&self) -> bool {
+        let find =
+            ["get", "secret/gatera-tls", "--namespace", &self.ns, "--output=jsonpath={.data.tls\\.key}"];
+        !self.plane.kubectl(User::Admin, &find).stdout.is_empty()
     }
 
     /// A Galera StatefulSet whose password is written out.
@@ -121,6 +128,13 @@ fn what_the_guard_writes_survives_upgrade_and_rollback() {
         release.helm("rollback", &["guard", "1", rollback]).succeeded();
         assert_eq!(release.written(), written, "{rollback}");
 
+        // What the guard makes again is the release's, or the next upgrade would not take it.
+        plane.kubectl(User::Admin, &["delete", "secret/gatera-tls", "--namespace", &release.ns]).succeeded();
+        eventually("the certificates are back", || release.has_certificates().then_some(()));
+        let again = release.written();
+        let ca = |written: &Value| written["certificates"]["ca.crt"].as_str().unwrap().to_owned();
+        assert_ne!(ca(&again), ca(&written));
+
         // The way out when a guard is broken, and the way back.
         let kinds = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
         plane.kubectl(User::Admin, &["delete", kinds, "gatera"]).succeeded();
@@ -129,6 +143,9 @@ fn what_the_guard_writes_survives_upgrade_and_rollback() {
             guard.get("/readyz")?.1.contains("not there: nothing is guarded").then_some(())
         });
         release.helm("upgrade", &["guard", CHART, upgrade]).succeeded();
+        assert_eq!(ca(&release.written()), ca(&again), "{upgrade}");
+        let secret = plane.get(&release.ns, "secret/gatera-tls");
+        assert!(secret["metadata"]["labels"]["helm.sh/chart"].is_string(), "{}", secret["metadata"]);
         guard.until_registered();
         eventually("API servers ask again", || (release.try_what_is_forbidden().status == 1).then_some(()));
 

@@ -1,0 +1,198 @@
+//! One certificate and its key: made, read, checked.
+//!
+//! Owns: X.509 and PEM. Must not know: which pair plays which part (`certs.rs`). Whatever bytes come in, a sentence comes
+//! out: Secrets are written by people, too.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_parser::error::X509Error;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+use super::{Error, Lives};
+
+/// Clocks differ.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// A certificate and its key, both PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// One certificate, or a chain with the leaf first.
+    pub certificate: String,
+    pub(super) key: String,
+}
+
+impl std::fmt::Debug for Pair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pair(certificate and hidden key)")
+    }
+}
+
+impl Pair {
+    /// From files somebody else keeps.
+    pub fn new(certificate: String, key: String) -> Self {
+        Self { certificate, key }
+    }
+
+    /// What rustls shows to clients, checked: the key belongs to the certificate.
+    pub fn loaded(&self) -> Result<Arc<CertifiedKey>, Error> {
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(self.certificate.as_bytes())
+            .collect::<Result<_, _>>()
+            .map_err(|error| Error::Read(format!("certificate: {error}")))?;
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
+            .map_err(|error| Error::Read(format!("key: {error}")))?;
+        let key = any_supported_type(&key).map_err(|error| Error::Read(error.to_string()))?;
+        let certified = CertifiedKey::new(chain, key);
+        certified.keys_match().map_err(|error| Error::Read(format!("certificate and key: {error}")))?;
+        Ok(Arc::new(certified))
+    }
+
+    /// When the leaf ends.
+    pub fn ends(&self) -> Result<Timestamp, Error> {
+        Ok(self.validity()?.1)
+    }
+
+    /// From when to when it counts.
+    pub fn validity(&self) -> Result<(Timestamp, Timestamp), Error> {
+        validity(&self.certificate)
+    }
+
+    /// It can be shown now: the key belongs to the certificate, and the certificate counts.
+    pub fn sound(&self, now: Timestamp) -> Result<(), Error> {
+        self.loaded()?;
+        counts(&self.certificate, now)
+    }
+
+    /// Another pair can be signed with it now.
+    pub(super) fn sound_ca(&self, now: Timestamp) -> Result<(), Error> {
+        self.sound(now)?;
+        KeyPair::from_pem(&self.key).map_err(|_| Error::Read("key: not one that can sign".into()))?;
+        is_ca(&self.certificate)
+    }
+
+    /// A bundle that trusts this leaf: one of its certificates signed it (or is it).
+    pub fn trusted_by(&self, bundle: &str) -> bool {
+        let Ok(ders) = CertificateDer::pem_slice_iter(bundle.as_bytes()).collect::<Result<Vec<_>, _>>()
+        else {
+            return false;
+        };
+        let Ok(chain) =
+            CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()
+        else {
+            return false;
+        };
+        chain.iter().any(|link| ders.iter().any(|ca| ca == link || signed(link, ca)))
+    }
+}
+
+pub(super) fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {
+    let mut params = params(&[], now, lives.ca)?;
+    // The name differs from CA to CA: chains are built by name, and two CAs in a bundle must not share one.
+    params.distinguished_name.push(DnType::CommonName, format!("gatera CA {now}"));
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    Ok(Pair { certificate: params.self_signed(&key)?.pem(), key: key.serialize_pem() })
+}
+
+pub(super) fn new_leaf(ca: &Pair, names: &[String], lives: Lives, now: Timestamp) -> Result<Pair, Error> {
+    let mut params = params(names, now, lives.leaf)?;
+    params.distinguished_name.push(DnType::CommonName, "gatera");
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let key = KeyPair::generate()?;
+    let issuer = Issuer::from_ca_cert_pem(&ca.certificate, KeyPair::from_pem(&ca.key)?)?;
+    Ok(Pair { certificate: params.signed_by(&key, &issuer)?.pem(), key: key.serialize_pem() })
+}
+
+fn params(names: &[String], now: Timestamp, life: SignedDuration) -> Result<CertificateParams, Error> {
+    let mut params = CertificateParams::new(names)?;
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    // rcgen counts in the `time` crate's dates; from 1970 on they are seconds.
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let at = |time: Timestamp| epoch + std::time::Duration::from_secs(time.as_second().max(0).unsigned_abs());
+    params.not_before = at(now - SKEW);
+    params.not_after = at(now + life);
+    Ok(params)
+}
+
+/// A third of its life is left, or less.
+pub(super) fn due(certificate: &str, life: SignedDuration, now: Timestamp) -> Result<bool, Error> {
+    Ok(now.duration_until(validity(certificate)?.1) <= life / 3)
+}
+
+fn validity(pem: &str) -> Result<(Timestamp, Timestamp), Error> {
+    let der = first(pem)?;
+    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
+    let at = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| Error::Read(error.to_string()));
+    Ok((at(parsed.validity().not_before.timestamp())?, at(parsed.validity().not_after.timestamp())?))
+}
+
+pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
+    let der = first(pem)?;
+    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
+    let names = parsed
+        .subject_alternative_name()
+        .ok()
+        .flatten()
+        .map(|it| it.value.general_names.clone())
+        .unwrap_or_default();
+    let text = |name: &GeneralName<'_>| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match **bytes {
+            [a, b, c, d] => Some(IpAddr::from([a, b, c, d]).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes).ok().map(|bytes| IpAddr::from(bytes).to_string()),
+        },
+        _ => None,
+    };
+    Ok(names.iter().filter_map(text).collect())
+}
+
+pub(super) fn issued_by(leaf: &str, ca: &str) -> Result<bool, Error> {
+    Ok(signed(&first(leaf)?, &first(ca)?))
+}
+
+/// By name and by signature: a chain is built by names, and anybody can take a name. An algorithm that we cannot check
+/// (in certificates of the user) is left to API servers, which check for themselves.
+fn signed(leaf: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
+    match (parse_x509_certificate(leaf), parse_x509_certificate(ca)) {
+        (Ok((_, leaf)), Ok((_, ca))) => {
+            leaf.issuer().as_raw() == ca.subject().as_raw()
+                && matches!(
+                    leaf.verify_signature(Some(ca.public_key())),
+                    Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm)
+                )
+        }
+        _ => false,
+    }
+}
+
+/// Now is between its two dates.
+pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
+    match validity(certificate)? {
+        (begins, _) if now < begins => Err(Error::NotYet(begins)),
+        (_, ends) if ends <= now => Err(Error::Ended(ends)),
+        _ => Ok(()),
+    }
+}
+
+fn is_ca(certificate: &str) -> Result<(), Error> {
+    let der = first(certificate)?;
+    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
+    if parsed.is_ca() { Ok(()) } else { Err(Error::NoCa) }
+}
+
+fn first(pem: &str) -> Result<CertificateDer<'static>, Error> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| Error::Read(error.to_string()))
+}

@@ -1,0 +1,174 @@
+//! What becomes of certificates: rotations, and everything that can be wrong with a Secret.
+
+use super::*;
+
+fn names() -> Vec<String> {
+    vec!["gatera.gatera.svc".into(), "127.0.0.1".into()]
+}
+
+fn at(days: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_hours(24 * days)
+}
+
+#[test]
+fn fresh_material_is_left_alone_and_survives_its_secret() {
+    let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    assert_eq!(
+        material.next(None, &names(), Lives::default(), Some(&material.bundle()), at(59)).unwrap(),
+        None
+    );
+    let secret = Secret { data: Some(material.data()), ..Secret::default() };
+    assert_eq!(Material::read(&secret), Some(material.clone()));
+    assert_eq!(Material::read(&Secret::default()), None);
+    assert!(material.leaf.loaded().is_ok() && material.leaf.trusted_by(&material.bundle()));
+    assert!(!format!("{material:?}").contains("PRIVATE"));
+}
+
+#[test]
+fn a_leaf_is_replaced_when_a_third_of_it_is_left_or_its_names_change() {
+    let material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    let next =
+        material.next(None, &names(), Lives::default(), Some(&material.bundle()), at(60)).unwrap().unwrap();
+    assert_eq!(next.bundle(), material.bundle());
+    assert_eq!(next.leaf.ends().unwrap(), at(150));
+    let other = vec!["other".to_owned()];
+    assert!(material.next(None, &other, Lives::default(), None, at(1)).unwrap().is_some());
+}
+
+/// Two rotations of the CA: at every step the leaf that is shown is trusted by the bundle that is registered.
+#[test]
+fn a_new_ca_is_registered_before_it_signs() {
+    let mut material = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    let mut registered = material.bundle();
+    let (mut cas, mut leaves) = (0, 0);
+    for day in 0..600 {
+        while let Some(next) =
+            material.next(None, &names(), Lives::default(), Some(&registered), at(day)).unwrap()
+        {
+            cas += i32::from(next.ca != material.ca);
+            leaves += i32::from(next.leaf != material.leaf);
+            material = next;
+            assert!(material.leaf.trusted_by(&registered), "day {day}: shown before it was trusted");
+            registered = material.bundle();
+            assert!(material.leaf.trusted_by(&registered), "day {day}: the old one was forgotten too early");
+        }
+        assert!(material.leaf.ends().unwrap() > at(day), "day {day}: ended");
+    }
+    assert_eq!(cas, 2);
+    assert!(leaves >= 9, "{leaves}");
+    let last = at(599);
+    let behind = Material {
+        ca: new_ca(Lives::default(), last).unwrap(),
+        previous_ca: Some(material.ca.certificate.clone()),
+        ..material.clone()
+    };
+    assert_eq!(
+        behind.next(None, &names(), Lives::default(), Some(&registered), last).unwrap(),
+        None,
+        "waits until the new CA is registered"
+    );
+}
+
+/// One part of what is in the Secret, replaced.
+fn with(material: &Material, key: &str, text: &str) -> Material {
+    let mut data = material.data();
+    data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec()));
+    Material::read(&Secret { data: Some(data), ..Secret::default() }).unwrap()
+}
+
+fn text(material: &Material, key: &str) -> String {
+    String::from_utf8(material.data()[key].0.clone()).unwrap()
+}
+
+/// Everything that is in a Secret and cannot be used, on day 0.
+fn broken() -> Vec<(&'static str, Material)> {
+    let [good, other, early, late] =
+        [0, 0, 400, -400].map(|day| Material::new(&names(), Lives::default(), at(day)).unwrap());
+    // A certificate whose dates are no dates.
+    let undated = "-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----\n";
+    let (ca, leaf) = (&good.ca, &good.leaf);
+    vec![
+        ("CA not PEM", with(&good, "ca.crt", "garbage")),
+        ("CA's key not PEM", with(&good, "ca.key", "garbage")),
+        ("CA's key of another CA", with(&good, "ca.key", &text(&other, "ca.key"))),
+        ("CA without dates", with(&good, "ca.crt", undated)),
+        ("CA is a leaf", Material { ca: leaf.clone(), ..good.clone() }),
+        ("leaf not PEM", with(&good, "tls.crt", "garbage")),
+        ("leaf's key not PEM", with(&good, "tls.key", "garbage")),
+        ("leaf's key of another leaf", with(&good, "tls.key", &text(&other, "tls.key"))),
+        ("leaf without dates", with(&good, "tls.crt", undated)),
+        ("leaf of another CA", Material { leaf: other.leaf.clone(), ..good.clone() }),
+        ("CA ended", late.clone()),
+        ("CA not yet valid", early.clone()),
+        (
+            "leaf ended",
+            Material { leaf: new_leaf(ca, &names(), Lives::default(), at(-91)).unwrap(), ..good.clone() },
+        ),
+        (
+            "leaf not yet valid",
+            Material { leaf: new_leaf(ca, &names(), Lives::default(), at(1)).unwrap(), ..good.clone() },
+        ),
+    ]
+}
+
+/// The leader's way from what it found to what it leaves alone. What it registers takes its time to settle.
+fn converged(found: &Material, held: Option<&Material>, registered: &str) -> (Material, Vec<Material>) {
+    let (mut now, mut held, mut registered) = (found.clone(), held.cloned(), registered.to_owned());
+    let mut steps = Vec::new();
+    while let Some(next) =
+        now.next(held.as_ref(), &names(), Lives::default(), Some(&registered), at(0)).unwrap()
+    {
+        assert!(steps.len() < 4, "it does not come to an end");
+        now = next;
+        steps.push(now.clone());
+        if now.sound(at(0)).is_ok() {
+            held = Some(now.clone());
+            registered = now.bundle();
+        }
+    }
+    (now, steps)
+}
+
+#[test]
+fn whatever_is_broken_is_made_again() {
+    for (what, found) in broken() {
+        assert!(found.sound(at(0)).is_err(), "{what}");
+        let (healed, _) = converged(&found, None, "another bundle");
+        assert!(healed.sound(at(0)).is_ok(), "{what}: {:?}", healed.sound(at(0)));
+        assert!(healed.leaf.trusted_by(&healed.ca.certificate), "{what}");
+    }
+}
+
+/// As long as somebody remembers a good leaf, every bundle on the way trusts it until API servers trust another.
+#[test]
+fn the_leaf_that_is_shown_is_never_cut_off() {
+    let held = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    let other = Material::new(&names(), Lives::default(), at(0)).unwrap();
+    for (what, found) in broken().into_iter().chain([("all of another CA", other)]) {
+        let (healed, steps) = converged(&found, Some(&held), &held.bundle());
+        assert!(healed.sound(at(0)).is_ok(), "{what}");
+        let (mut shown, mut registered) = (held.leaf.clone(), held.bundle());
+        for step in &steps {
+            if step.leaf.trusted_by(&registered) {
+                shown = step.leaf.clone();
+            }
+            registered = step.bundle();
+            assert!(shown.trusted_by(&registered), "{what}: cut off");
+        }
+    }
+    let again = Material::again(Some(&held), &names(), Lives::default(), at(0)).unwrap();
+    assert_eq!((&again.leaf, again.previous_ca.as_ref()), (&held.leaf, Some(&held.ca.certificate)));
+    assert_ne!(again.ca, held.ca);
+    let late = Material::again(Some(&held), &names(), Lives::default(), at(400)).unwrap();
+    assert_eq!(late.previous_ca, None, "a CA that ended is of no use");
+}
+
+/// A CA may carry the name of ours; its signature is its own.
+#[test]
+fn a_name_is_no_signature() {
+    let twin = |_| new_ca(Lives::default(), at(0)).unwrap();
+    let [one, two] = [(); 2].map(twin);
+    let leaf = new_leaf(&one, &names(), Lives::default(), at(0)).unwrap();
+    assert!(leaf.trusted_by(&one.certificate));
+    assert!(!leaf.trusted_by(&two.certificate));
+}

@@ -1,0 +1,163 @@
+//! The Secret and the leaf: what is in it is shown, and the leader sees to it that it can be.
+//!
+//! Must not know: entries, but for the CA that they trust. Every replica keeps what it took from the Secret last, so that
+//! nothing that happens to the Secret takes a good leaf out of use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Error as KubeError, ResourceExt as _};
+use serde_json::json;
+use tracing::info;
+
+use crate::certs::{Material, Pair};
+use crate::guard::FIELD_MANAGER;
+use crate::ownership;
+use crate::telemetry::Trouble;
+
+use super::{Desk, Error, Place, Seen, now, words};
+
+impl Desk {
+    /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
+    pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
+        if let Some(folder) = self.place.folder.clone() {
+            return self.show_files(&folder);
+        }
+        let made = if leads { self.make().await } else { Ok(()) };
+        let taken = self.take(leads);
+        made.and(taken)
+    }
+
+    /// Leader: the Secret is there and holds what it should.
+    async fn make(&mut self) -> Result<(), Error> {
+        if self.secret.is_gone() {
+            self.secret = Seen::There(self.create().await?);
+        }
+        let Some(secret) = self.secret.there().cloned() else { return Ok(()) };
+        let settled = self.settled();
+        let Place { names, lives, .. } = &self.place;
+        let next = match Material::read(&secret) {
+            None => Some(Material::again(self.held.as_ref(), names, *lives, now())?),
+            Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now())?,
+        };
+        let Some(next) = next else { return Ok(()) };
+        let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
+        let secret = Secret { data: Some(next.data()), ..secret };
+        match self.secrets().replace(&self.place.secret, &PostParams::default(), &secret).await {
+            Ok(secret) => {
+                info!("new certificates");
+                self.secret = Seen::There(secret);
+                Ok(())
+            }
+            // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
+            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(Error::WriteSecret(self.place.secret.clone(), error)),
+        }
+    }
+
+    /// It is there again, empty, as the chart makes it; or as somebody else made it meanwhile. RBAC cannot limit a POST to
+    /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
+    async fn create(&self) -> Result<Secret, Error> {
+        let Place { namespace, release, secret, .. } = &self.place;
+        let metadata = ownership::metadata(release, namespace, secret);
+        let body = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata });
+        let params = PatchParams::apply(FIELD_MANAGER);
+        let created = self.secrets().patch(secret, &params, &Patch::Apply(&body)).await;
+        created.map_err(|error| Error::WriteSecret(secret.clone(), error))
+    }
+
+    /// Somebody froze it with what cannot be used: another one takes its place.
+    async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
+        let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
+        let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = self.secrets().delete(&self.place.secret, &delete).await;
+        deleted.map_err(|error| Error::WriteSecret(self.place.secret.clone(), error))?;
+        self.create().await
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.place.namespace)
+    }
+
+    /// Every replica: what the Secret holds now is in use, if it can be.
+    fn take(&mut self, leads: bool) -> Result<(), Error> {
+        let name = || self.place.secret.clone();
+        let found = match &self.secret {
+            Seen::NotYet => return Ok(()),
+            Seen::Gone => return Err(Error::NoSecret(name())),
+            Seen::There(secret) => Material::read(secret).ok_or_else(|| Error::Empty(name()))?,
+        };
+        let sound = found.sound(now()).map_err(|error| Error::Unusable(name(), error));
+        // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
+        if sound.is_err() && self.shown.is_some() {
+            return sound;
+        }
+        // Not written by us, and we could not join it to ours: entries go on with what is held.
+        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now())) {
+            return Ok(());
+        }
+        self.bundle = Some(found.bundle());
+        if takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now()) {
+            self.show(found.leaf.clone())?;
+        }
+        if sound.is_ok() {
+            self.held = Some(found);
+        }
+        sound
+    }
+
+    /// New handshakes get this pair from now on, if it is another one.
+    fn show(&mut self, pair: Pair) -> Result<(), Error> {
+        if self.shown.as_ref() != Some(&pair) {
+            let (begins, ends) = pair.validity()?;
+            self.leaf.swap(pair.loaded()?);
+            self.guard.ready.leaf_begins.store(Some(Arc::new(begins)));
+            self.guard.ready.leaf_ends.store(Some(Arc::new(ends)));
+            #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
+            self.guard.metrics.certificate_ends.set(ends.as_second() as f64);
+            info!(%ends, "serving certificate");
+            self.shown = Some(pair);
+        }
+        Ok(())
+    }
+
+    /// A half-written set of files is an error that passes; what was shown before stays.
+    fn show_files(&mut self, folder: &Path) -> Result<(), Error> {
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
+        };
+        let pair = Pair::new(read("tls.crt")?, read("tls.key")?);
+        self.show(pair)?;
+        self.bundle = Some(read("ca.crt")?);
+        Ok(())
+    }
+
+    /// Every replica: would an API server accept our leaf?
+    pub(super) fn judge_trust(&self) {
+        let untrusted = match (&self.shown, self.registered()) {
+            (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
+            _ => false,
+        };
+        self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
+        let early = self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| now() < *begins);
+        self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
+    }
+
+    /// In `/readyz` and the metrics, until it is over.
+    pub(super) fn tell_certificate(&self, outcome: Result<(), Error>) {
+        let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
+        self.guard.metrics.trouble(Trouble::SecretUnusable, unusable);
+        let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", words(&error))));
+        self.guard.ready.certificates.store(trouble);
+    }
+}
+
+/// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
+fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
+    let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
+    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
+}

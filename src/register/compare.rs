@@ -1,0 +1,136 @@
+//! Registered entries, compared with those that should be. What the API server adds by itself is no difference; what
+//! somebody else added is one, or a foreign condition could switch an entry off unseen.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+pub(super) fn as_values<T: serde::Serialize>(webhooks: Option<&Vec<T>>) -> Vec<Value> {
+    match serde_json::to_value(webhooks) {
+        Ok(Value::Array(entries)) => entries,
+        _ => Vec::new(),
+    }
+}
+
+/// Exactly what is wanted is there.
+pub(super) fn same(found: &[Value], wanted: &[Value]) -> bool {
+    found.len() == wanted.len() && found.iter().map(stripped).eq(wanted.iter().map(stripped))
+}
+
+/// The first thing besides the CA that is not as it should be, in words.
+pub(super) fn foreign(found: &[Value], wanted: &[Value]) -> Option<String> {
+    let name = |entry: &Value| entry["name"].as_str().unwrap_or_default().to_owned();
+    for found in found {
+        let Some(wanted) = wanted.iter().find(|it| it["name"] == found["name"]) else {
+            return Some(format!("{} is not an entry of ours", name(found)));
+        };
+        let [found, wanted] = [found, wanted].map(|entry| stripped(&without_bundle(entry)));
+        if let Some(field) = differs(&found, &wanted) {
+            return Some(format!("{field} of {} is not what we wrote", name(&wanted)));
+        }
+    }
+    if let Some(missing) = wanted.iter().find(|it| !found.iter().any(|found| found["name"] == it["name"])) {
+        return Some(format!("{} is missing", name(missing)));
+    }
+    let names = |entries: &[Value]| entries.iter().map(name).collect::<Vec<_>>();
+    (names(found) != names(wanted)).then(|| "the entries are in another order".to_owned())
+}
+
+fn differs(found: &Value, wanted: &Value) -> Option<String> {
+    let keys = |value: &Value| value.as_object().cloned().unwrap_or_default();
+    let (found, wanted) = (keys(found), keys(wanted));
+    found.keys().chain(wanted.keys()).find(|key| found.get(*key) != wanted.get(*key)).cloned()
+}
+
+fn without_bundle(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    if let Some(client) = entry.get_mut("clientConfig").and_then(Value::as_object_mut) {
+        client.remove("caBundle");
+    }
+    entry
+}
+
+/// Without what says nothing: `{}`, `[]` and null are written and sent back in each other's place.
+fn stripped(value: &Value) -> Value {
+    let says = |value: &Value| match value {
+        Value::Null => false,
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    };
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| (key.clone(), stripped(value)));
+            Value::Object(fields.filter(|(_, value)| says(value)).collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.iter().map(stripped).collect(),
+        _ => value.clone(),
+    }
+}
+
+pub(super) fn encoded(bundle: &str) -> String {
+    STANDARD.encode(bundle)
+}
+
+pub(super) fn decoded(bundle: &str) -> String {
+    let bytes = STANDARD.decode(bundle).unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use crate::webhooks::{Endpoint, Target, entries};
+
+    /// The table, and the same after an API server had it.
+    fn table() -> (Vec<Value>, Vec<Value>) {
+        use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
+        let target = Target::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let wanted = entries(Endpoint::Validate, &Settings::default(), &target, &encoded("CA"));
+        let read: Vec<ValidatingWebhook> =
+            wanted.iter().map(|it| serde_json::from_value(it.clone()).unwrap()).collect();
+        (as_values(Some(&read)), wanted)
+    }
+
+    #[test]
+    fn what_the_api_server_sends_back_is_what_was_written() {
+        let (found, wanted) = table();
+        assert!(same(&found, &wanted));
+        assert_eq!(foreign(&found, &wanted), None);
+    }
+
+    #[test]
+    fn whatever_somebody_changed_is_seen() {
+        let (clean, wanted) = table();
+        let without = clean.iter().position(|it| it.get("matchConditions").is_none()).unwrap();
+        let name = clean[without]["name"].as_str().unwrap().to_owned();
+        let change = |at: &str, value: Value| {
+            let mut found = clean.clone();
+            let (parent, key) = at.rsplit_once('/').unwrap();
+            found[without].pointer_mut(parent).unwrap()[key] = value;
+            found
+        };
+        let off = serde_json::json!([{ "name": "off", "expression": "false" }]);
+        for (found, words) in [
+            (change("/matchConditions", off), format!("matchConditions of {name} is not what we wrote")),
+            (
+                change("/failurePolicy", "Ignore".into()),
+                format!("failurePolicy of {name} is not what we wrote"),
+            ),
+            (
+                change("/clientConfig/service/path", "/other".into()),
+                format!("clientConfig of {name} is not what we wrote"),
+            ),
+            (change("/name", "old.gatera.dev".into()), "old.gatera.dev is not an entry of ours".to_owned()),
+            (clean[1..].to_vec(), format!("{} is missing", clean[0]["name"].as_str().unwrap())),
+            (clean.iter().rev().cloned().collect(), "the entries are in another order".to_owned()),
+        ] {
+            assert!(!same(&found, &wanted), "{words}");
+            assert_eq!(foreign(&found, &wanted), Some(words));
+        }
+        let found = change("/clientConfig/caBundle", Value::Null);
+        assert!(!same(&found, &wanted));
+        assert_eq!(foreign(&found, &wanted), None, "another CA is part of every rotation");
+    }
+}

@@ -1,0 +1,99 @@
+//! One object, watched by its name.
+//!
+//! Owns: the stream, and the three things it can say. kube's `watch_object` asks for watches of five minutes; on a link
+//! that stalled without closing it would hear nothing for as long. These watches end after seconds and begin again where
+//! they ended: one request each time, and bookmarks keep the place without a new list. kube gives a watch up five
+//! seconds after it should have ended.
+
+use std::fmt::Debug;
+use std::future::ready;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use kube::Resource;
+use kube::api::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::utils::Backoff;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde::de::DeserializeOwned;
+
+/// A dead link is noticed five seconds after this.
+const WATCH_SECONDS: u32 = 8;
+/// Between two attempts while the API server cannot be reached: three small requests.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is known of an object.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Seen<T> {
+    /// No watch has said anything yet.
+    #[default]
+    NotYet,
+    /// There is none.
+    Gone,
+    /// As it was last.
+    There(T),
+}
+
+impl<T> Seen<T> {
+    pub(super) fn there(&self) -> Option<&T> {
+        match self {
+            Self::There(object) => Some(object),
+            Self::NotYet | Self::Gone => None,
+        }
+    }
+
+    pub(super) fn map<U>(self, change: impl FnOnce(T) -> U) -> Seen<U> {
+        match self {
+            Self::NotYet => Seen::NotYet,
+            Self::Gone => Seen::Gone,
+            Self::There(object) => Seen::There(change(object)),
+        }
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(self, Self::Gone)
+    }
+}
+
+/// Every change of the object of this name, its end included.
+pub(super) fn object<K>(api: Api<K>, name: &str) -> impl Stream<Item = watcher::Result<Seen<K>>> + use<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let wanted = watcher::Config::default().fields(&format!("metadata.name={name}")).timeout(WATCH_SECONDS);
+    let mut listed = false;
+    let heard = move |event: watcher::Result<Event<K>>| {
+        ready(match event {
+            Err(error) => Some(Err(error)),
+            Ok(Event::Init) => {
+                listed = false;
+                None
+            }
+            Ok(Event::InitApply(object)) => {
+                listed = true;
+                Some(Ok(Seen::There(object)))
+            }
+            Ok(Event::Apply(object)) => Some(Ok(Seen::There(object))),
+            // It went while nobody was listening.
+            Ok(Event::InitDone) if !listed => Some(Ok(Seen::Gone)),
+            Ok(Event::InitDone) => None,
+            Ok(Event::Delete(_)) => Some(Ok(Seen::Gone)),
+        })
+    };
+    watcher(api, wanted).backoff(Steadily).filter_map(heard)
+}
+
+/// The same pause again and again: a registration that waits for half a minute after an outage is one more outage.
+struct Steadily;
+
+impl Iterator for Steadily {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(PAUSE)
+    }
+}
+
+impl Backoff for Steadily {
+    fn reset(&mut self) {}
+}

@@ -1,0 +1,158 @@
+//! Nothing that happens to the guard's own objects is a dead end. Every way to damage them, alone and together, with one
+//! replica, with two, and while none is there; on a real API server, with the rights of the chart.
+
+mod bench;
+mod harm;
+
+use std::time::{Duration, Instant};
+
+use crate::guarded::{self, install};
+use crate::lab::{User, eventually};
+
+use bench::{Bench, Replicas};
+use harm::{Harm, Object};
+
+/// The issue's own limit. Most take a second.
+const HEALS_WITHIN: Duration = Duration::from_secs(60);
+
+/// What happens at once.
+type Row = Vec<(Object, Harm)>;
+
+/// The Secret or not, beside one of the configurations or none.
+fn secret_and_entries() -> Vec<Row> {
+    let mut entries: Vec<Row> = vec![Vec::new()];
+    for object in [Object::Mutating, Object::Validating] {
+        entries.extend(Harm::ENTRIES.map(|harm| vec![(object, harm)]));
+    }
+    let secrets = [None].into_iter().chain(Harm::SECRET.map(Some));
+    let rows = secrets.flat_map(|secret| {
+        let secret: Row = secret.map(|harm| (Object::Secret, harm)).into_iter().collect();
+        entries.iter().map(move |entries| [secret.clone(), entries.clone()].concat()).collect::<Vec<_>>()
+    });
+    rows.filter(|row| !row.is_empty()).collect()
+}
+
+fn heal_all(replicas: Replicas, rows: Vec<Row>) {
+    let mut bench = Bench::start(replicas);
+    for row in rows {
+        let (since, admitted) = (Instant::now(), bench.admitted());
+        bench.around(|bench| row.iter().for_each(|(object, harm)| bench.do_harm(*object, *harm)));
+        bench.until_healed(&format!("{row:?} with {replicas:?}"));
+        let took = since.elapsed();
+        assert!(took < HEALS_WITHIN, "{row:?} took {took:?}");
+        eprintln!("{replicas:?} {row:?}: {} ms", took.as_millis());
+        // Both configurations ask about this write, and one of them is always whole.
+        assert_eq!(bench.admitted(), admitted, "{row:?}: something was admitted meanwhile");
+    }
+    assert!(bench.asked() > 100, "only {} requests were made meanwhile", bench.asked());
+}
+
+#[test]
+fn secret_and_entries_heal_with_one_replica() {
+    heal_all(Replicas::One, secret_and_entries());
+}
+
+#[test]
+fn secret_and_entries_heal_with_two_replicas() {
+    heal_all(Replicas::Two, secret_and_entries());
+}
+
+#[test]
+fn secret_and_entries_heal_when_no_replica_saw_it() {
+    heal_all(Replicas::Restarted, secret_and_entries());
+}
+
+fn lease() -> Vec<Row> {
+    Harm::LEASE.map(|harm| vec![(Object::Lease, harm)]).into()
+}
+
+#[test]
+fn the_lease_heals_with_one_replica() {
+    heal_all(Replicas::One, lease());
+}
+
+#[test]
+fn the_lease_heals_with_two_replicas() {
+    heal_all(Replicas::Two, lease());
+}
+
+#[test]
+fn the_lease_heals_when_no_replica_saw_it() {
+    heal_all(Replicas::Restarted, lease());
+}
+
+/// The emergency exit stays open, and is said wherever somebody may look.
+#[test]
+fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
+    let bench = Bench::start(Replicas::Two);
+    let both = "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; \
+                `helm upgrade` brings them back";
+    let one = "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; \
+               `helm upgrade` brings it back";
+    for (objects, words, metric, reason) in [
+        (vec![Object::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
+        (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted", "NothingIsGuarded"),
+    ] {
+        objects.iter().for_each(|object| bench.do_harm(*object, Harm::Deleted));
+        for guard in &bench.guards {
+            eventually("every replica says so, and is ready", || {
+                let (status, text) = guard.get("/readyz")?;
+                (status == 200 && text.contains(&format!("[+] webhooks: {words}\n"))).then_some(())
+            });
+            let gauge = format!("gatera_registration_trouble{{what=\"{metric}\"}} 1\n");
+            assert!(guard.get("/metrics").unwrap().1.contains(&gauge), "{gauge}");
+        }
+        eventually("an Event says so", || {
+            let columns = "--output=jsonpath={range .items[*]}{.reason}: {.note}{\"\\n\"}{end}";
+            let events = ["get", "events.events.k8s.io", "--namespace=gatera", columns];
+            let events = bench.plane.kubectl(User::Admin, &events).succeeded();
+            events.contains(&format!("{reason}: {words}\n")).then_some(())
+        });
+        if objects.len() == 2 {
+            eventually("the way out is open", || (bench.try_what_is_forbidden().status == 0).then_some(()));
+        }
+        // While the guard is at work on something else, it leaves them alone.
+        bench.do_harm(Object::Secret, Harm::Deleted);
+        eventually("the Secret is back", || bench.secret_is_sound().then_some(()));
+        assert!(objects.iter().all(|object| bench.object(*object).is_none()), "it came back by itself");
+        let since = Instant::now();
+        install(&bench.plane);
+        bench.until_healed(&format!("{objects:?} after they were deleted"));
+        eprintln!("filled {} ms after helm upgrade began", since.elapsed().as_millis());
+        assert!(since.elapsed() < HEALS_WITHIN);
+    }
+    let created =
+        |it: &crate::lab::Asked| it.verb == "create" && it.resource.contains("webhookconfigurations");
+    assert!(!bench.plane.asked_by_the_guard().iter().any(created));
+}
+
+/// The right to create is a right to one name.
+#[test]
+fn the_guard_creates_its_own_secret_and_no_other() {
+    let (plane, _) = guarded::shared();
+    let kubeconfig = guarded::kubeconfig_of(plane, "gatera", "gatera", "creator", None);
+    let as_guard = format!("--kubeconfig={}", kubeconfig.display());
+    let attempt = |way: &[&str], kind: &str, name: &str| {
+        let object = serde_json::json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": "gatera" } });
+        plane.kubectl_stdin(
+            User::Admin,
+            &[way, &[&as_guard, "--dry-run=server", "--filename=-"]].concat(),
+            &object.to_string(),
+        )
+    };
+    let apply = ["apply", "--server-side", "--field-manager=gatera"];
+    attempt(&apply, "Secret", "gatera-tls").succeeded();
+    for (way, kind, name) in [
+        (&apply[..], "Secret", "other"),
+        (&["create"], "Secret", "gatera-tls"),
+        (&["create"], "Secret", "other"),
+        (&apply, "ConfigMap", "gatera-tls"),
+    ] {
+        let refused = attempt(way, kind, name);
+        assert!(
+            refused.status == 1
+                && refused.stderr.contains("is forbidden: User \"system:serviceaccount:gatera:gatera\""),
+            "{way:?} {kind} {name}: {refused}"
+        );
+    }
+}

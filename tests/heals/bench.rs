@@ -1,0 +1,277 @@
+//! A control plane of its own with one or two replicas behind a Service, somebody who does harm, and somebody who asks all the
+//! time for what must be refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gatera::certs::Material;
+use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+use super::harm::{Harm, Object};
+use crate::guarded::{Guard, Start, install, program};
+use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::wire::Balancer;
+
+/// How many guards there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replicas {
+    One,
+    Two,
+    /// One, which is not there while it happens.
+    Restarted,
+}
+
+pub struct Bench {
+    // Before the control plane: it asks until it is dropped.
+    asker: Asker,
+    pub guards: Vec<Guard>,
+    service: Balancer,
+    replicas: Replicas,
+    runtime: Runtime,
+    client: Client,
+    /// The entries as they should be, mutating and validating, without their CA.
+    table: [Value; 2],
+    pub plane: ControlPlane,
+}
+
+/// A Galera StatefulSet whose password is written out.
+fn forbidden() -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "db", "namespace": "default" },
+        "spec": { "serviceName": "db", "selector": { "matchLabels": { "gatera.dev/cluster": "db" } }, "template": {
+            "metadata": { "labels": { "gatera.dev/cluster": "db" } },
+            "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "x" }] }] },
+        } },
+    })
+}
+
+async fn client(plane: &ControlPlane) -> Client {
+    let file = Kubeconfig::read_from(plane.kubeconfig(User::Admin)).unwrap();
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
+    Client::try_from(config).unwrap()
+}
+
+impl Bench {
+    pub fn start(replicas: Replicas) -> Self {
+        // Whoever is first installs it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let plane = ControlPlane::start();
+        install(&plane);
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(client(&plane));
+        let service = Balancer::start();
+        let asker = Asker::start(&plane);
+        let table = [Value::Null, Value::Null];
+        let mut bench = Self { asker, guards: Vec::new(), service, replicas, runtime, client, table, plane };
+        bench.start_guards();
+        bench.guards.iter().for_each(Guard::until_registered);
+        bench.table = bench.entries();
+        assert!(
+            bench.table.iter().all(|it| it.as_array().is_some_and(|it| it.len() > 1)),
+            "{:?}",
+            bench.table
+        );
+        bench.until_healed("the start");
+        bench
+    }
+
+    fn start_guards(&mut self) {
+        let identities: &[&str] = if self.replicas == Replicas::Two { &["one", "two"] } else { &["one"] };
+        let start = |identity: &&str| {
+            let arguments = ["--release=gatera", "--lame-duck=0", "--drain=1"].map(str::to_owned).into();
+            let url = Some(format!("https://{}", self.service.address));
+            let start = Start { identity: (*identity).to_owned(), arguments, url, ..Start::default() };
+            Guard::start(&self.plane, &program(), &start)
+        };
+        self.guards = identities.iter().map(start).collect();
+        self.service.lead_to(&self.guards.iter().map(|it| it.webhooks).collect::<Vec<_>>());
+    }
+
+    /// What is done happens while the guards are there, or while they are not.
+    pub fn around(&mut self, harm: impl FnOnce(&Self)) {
+        if self.replicas == Replicas::Restarted {
+            for guard in self.guards.drain(..) {
+                guard.terminate();
+                guard.until_ended(Duration::from_secs(20));
+            }
+        }
+        harm(self);
+        if self.replicas == Replicas::Restarted {
+            self.start_guards();
+        }
+    }
+
+    fn api(&self, object: Object) -> (Api<DynamicObject>, &'static str) {
+        let client = self.client.clone();
+        let own = |kind: ApiResource| Api::namespaced_with(client.clone(), "gatera", &kind);
+        match object {
+            Object::Secret => (own(ApiResource::erase::<Secret>(&())), "gatera-tls"),
+            Object::Lease => (own(ApiResource::erase::<Lease>(&())), "gatera"),
+            Object::Mutating => {
+                let kind = ApiResource::erase::<MutatingWebhookConfiguration>(&());
+                (Api::all_with(client, &kind), "gatera")
+            }
+            Object::Validating => {
+                let kind = ApiResource::erase::<ValidatingWebhookConfiguration>(&());
+                (Api::all_with(client, &kind), "gatera")
+            }
+        }
+    }
+
+    /// The object as it is.
+    pub fn object(&self, object: Object) -> Option<Value> {
+        let (api, name) = self.api(object);
+        let found = self.runtime.block_on(api.get_opt(name)).unwrap();
+        found.map(|it| serde_json::to_value(it).unwrap())
+    }
+
+    pub fn do_harm(&self, object: Object, harm: Harm) {
+        let (api, name) = self.api(object);
+        let done = async {
+            if harm == Harm::Deleted {
+                return api.delete(name, &DeleteParams::default()).await.map(drop);
+            }
+            let now = serde_json::to_value(api.get(name).await?).unwrap();
+            let mut patch = harm.patch(object, &now);
+            if harm != Harm::ForeignConditions {
+                return api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.map(drop);
+            }
+            patch["apiVersion"] = now["apiVersion"].clone();
+            patch["kind"] = now["kind"].clone();
+            let stranger = PatchParams::apply("stranger").force();
+            api.patch(name, &stranger, &Patch::Apply(&patch)).await.map(drop)
+        };
+        self.runtime.block_on(done).unwrap_or_else(|error| panic!("{object:?} {harm:?}: {error}"));
+    }
+
+    /// Everything is as it was, and works.
+    pub fn until_healed(&self, what: &str) {
+        for guard in &self.guards {
+            eventually(&format!("{what}: registered again"), || {
+                let (status, text) = guard.get("/readyz")?;
+                let well = text.contains("webhooks: registered\n") && !text.contains("trying again");
+                (status == 200 && well && self.is_whole()).then_some(())
+            });
+        }
+        eventually(&format!("{what}: a request is judged"), || {
+            let output = self.try_what_is_forbidden();
+            (output.status == 1 && output.stderr.contains("[G11]")).then_some(())
+        });
+    }
+
+    fn is_whole(&self) -> bool {
+        let holder =
+            self.object(Object::Lease).and_then(|it| Some(it["spec"]["holderIdentity"].as_str()?.to_owned()));
+        let held = holder.is_some_and(|it| it.starts_with("one_") || it.starts_with("two_"));
+        held && self.secret_is_sound() && self.entries() == self.table && self.is_trusted()
+    }
+
+    fn secret(&self) -> Option<(Secret, Material)> {
+        let secret: Secret = serde_json::from_value(self.object(Object::Secret)?).unwrap();
+        let material = Material::read(&secret)?;
+        Some((secret, material))
+    }
+
+    /// It can be used, and it is the chart's.
+    pub fn secret_is_sound(&self) -> bool {
+        self.secret().is_some_and(|(secret, material)| {
+            let labels = secret.metadata.labels.unwrap_or_default();
+            let of_the_chart = labels.get("app.kubernetes.io/managed-by").is_some_and(|it| it == "Helm");
+            of_the_chart && material.sound(Timestamp::now()).is_ok()
+        })
+    }
+
+    /// The entries trust the CA in the Secret.
+    fn is_trusted(&self) -> bool {
+        let Some((_, material)) = self.secret() else { return false };
+        [Object::Mutating, Object::Validating].into_iter().all(|object| {
+            let entries = self.object(object).unwrap_or_default()["webhooks"].as_array().cloned();
+            entries.unwrap_or_default().iter().all(|entry| {
+                let bundle = entry["clientConfig"]["caBundle"].as_str().unwrap_or_default();
+                String::from_utf8(STANDARD.decode(bundle).unwrap()).unwrap() == material.bundle()
+            })
+        })
+    }
+
+    fn entries(&self) -> [Value; 2] {
+        [Object::Mutating, Object::Validating].map(|object| {
+            let mut entries = self.object(object).map(|it| it["webhooks"].clone()).unwrap_or_default();
+            for entry in entries.as_array_mut().into_iter().flatten() {
+                entry["clientConfig"].as_object_mut().unwrap().remove("caBundle");
+            }
+            entries
+        })
+    }
+
+    pub fn try_what_is_forbidden(&self) -> Output {
+        let create = ["create", "--dry-run=server", "--filename=-"];
+        self.plane.kubectl_stdin(User::Admin, &create, &forbidden().to_string())
+    }
+
+    /// How often what is forbidden was admitted.
+    pub fn admitted(&self) -> usize {
+        self.asker.admitted.load(Ordering::SeqCst)
+    }
+
+    /// How often it was asked for.
+    pub fn asked(&self) -> usize {
+        self.asker.asked.load(Ordering::SeqCst)
+    }
+}
+
+/// Asks for what is forbidden, again and again.
+struct Asker {
+    stop: Arc<AtomicBool>,
+    asked: Arc<AtomicUsize>,
+    admitted: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Asker {
+    fn start(plane: &ControlPlane) -> Self {
+        let (stop, asked, admitted) =
+            (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (stopped, asks, admits) = (Arc::clone(&stop), Arc::clone(&asked), Arc::clone(&admitted));
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(client(plane));
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(async {
+                let api: Api<StatefulSet> = Api::namespaced(client, "default");
+                let object: StatefulSet = serde_json::from_value(forbidden()).unwrap();
+                let dry = PostParams { dry_run: true, ..PostParams::default() };
+                while !stopped.load(Ordering::SeqCst) {
+                    let answer = api.create(&dry, &object).await;
+                    asks.fetch_add(1, Ordering::SeqCst);
+                    admits.fetch_add(usize::from(answer.is_ok()), Ordering::SeqCst);
+                    // Two cores are shared by everybody.
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            });
+        });
+        Self { stop, asked, admitted, thread: Some(thread) }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

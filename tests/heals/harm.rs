@@ -1,0 +1,85 @@
+//! What can happen to the guard's own objects.
+
+use std::collections::BTreeMap;
+
+use gatera::certs::{Lives, Material};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+/// An object of the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object {
+    Secret,
+    Lease,
+    Mutating,
+    Validating,
+}
+
+/// What is done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    Deleted,
+    Emptied,
+    Garbage,
+    /// Garbage in a Secret that nobody can change any more.
+    Frozen,
+    OtherCa,
+    /// Every `caBundle`.
+    BundleRemoved,
+    OtherVersion,
+    /// By another manager of fields, on every entry, as server-side apply has it.
+    ForeignConditions,
+}
+
+impl Harm {
+    pub const SECRET: [Self; 5] = [Self::Deleted, Self::Emptied, Self::Garbage, Self::Frozen, Self::OtherCa];
+    pub const LEASE: [Self; 3] = [Self::Emptied, Self::Garbage, Self::Deleted];
+    pub const ENTRIES: [Self; 4] =
+        [Self::Emptied, Self::BundleRemoved, Self::OtherVersion, Self::ForeignConditions];
+
+    /// The merge patch that does it to this object; for foreign conditions, what the stranger applies.
+    pub fn patch(self, object: Object, now: &Value) -> Value {
+        match (object, self) {
+            (Object::Secret, Self::Emptied) => json!({ "data": null }),
+            (Object::Secret, Self::Garbage) => {
+                let keys = now["data"].as_object().unwrap().keys();
+                let garbage: BTreeMap<_, _> = keys.map(|key| (key, "Z2FyYmFnZQ==")).collect();
+                json!({ "data": garbage })
+            }
+            (Object::Secret, Self::Frozen) => {
+                let mut patch = Self::Garbage.patch(object, now);
+                patch["immutable"] = json!(true);
+                patch
+            }
+            (Object::Secret, Self::OtherCa) => {
+                let other = Material::new(&["127.0.0.1".to_owned()], Lives::default(), Timestamp::now());
+                json!({ "data": other.unwrap().data() })
+            }
+            (Object::Lease, Self::Emptied) => json!({ "spec": null }),
+            (Object::Lease, Self::Garbage) => json!({ "spec": {
+                "holderIdentity": "nobody", "leaseDurationSeconds": 1_000_000, "leaseTransitions": 7_000_000,
+                "acquireTime": "2999-01-01T00:00:00.000000Z", "renewTime": "2999-01-01T00:00:00.000000Z",
+            } }),
+            (_, Self::Emptied) => json!({ "webhooks": [] }),
+            (_, Self::BundleRemoved) => {
+                let mut entries = now["webhooks"].clone();
+                for entry in entries.as_array_mut().unwrap() {
+                    entry["clientConfig"].as_object_mut().unwrap().remove("caBundle");
+                }
+                json!({ "webhooks": entries })
+            }
+            (_, Self::OtherVersion) => {
+                let mut old = now["webhooks"][0].clone();
+                old["name"] = json!("old.gatera.dev");
+                json!({ "webhooks": [old] })
+            }
+            (_, Self::ForeignConditions) => {
+                let conditions = json!([{ "name": "never", "expression": "false" }]);
+                let entries = now["webhooks"].as_array().unwrap().iter();
+                let entries = entries.map(|it| json!({ "name": it["name"], "matchConditions": conditions }));
+                json!({ "webhooks": entries.collect::<Vec<_>>() })
+            }
+            (object, harm) => unreachable!("{harm:?} is nothing that happens to {object:?}"),
+        }
+    }
+}
