@@ -28,6 +28,7 @@ mod template;
 mod whole_stop;
 
 pub use one_at_a_time::lets_go;
+pub use own_marks::{Correction, corrections};
 pub use second_bootstrap::held_at_zero;
 
 use std::collections::HashMap;
@@ -168,8 +169,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                 continue;
             }
-            let existed = there.iter().any(|old| old.verdict >= finding.verdict);
-            decision.add(finding, mode, existed, release);
+            let firm = own_marks::is_firm(&finding);
+            let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
+            decision.add(finding, mode, existed, release.filter(|_| !firm));
         }
     }
     decision.remarks.extend(half_guarded(review, view));
