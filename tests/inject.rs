@@ -189,8 +189,13 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
         ("it is not known how its image takes options", json!({ "image": "example.com/our/db:1" })),
         ("it is not known how its image takes options", json!({ "args": ["--defaults-file=/own.cnf"] })),
         (
-            "it is not known how its image takes options",
+            "it sets MYSQL_HOME or wsrep_status_file itself",
             json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
+        ),
+        ("it sets MYSQL_HOME or wsrep_status_file itself", json!({ "args": ["--wsrep-status-file=/own.json"] })),
+        (
+            "it sets MYSQL_HOME or wsrep_status_file itself",
+            json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
         ),
     ] {
         let pod = with_server(&change);

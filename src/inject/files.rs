@@ -37,7 +37,7 @@ pub(super) fn conflict<'a>(
     spec: &PodSpec,
     claims: impl IntoIterator<Item = &'a str>,
 ) -> Option<String> {
-    let taken = |name: &str| format!("volume {name} is not the one that gatera calls so");
+    let taken = |name: &str| format!("volume {name} is not gatera's own");
     let claimed = claims.into_iter().find(|name| matches!(*name, VOLUME | RUN_VOLUME));
     let foreign = |volume: &&Volume| match &*volume.name {
         VOLUME => !shows_marks(volume),

@@ -29,7 +29,8 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let meta = &pod.metadata;
     let mut guards = meta.marks.keys().filter(|key| marks::is_guards(key)).map(|key| &key[PREFIX.len()..]);
     let first = guards.clone().next()?;
-    let forged = |mark, why| Some(Doubt::Forged { mark, why });
+    let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
+    let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
     if let Some(stray) = guards.find(|mark| ![INJECTED, SCRIPT, MY_CNF].contains(mark)) {
         return forged(stray, "it does not belong on a pod");
     }
@@ -46,10 +47,10 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return forged(INJECTED, "gatera prepares no such pod");
     };
     if meta.mark(SCRIPT) != Some(files::SCRIPT_TEXT) {
-        return forged(SCRIPT, "it is not the script of this guard");
+        return forged(SCRIPT, "the script is not this guard's");
     }
     if !meta.mark(MY_CNF).is_some_and(files::is_option_file) {
-        return forged(MY_CNF, "it is not an option file of this guard");
+        return forged(MY_CNF, "the option file is not this guard's");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "the volumes and mounts that it stands for are not there");

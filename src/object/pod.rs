@@ -134,6 +134,7 @@ pub struct Volume {
     /// An empty folder that goes with the pod.
     pub empty_dir: Option<EmptyDir>,
     /// Fields of the pod itself as files.
+    #[serde(rename = "downwardAPI")]
     pub downward_api: Option<DownwardApi>,
     /// A claim, by name.
     pub persistent_volume_claim: Option<ClaimVolume>,

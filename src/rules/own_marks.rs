@@ -239,6 +239,7 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
                 return hides.then(|| belief(Verdict::Deny, place, &it.key, ""));
             }
             (Origin::Validating, _) => (Verdict::Deny, ""),
+            (_, None) if it.in_template => (Verdict::Amend, " and is taken out of the pod template"),
             (_, None) => (Verdict::Amend, " and is taken out"),
             (_, Some(_)) if review.old.is_some() => (Verdict::Amend, " and is put back as it was"),
             (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),

@@ -122,10 +122,9 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
         None => (says, "take gatera.dev/readiness: keep off the template"),
         Some(kept) if prospect.in_the_way => (
             format!(
-                "gatera injects nothing into its pods, and Ready will not prove that container {} is Synced: {kept}",
-                server.name
+                "gatera injects nothing into its pods, so Ready will not prove that they are Synced: {kept}"
             ),
-            "give the volume another name, or mount it elsewhere: gatera, gatera-run, /etc/gatera and /run/gatera are taken",
+            "give the volume another name or place",
         ),
         Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
     };
