@@ -1,5 +1,7 @@
 //! The guard's own annotations, written by somebody else: nothing of it is believed. The attacks that were tried, against
-//! the router and against a real API server.
+//! the router; `live.rs` has them against a real API server.
+
+mod live;
 
 use gatera::config::Settings;
 use gatera::object::{Kind, Object};
@@ -8,12 +10,8 @@ use gatera::view::View;
 use gatera::{inject, mutate, plan, rules};
 use serde_json::{Value, json};
 
-use crate::guarded::{self, Guard, Start, install, program};
-use crate::lab::{ControlPlane, User};
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
-
-const GALERA: &str = include_str!("fixtures/galera.yaml");
 
 /// A member as the StatefulSet controller makes it, changed by a merge patch.
 fn member(change: &Value) -> Value {
@@ -353,148 +351,5 @@ fn a_check_says_which_marks_of_a_manifest_do_not_count() {
             origin != Origin::Validating,
             "{origin:?}: whoever comes after us wrote it"
         );
-    }
-}
-
-fn applied(plane: &ControlPlane, mode: Option<&str>) -> String {
-    let labels: Vec<_> = mode.map(|mode| ("gatera.dev/mode", mode)).into_iter().collect();
-    let ns = plane.namespace_with_labels("marks", &labels);
-    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
-    ns
-}
-
-/// What somebody with the rights of an ordinary person writes, and what is there afterwards.
-#[test]
-fn an_editor_cannot_write_the_guards_marks() {
-    let (plane, _) = guarded::shared();
-    let ns = applied(plane, Some("enforce"));
-    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
-    let set = || plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    let before = set();
-
-    let note = "gatera.dev/bootstrap=removing 1 Service/a/b ConfigMap/c/d";
-    let output =
-        run(&["annotate", "statefulset", STATEFUL_SET, note, "gatera.dev/data=present", "--overwrite"]);
-    assert_eq!(output.status, 0, "{output}");
-    assert!(output.stderr.contains("gatera.dev/bootstrap is the guard's and is taken out"), "{output}");
-    assert!(output.stderr.contains("gatera.dev/data is the guard's and is put back as it was"), "{output}");
-    let template = json!({ "spec": { "template": { "metadata": { "annotations": { "gatera.dev/injected": "0.1.0" } } } } });
-    let output = run(&["patch", "statefulset", STATEFUL_SET, "--patch", &template.to_string()]);
-    assert!(output.status == 0 && output.stderr.contains("is taken out of the pod template"), "{output}");
-    let after = set();
-    assert_eq!(after["metadata"]["annotations"], before["metadata"]["annotations"]);
-    assert_eq!(
-        (&after["spec"], &after["metadata"]["generation"]),
-        (&before["spec"], &before["metadata"]["generation"])
-    );
-
-    // Leaving a mark out, or writing what is there, is nothing to talk about.
-    let mut replaced = before.clone();
-    for annotations in [json!({}), before["metadata"]["annotations"].clone()] {
-        replaced["metadata"] = json!({ "name": STATEFUL_SET, "namespace": ns, "annotations": annotations });
-        let output = plane.kubectl_stdin(User::Editor, &["replace", "--filename=-"], &replaced.to_string());
-        assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
-        assert_eq!(set()["metadata"]["annotations"]["gatera.dev/data"], "none");
-    }
-
-    for what in ["configmap/galera-instance-nodeconfig", "service/galera-instance-hs"] {
-        let output = run(&["annotate", what, "gatera.dev/removing=1"]);
-        assert!(output.status == 1 && output.stderr.contains("[G18] "), "{output}");
-        assert!(output.stderr.contains("gatera.dev/removing is the guard's"), "{output}");
-    }
-}
-
-/// A pod that says it was prepared is believed by nobody, also while no guard is there to look; members without marks
-/// start.
-#[test]
-fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
-    let plane = ControlPlane::start();
-    install(&plane);
-    let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
-    guard.until_registered();
-    requests_are_judged_once(&plane, &guard);
-
-    let ns = applied(&plane, Some("enforce"));
-    let owner = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
-    let create = |name: &str, annotations: Value| {
-        let mut pod =
-            member(&json!({ "metadata": { "namespace": ns, "name": name, "annotations": annotations } }));
-        pod["metadata"]["ownerReferences"][0]["uid"] = owner.clone();
-        plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &pod.to_string())
-    };
-    let forged = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
-    let output = create("forged-0", forged.clone());
-    assert!(output.status == 0 && output.stderr.contains("gatera.dev/injected is the guard's"), "{output}");
-    let pod = plane.get(&ns, "pod/forged-0");
-    assert_eq!(marks(&pod), OWN, "it was prepared after all");
-
-    drop(guard);
-    let output = create("plain-0", json!({ "gatera.dev/readiness": "keep" }));
-    assert_eq!(output.status, 0, "{output}");
-    let output = create("forged-1", forged);
-    assert!(output.status == 1 && output.stderr.contains("new-pods-1.gatera.dev"), "{output}");
-}
-
-/// Labels of all three selectors at once, before or after: one question each, and none unasked.
-fn requests_are_judged_once(plane: &ControlPlane, guard: &Guard) {
-    let ns = plane.namespace("once");
-    let run = |arguments: &[&str]| {
-        plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat()).succeeded()
-    };
-    let asked = || {
-        let (_, metrics) = guard.get("/metrics").unwrap();
-        let count = |line: &str| line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
-        let of = |endpoint: &str| -> u64 {
-            let head = format!("gatera_reviews_total{{endpoint=\"{endpoint}\"");
-            metrics.lines().filter(|line| line.starts_with(&head)).filter_map(count).sum()
-        };
-        (of("/mutate"), of("/validate"))
-    };
-    let all = json!({ "app": "galera", "instance": "x", "gatera.dev/cluster": "x", "app.kubernetes.io/name": "mariadb-galera" });
-    let create = |kind: &str, name: &str, labels: &Value| {
-        let spec = json!({ "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] });
-        let mut object =
-            json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "labels": labels } });
-        if kind == "Pod" {
-            object["spec"] = spec;
-        }
-        plane
-            .kubectl_stdin(User::Admin, &["--namespace", &ns, "create", "--filename=-"], &object.to_string())
-            .succeeded();
-    };
-    let selectors = [
-        ("all", all),
-        ("first", json!({ "gatera.dev/cluster": "x" })),
-        ("second", json!({ "app": "galera", "instance": "x" })),
-        ("third", json!({ "app.kubernetes.io/name": "mariadb-galera" })),
-        ("none", json!({ "app": "web" })),
-    ];
-    for (name, labels) in &selectors {
-        let expected = u64::from(*name != "none");
-        let step = |what: &str, (mutating, validating): (u64, u64), act: &dyn Fn()| {
-            let before = asked();
-            act();
-            let after = asked();
-            assert_eq!((after.0 - before.0, after.1 - before.1), (mutating, validating), "{name}: {what}");
-        };
-        for (kind, mutating) in [("Pod", expected), ("ConfigMap", 0)] {
-            step(&format!("a new {kind}"), (mutating, expected), &|| create(kind, name, labels));
-            let what = format!("{}/{name}", kind.to_lowercase());
-            // From one selector to another: the API server looks at the object before and after.
-            step(&format!("a {kind} with other labels"), (0, 1), &|| {
-                drop(run(&[
-                    "label",
-                    &what,
-                    "app-",
-                    "gatera.dev/cluster-",
-                    "app.kubernetes.io/name=mariadb-galera",
-                    "--overwrite",
-                ]));
-                if name == &"third" {
-                    drop(run(&["label", &what, "a=b"]));
-                }
-            });
-            step(&format!("the end of a {kind}"), (0, 1), &|| drop(run(&["delete", &what])));
-        }
     }
 }
