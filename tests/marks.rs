@@ -38,13 +38,13 @@ fn member(change: &Value) -> Value {
 }
 
 /// What the guard answers when this pod is created, before or after the object is final; and the pod then.
-async fn created(scene: &Scene, path: &str, pod: &Value) -> (Value, Value) {
+async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "request": { "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "operation": "CREATE", "namespace": NAMESPACE, "object": pod },
     });
-    let mut response = ask(&guard(scene.world(&Settings::default())), path, &review).await["response"].take();
+    let mut response = ask(&guard(scene.world(&Settings::default())), endpoint, &review).await["response"].take();
     let mut after = pod.clone();
     if let Some(patch) = response["patch"].take().as_str() {
         use base64::Engine as _;

@@ -131,9 +131,12 @@ impl Cluster {
     ) -> Self {
         // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
         let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
-        let believed = |pod: &Arc<PodFact>| match doubted && pod.verified {
-            true => Arc::new(PodFact { verified: false, ..PodFact::clone(pod) }),
-            false => Arc::clone(pod),
+        let believed = |pod: &Arc<PodFact>| {
+            if doubted && pod.verified {
+                Arc::new(PodFact { verified: false, ..PodFact::clone(pod) })
+            } else {
+                Arc::clone(pod)
+            }
         };
         let mut own: HashMap<&str, Arc<PodFact>> = pods
             .get(&(&*id.namespace, &*id.name))
