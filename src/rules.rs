@@ -63,6 +63,8 @@ pub enum Verb {
     Delete,
     Scale,
     Evict,
+    /// Whoever reports how an object does may write its metadata, too.
+    Report,
 }
 
 /// Every write of the object itself.
@@ -77,6 +79,7 @@ impl Verb {
             ("", Operation::Delete) => Some(Self::Delete),
             ("scale", _) => Some(Self::Scale),
             ("eviction", _) => Some(Self::Evict),
+            ("status", Operation::Update) => Some(Self::Report),
             _ => None,
         }
     }

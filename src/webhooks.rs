@@ -143,11 +143,24 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "marks",
         endpoint: Endpoint::Validate,
-        asks: &[("", "pods", &["UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        asks: &[
+            ("", "pods", &["UPDATE"]),
+            ("", "pods/status", &["UPDATE"]),
+            ("", "persistentvolumeclaims", &["UPDATE"]),
+        ],
         selects: Selects::Labels,
         only: Only::Marks,
         fail_closed: true,
         why: "a label that is taken off would make everything else slip past",
+    },
+    Entry {
+        name: "workloads-status",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "statefulsets/status", &["UPDATE"]), ("apps", "deployments/status", &["UPDATE"])],
+        selects: Selects::Template,
+        only: Only::Marks,
+        fail_closed: true,
+        why: "whoever reports how a StatefulSet does may write its annotations, too",
     },
     Entry {
         name: "labelled",
@@ -298,16 +311,15 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str
         if entry.endpoint == Endpoint::Mutate {
             one["reinvocationPolicy"] = json!("IfNeeded");
         }
-        let condition = match (entry.selects, entry.only) {
-            (Selects::Template, _) => {
-                Some(("galera", selected(adoption.selectors(), "spec.template.metadata.labels")))
-            }
-            (_, Only::NoPlainMembers) => Some(("no-plain-member", no_plain_member())),
-            (_, Only::NotExempt) => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
-            (_, Only::Marks) => Some(("marks", marks_changed())),
-            (_, Only::All) => None,
+        let galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
+        let condition = match entry.only {
+            Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
+            Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
+            Only::Marks => Some(("marks", marks_changed())),
+            Only::All => None,
         };
-        if let Some((name, expression)) = condition {
+        let condition = (entry.selects == Selects::Template).then(galera).into_iter().chain(condition);
+        for (name, expression) in condition {
             let condition = json!({ "name": name, "expression": expression });
             match one.get_mut("matchConditions").and_then(Value::as_array_mut) {
                 Some(conditions) => conditions.push(condition),

@@ -203,6 +203,7 @@ fn rules_and_webhook_entries_agree() {
     let verb = |resource: &str, verb: &str| match (resource.split_once('/'), verb) {
         (Some((_, "scale")), _) => Verb::Scale,
         (Some((_, "eviction")), _) => Verb::Evict,
+        (Some((_, "status")), "UPDATE") => Verb::Report,
         (_, "CREATE") => Verb::Create,
         (_, "UPDATE") => Verb::Update,
         (_, "DELETE") => Verb::Delete,

@@ -44,7 +44,8 @@ async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
         "kind": "AdmissionReview",
         "request": { "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "operation": "CREATE", "namespace": NAMESPACE, "object": pod },
     });
-    let mut response = ask(&guard(scene.world(&Settings::default())), endpoint, &review).await["response"].take();
+    let mut response =
+        ask(&guard(scene.world(&Settings::default())), endpoint, &review).await["response"].take();
     let mut after = pod.clone();
     if let Some(patch) = response["patch"].take().as_str() {
         use base64::Engine as _;

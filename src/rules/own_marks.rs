@@ -3,7 +3,8 @@
 //! Refuses to take away or change the labels by which a cluster is adopted and its members belong to it, to take the mode
 //! label off a namespace with a cluster in it, and overrides that would release nothing. Annotations that the guard itself
 //! writes are nobody else's: on a StatefulSet, a Deployment, their pod templates and new pods they are taken out, or put back
-//! as they were, with a warning; elsewhere they are refused, and so is a pod whose marks the guard did not write.
+//! as they were, with a warning; elsewhere, and by way of `/status`, they are refused, and so is a pod whose marks the guard
+//! did not write.
 //!
 //! # Why
 //!
@@ -57,19 +58,22 @@ pub(super) const RULE: Rule = Rule {
     id: "G18",
     name: "own-marks",
     touches: &[
-        (Kind::StatefulSet, WRITTEN),
-        (Kind::Deployment, WRITTEN),
+        (Kind::StatefulSet, REPORTED),
+        (Kind::Deployment, REPORTED),
         (Kind::ConfigMap, WRITTEN),
         (Kind::Secret, WRITTEN),
         (Kind::Service, WRITTEN),
         (Kind::Budget, WRITTEN),
-        (Kind::Pod, WRITTEN),
+        (Kind::Pod, REPORTED),
         (Kind::Claim, &[Verb::Update]),
         (Kind::Namespace, &[Verb::Update]),
     ],
     source: include_str!("own_marks.rs"),
     check,
 };
+
+/// Written, also by way of `/status`.
+const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
@@ -227,10 +231,13 @@ const ANNOTATIONS: &str = "metadata.annotations";
 /// Of a StatefulSet, a Deployment and their template: corrected while the object can still be changed, refused if that
 /// was circumvented.
 fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
-    let corrections = super::corrections(review, view).into_iter().filter(|it| it.written);
+    // Nothing is put back where only a state is reported.
+    let reported = !review.subresource.is_empty();
+    let corrections = super::corrections(review, view).into_iter().filter(|it| it.written || reported);
     let found = corrections.filter_map(|it| {
         let place = if it.in_template { "spec.template.metadata.annotations" } else { ANNOTATIONS };
         let (verdict, becomes) = match (review.origin, &it.wanted) {
+            _ if reported => (Verdict::Deny, ""),
             (Origin::Audit, _) if !it.in_template => return None,
             (Origin::Audit, _) => (Verdict::Warn, " and means nothing in a template"),
             // Another replica, which had not seen the same claims, may have set it a moment ago.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{OWN, marks, member};
 use crate::guarded::{self, Guard, Start, install, program};
-use crate::lab::{ControlPlane, User};
+use crate::lab::{ControlPlane, User, eventually};
 use crate::scene::STATEFUL_SET;
 
 const GALERA: &str = include_str!("../fixtures/galera.yaml");
@@ -50,6 +50,22 @@ fn an_editor_cannot_write_the_guards_marks() {
         let output = plane.kubectl_stdin(User::Editor, &["replace", "--filename=-"], &replaced.to_string());
         assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
         assert_eq!(set()["metadata"]["annotations"]["gatera.dev/data"], "none");
+    }
+
+    eventually("the first member's pod", || {
+        (run(&["get", "pod", &format!("{STATEFUL_SET}-0")]).status == 0).then_some(())
+    });
+    // By way of /status, which people with few rights may not write.
+    for (what, mark) in [
+        (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": "present" })),
+        (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": null })),
+        ("deployment/galera-instance-bootstrap".to_owned(), json!({ "gatera.dev/removing": "1" })),
+        (format!("pod/{STATEFUL_SET}-0"), json!({ "gatera.dev/injected": "9.9.9" })),
+    ] {
+        let patch = json!({ "metadata": { "annotations": mark } }).to_string();
+        let report = ["patch", &what, "--subresource=status", "--type=merge", "--patch", &patch];
+        let output = plane.kubectl(User::Admin, &[&["--namespace", &*ns], &report[..]].concat());
+        assert!(output.status == 1 && output.stderr.contains("[G18] "), "{what} {mark}: {output}");
     }
 
     for what in ["configmap/galera-instance-nodeconfig", "service/galera-instance-hs"] {
