@@ -34,6 +34,33 @@ pub(crate) fn put_named(value: &mut Value, path: &[&str], item: Value) {
     }
 }
 
+/// Puts a mount into a container's list: in place of the one of this volume at this path, or at the end.
+pub(crate) fn put_mount(container: &mut Value, mount: Value) {
+    let Some(list) = at(container, &["volumeMounts"]) else { return };
+    if list.is_null() {
+        *list = Value::Array(Vec::new());
+    }
+    let Some(mounts) = list.as_array_mut() else { return };
+    let same = |other: &Value| ["name", "mountPath"].iter().all(|key| other[key] == mount[key]);
+    match mounts.iter_mut().find(|other| same(other)) {
+        Some(other) => *other = mount,
+        None => mounts.push(mount),
+    }
+}
+
+/// Sets an annotation of what stands at a path, or takes it out.
+pub(crate) fn correct(object: &mut Value, path: &[&str], key: &str, value: Option<&str>) {
+    let path = [path, &["metadata", "annotations"]].concat();
+    match value {
+        Some(value) => set(object, &[&*path, &[key]].concat(), value.into()),
+        // Looked for without making what is not there.
+        None => {
+            let place = path.iter().try_fold(object, |object, step| object.get_mut(step));
+            place.and_then(Value::as_object_mut).map(|annotations| annotations.remove(key));
+        }
+    }
+}
+
 /// Sets one of the guard's annotations.
 pub(crate) fn annotate(object: &mut Value, name: &str, value: &str) {
     set(object, &["metadata", "annotations", &format!("{}{name}", marks::PREFIX)], value.into());
@@ -52,6 +79,14 @@ mod tests {
             put_named(&mut value, &["a", "b", "c"], json!({ "name": "n" }));
             assert_eq!(value, odd);
         }
+        let mut pod = json!({ "metadata": { "annotations": { "a": "1", "b": "2" } } });
+        correct(&mut pod, &[], "a", None);
+        correct(&mut pod, &["spec"], "a", None);
+        correct(&mut pod, &["spec"], "b", Some("3"));
+        assert_eq!(
+            pod,
+            json!({ "metadata": { "annotations": { "b": "2" } }, "spec": { "metadata": { "annotations": { "b": "3" } } } })
+        );
         let mut value = json!({ "a": null });
         put_named(&mut value, &["a", "b"], json!({ "name": "n", "x": 1 }));
         put_named(&mut value, &["a", "b"], json!({ "name": "n", "x": 2 }));

@@ -6,6 +6,7 @@
 //! is good enough, so that doing it twice changes nothing.
 
 mod files;
+mod ours;
 mod probes;
 mod profile;
 mod spread;
@@ -15,15 +16,20 @@ use serde_json::{Value, json};
 use crate::edit;
 use crate::galera::server;
 use crate::marks;
-use crate::object::{Container, Meta, Pod};
+use crate::object::{Container, Meta, Pod, PodSpec};
 use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
+
+pub use ours::{Doubt, doubt};
 
 /// Room to shut down: waiting for a joiner, then flushing to disk.
 const GRACE: i64 = 600;
 /// What is left of it for flushing when waiting is over.
 const FLUSH: i64 = 60;
+
+/// Whose injection it is.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// What the parts of injection look at.
 struct Patient<'a> {
@@ -47,6 +53,8 @@ impl Patient<'_> {
 pub struct Prospect {
     /// Why the container keeps its probes; `None`: it gets ours.
     pub kept: Option<String>,
+    /// Something is in the way, so that the pod gets nothing at all.
+    pub in_the_way: bool,
     /// The liveness probe gives way to a look at the port.
     pub replaces_liveness: bool,
     /// Ready will mean Synced.
@@ -54,22 +62,35 @@ pub struct Prospect {
 }
 
 impl Prospect {
-    /// Of the server container of a pod with these marks.
-    pub fn of(server: &Container, meta: &Meta) -> Self {
+    /// Of the server container of a pod like this one, to which a StatefulSet adds the volumes of these claims.
+    pub fn of<'a>(
+        server: &Container,
+        meta: &Meta,
+        spec: &PodSpec,
+        claims: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
         let profile = Profile::of(server, meta.mark(marks::PROFILE));
-        let kept = files::conflict(server).or_else(|| profile.keeps_probes().map(str::to_owned));
+        let conflict = files::conflict(server, spec, claims);
+        let in_the_way = conflict.is_some();
+        let kept = conflict.or_else(|| profile.keeps_probes().map(str::to_owned));
         let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
         let replaces_readiness = kept.is_none() && meta.mark(marks::READINESS) != Some("keep");
-        Self { replaces_liveness: asks && kept.is_none(), readiness_proves: sees || replaces_readiness, kept }
+        let readiness_proves = !in_the_way && sees || replaces_readiness;
+        Self { replaces_liveness: asks && kept.is_none(), readiness_proves, in_the_way, kept }
     }
 }
 
-/// Puts everything into the pod. Returns what a person should know.
+/// Puts everything into the pod. Returns what a person should know. Marks of ours that somebody else wrote never stay:
+/// they would tell of a pod that was never prepared.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
+    for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
+        edit::correct(pod, &[], mark, None);
+    }
     let labels = &read.metadata.labels;
     let server = server::container(&read.spec, read.metadata.mark(marks::CONTAINER));
-    let (true, Some(server)) = (view.settings.adoption.adopts(labels), server) else { return Vec::new() };
+    let adopted = !view.left_alone(namespace) && view.settings.adoption.adopts(labels);
+    let (true, Some(server)) = (adopted, server) else { return Vec::new() };
     let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
     let cluster = match owner {
         Some(owner) => view.cluster(namespace, &owner.name),
@@ -78,7 +99,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
     let patient = Patient { read, cluster, member: owner.is_some(), profile, view, namespace };
     let mut remarks = Vec::new();
-    if let Some(conflict) = files::conflict(server) {
+    if let Some(conflict) = files::conflict(server, &read.spec, None) {
         remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
         return remarks;
     }
@@ -91,8 +112,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         probes::add_pre_stop(container, grace - FLUSH);
         proven = probes::add(container, server, &patient, &mut remarks);
     }
-    let version = env!("CARGO_PKG_VERSION");
-    let mark = if proven { version.to_owned() } else { format!("{version} {}", marks::UNPROVEN) };
+    let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
     remarks
 }

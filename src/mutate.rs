@@ -7,23 +7,25 @@
 
 use serde_json::{Value, json};
 
-use crate::marks;
-use crate::object::{Object, Pod, Workload};
+use crate::object::{Object, Pod};
 use crate::review::{Operation, Review};
-use crate::rules;
+use crate::rules::{self, Correction};
 use crate::verdict::Decision;
-use crate::view::{View, is_cluster};
+use crate::view::View;
 use crate::{edit, inject};
 
-/// One thing to change.
+/// What to change.
 enum Change<'a> {
     /// Give a member or bootstrap node what it needs.
     Inject(&'a Pod),
-    /// G04: a bootstrap Deployment that is applied again is kept at 0 replicas instead of being refused, every time, so
-    /// that whoever applies it can go on doing so.
-    HoldAtZero,
-    /// Write the guard's marks.
-    Mark(Vec<(&'static str, String)>),
+    /// A StatefulSet or Deployment.
+    Workload {
+        /// G04: a bootstrap Deployment that is applied again is kept at 0 replicas instead of being refused, every time,
+        /// so that whoever applies it can go on doing so.
+        at_zero: bool,
+        /// The guard's marks that are not what they should be.
+        marks: Vec<Correction>,
+    },
 }
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
@@ -40,10 +42,13 @@ pub fn amend(
         Change::Inject(pod) => {
             decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
         }
-        Change::HoldAtZero => edit::set(&mut after, &["spec", "replicas"], json!(0)),
-        Change::Mark(marks) => {
-            for (name, value) in &marks {
-                edit::annotate(&mut after, name, value);
+        Change::Workload { at_zero, marks } => {
+            if at_zero {
+                edit::set(&mut after, &["spec", "replicas"], json!(0));
+            }
+            for Correction { in_template, key, wanted, .. } in &marks {
+                let path: &[&str] = if *in_template { &["spec", "template"] } else { &[] };
+                edit::correct(&mut after, path, key, wanted.as_deref());
             }
         }
     }
@@ -59,33 +64,10 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
     }
     match review.new.as_ref()? {
         Object::Pod(pod) if review.operation == Operation::Create => Some(Change::Inject(pod)),
-        Object::Deployment(_) => rules::held_at_zero(decision).then_some(Change::HoldAtZero),
-        Object::StatefulSet(new) => {
-            let bootstrap = review.old.as_ref().and_then(|old| old.meta().mark(marks::BOOTSTRAP));
-            let wanted = data_mark(review, new, view).map(|mark| (marks::DATA, mark)).into_iter();
-            let wanted = wanted.chain(bootstrap.map(|mark| (marks::BOOTSTRAP, mark.to_owned())));
-            let marks: Vec<_> =
-                wanted.filter(|(name, value)| new.metadata.mark(name) != Some(&**value)).collect();
-            (!marks.is_empty()).then_some(Change::Mark(marks))
+        Object::StatefulSet(_) | Object::Deployment(_) => {
+            let (at_zero, marks) = (rules::held_at_zero(decision), rules::corrections(review, view));
+            (at_zero || !marks.is_empty()).then_some(Change::Workload { at_zero, marks })
         }
         _ => None,
     }
-}
-
-/// The mark that a StatefulSet should carry. A new cluster without claims from before starts its life with "none"; the
-/// leader makes it "present". Whoever replaces the StatefulSet without the mark does not lose it, and a "none" that was
-/// saved with a manifest is not believed over claims that have a volume.
-fn data_mark(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
-    if !is_cluster(new, &view.settings.adoption) {
-        return None;
-    }
-    if let Some(before) = review.old.as_ref().and_then(|old| old.meta().mark(marks::DATA)) {
-        return Some(before.to_owned());
-    }
-    let claims = view.claims_of(&review.namespace, new);
-    let written = new.metadata.mark(marks::DATA).is_some();
-    if claims.iter().any(|claim| claim.bound) {
-        return written.then(|| "present".to_owned());
-    }
-    (claims.is_empty() && review.old.is_none()).then(|| "none".to_owned())
 }

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 pub use affinity::{Affinity, AntiAffinity, Term};
-pub use container::{Container, EnvVar, Handler, Literal};
+pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;

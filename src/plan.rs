@@ -92,7 +92,10 @@ pub fn next(view: &View<'_>) -> Vec<Step> {
     if view.freshness != Freshness::Current {
         return Vec::new();
     }
-    let stays = |it: &&Cluster| !it.workload.metadata.going() && !view.namespace_going(&it.id.namespace);
+    let stays = |it: &&Cluster| {
+        let ns = &*it.id.namespace;
+        !it.workload.metadata.going() && !view.namespace_going(ns) && !view.left_alone(ns)
+    };
     view.world.clusters().filter(stays).flat_map(|cluster| of(cluster, view)).collect()
 }
 

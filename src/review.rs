@@ -43,7 +43,7 @@ pub struct Review {
     pub operation: Operation,
     /// The kind that is changed: for a subresource its parent's.
     pub kind: Kind,
-    /// `scale`, `eviction`, or empty.
+    /// `scale`, `eviction`, `status`, or empty.
     pub subresource: String,
     /// Empty for cluster-wide objects; a Namespace is in itself, so that its mode counts.
     pub namespace: String,
@@ -108,7 +108,8 @@ impl Review {
     /// The old object as if it were created now: what it breaks already is no news when it is updated.
     pub fn before(&self) -> Option<Review> {
         let old = self.old.clone()?;
-        (self.operation == Operation::Update && self.subresource.is_empty()).then(|| Review {
+        let written = matches!(&*self.subresource, "" | "status");
+        (self.operation == Operation::Update && written).then(|| Review {
             operation: Operation::Create,
             old: None,
             new: Some(old),

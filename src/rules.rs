@@ -29,6 +29,7 @@ mod template;
 mod whole_stop;
 
 pub use departure::{Departure, departure, refuse_unreserved};
+pub use own_marks::{Correction, corrections};
 pub use second_bootstrap::held_at_zero;
 
 use std::collections::HashMap;
@@ -63,6 +64,8 @@ pub enum Verb {
     Delete,
     Scale,
     Evict,
+    /// Whoever reports how an object does may write its metadata, too.
+    Report,
 }
 
 /// Every write of the object itself.
@@ -77,6 +80,7 @@ impl Verb {
             ("", Operation::Delete) => Some(Self::Delete),
             ("scale", _) => Some(Self::Scale),
             ("eviction", _) => Some(Self::Evict),
+            ("status", Operation::Update) => Some(Self::Report),
             _ => None,
         }
     }
@@ -169,8 +173,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                 continue;
             }
-            let existed = there.iter().any(|old| old.verdict >= finding.verdict);
-            decision.add(finding, mode, existed, release);
+            let firm = own_marks::is_firm(&finding);
+            let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
+            decision.add(finding, mode, existed, release.filter(|_| !firm));
         }
     }
     decision.remarks.extend(half_guarded(review, view));

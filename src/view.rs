@@ -312,6 +312,11 @@ impl<'a> View<'a> {
         label.and_then(|text| Mode::read(text))
     }
 
+    /// The namespace is in mode off: there the guard does nothing at all.
+    pub fn left_alone(&self, namespace: &str) -> bool {
+        self.namespace_mode(namespace) == Some(Mode::Off)
+    }
+
     /// The namespace is known and does not carry the mode label.
     pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))

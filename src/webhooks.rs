@@ -4,16 +4,20 @@
 //! guard registers from this table (`register.rs`), the documentation lists it, and tests hold both to it.
 //!
 //! Entries of one configuration never overlap for one request, because the API server shows only one of several
-//! denials. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
+//! denials, and asks as often. An entry that selects by labels is a row per selector, and each row leaves out what the
+//! rows before it select. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
 //! labelled namespaces with certainty, and from all others as far as the guard answers quickly.
+
+mod conditions;
 
 use serde_json::{Value, json};
 
 use crate::config::Settings;
 use crate::exempt;
-use crate::galera::adopt::{Adoption, Requirement};
-use crate::marks::PREFIX;
+use crate::galera::adopt::Requirement;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
+
+use conditions::{marks_changed, no_plain_member, selected};
 
 /// Which of the two configurations, and which path of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +62,9 @@ pub enum Selects {
 pub enum Only {
     /// Every one.
     All,
-    /// Bootstrap pods: members must be able to start while the guard is down.
-    NoMembers,
+    /// Bootstrap pods, and pods that carry marks of the guard's: members without must be able to start while the guard
+    /// is down.
+    NoPlainMembers,
     /// Not the control plane finishing what was decided before (`exempt.rs`).
     NotExempt,
     /// Changes of labels, of the guard's annotations, or of a running pod's images.
@@ -97,7 +102,7 @@ pub const ENTRIES: &[Entry] = &[
         selects: Selects::Template,
         only: Only::All,
         fail_closed: true,
-        why: "keeps a bootstrap Deployment at 0 replicas once there is data, keeps the data mark, and explains fixed fields",
+        why: "keeps a bootstrap Deployment at 0 replicas once there is data, keeps the guard's marks its own, and explains fixed fields",
     },
     Entry {
         name: "pods-inject",
@@ -118,13 +123,13 @@ pub const ENTRIES: &[Entry] = &[
         why: "every write and the end of a Galera StatefulSet or bootstrap Deployment",
     },
     Entry {
-        name: "bootstrap-pods",
+        name: "new-pods",
         endpoint: Endpoint::Validate,
         asks: &[("", "pods", &["CREATE"])],
         selects: Selects::Labels,
-        only: Only::NoMembers,
+        only: Only::NoPlainMembers,
         fail_closed: true,
-        why: "the last line before a second, empty cluster: the pod itself, whoever creates it",
+        why: "the last line before a second, empty cluster: the pod itself, whoever creates it; and pods that say they were prepared",
     },
     Entry {
         name: "pods",
@@ -138,11 +143,24 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "marks",
         endpoint: Endpoint::Validate,
-        asks: &[("", "pods", &["UPDATE"]), ("", "persistentvolumeclaims", &["UPDATE"])],
+        asks: &[
+            ("", "pods", &["UPDATE"]),
+            ("", "pods/status", &["UPDATE"]),
+            ("", "persistentvolumeclaims", &["UPDATE"]),
+        ],
         selects: Selects::Labels,
         only: Only::Marks,
         fail_closed: true,
         why: "a label that is taken off would make everything else slip past",
+    },
+    Entry {
+        name: "workloads-status",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "statefulsets/status", &["UPDATE"]), ("apps", "deployments/status", &["UPDATE"])],
+        selects: Selects::Template,
+        only: Only::Marks,
+        fail_closed: true,
+        why: "whoever reports how a StatefulSet does may write its annotations, too",
     },
     Entry {
         name: "labelled",
@@ -279,6 +297,10 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str
             let mut one = base.clone();
             one["name"] = json!(format!("{}-{index}.gatera.dev", entry.name));
             one["objectSelector"] = json!({ "matchExpressions": selector.requirements().iter().map(expression).collect::<Vec<_>>() });
+            if let Some(before) = adoption.selectors().get(..index).filter(|before| !before.is_empty()) {
+                let earlier = selected(before, "metadata.labels");
+                one["matchConditions"] = json!([{ "name": "not-in-an-earlier-row", "expression": format!("!({earlier})") }]);
+            }
             one
         });
         per_selector.collect()
@@ -289,15 +311,20 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str
         if entry.endpoint == Endpoint::Mutate {
             one["reinvocationPolicy"] = json!("IfNeeded");
         }
-        let condition = match (entry.selects, entry.only) {
-            (Selects::Template, _) => Some(("galera", template_condition(adoption))),
-            (_, Only::NoMembers) => Some(("no-member", NO_MEMBER.to_owned())),
-            (_, Only::NotExempt) => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
-            (_, Only::Marks) => Some(("marks", marks_condition())),
-            (_, Only::All) => None,
+        let galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
+        let condition = match entry.only {
+            Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
+            Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
+            Only::Marks => Some(("marks", marks_changed())),
+            Only::All => None,
         };
-        if let Some((name, expression)) = condition {
-            one["matchConditions"] = json!([{ "name": name, "expression": expression }]);
+        let condition = (entry.selects == Selects::Template).then(galera).into_iter().chain(condition);
+        for (name, expression) in condition {
+            let condition = json!({ "name": name, "expression": expression });
+            match one.get_mut("matchConditions").and_then(Value::as_array_mut) {
+                Some(conditions) => conditions.push(condition),
+                None => one["matchConditions"] = json!([condition]),
+            }
         }
     }
     rendered
@@ -322,29 +349,6 @@ fn object_selector(selects: Selects) -> Value {
     }
 }
 
-/// A member of a StatefulSet is not asked about when it starts.
-const NO_MEMBER: &str = "!has(object.metadata.ownerReferences) || \
-                         !object.metadata.ownerReferences.exists(owner, owner.kind == 'StatefulSet')";
-
-/// CEL: labels, the guard's annotations or a pod's images are not what they were. Everything else changes all the time,
-/// and networks and volumes write annotations of theirs while a member starts: it must not wait for a guard that is down.
-fn marks_condition() -> String {
-    let of = |object: &str, field: &str| {
-        format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})")
-    };
-    let labels = format!("{} != {}", of("object", "labels"), of("oldObject", "labels"));
-    let [new, old] = ["object", "oldObject"].map(|object| of(object, "annotations"));
-    let kept = |these: &str, those: &str| {
-        format!(
-            "{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])"
-        )
-    };
-    let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
-    let other_image =
-        format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
-    format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
-}
-
 fn namespace_selector(selects: Selects, own: &str) -> Value {
     let never: Vec<&str> = NEVER_GUARDED.into_iter().chain([own]).filter(|name| !name.is_empty()).collect();
     let mut expressions =
@@ -364,28 +368,4 @@ fn expression(requirement: &Requirement) -> Value {
         [] => json!({ "key": requirement.key, "operator": "Exists" }),
         values => json!({ "key": requirement.key, "operator": "In", "values": values }),
     }
-}
-
-/// CEL: the template's labels, before or after, are adopted. Keys and values are plain words (`adopt.rs` sees to it),
-/// so they need no escaping.
-fn template_condition(adoption: &Adoption) -> String {
-    let adopted = |object: &str| {
-        let labels = format!("{object}.spec.template.metadata.labels");
-        let holds = |requirement: &Requirement| {
-            let there = format!("'{}' in {labels}", requirement.key);
-            match requirement.values.as_slice() {
-                [] => there,
-                values => {
-                    format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '"))
-                }
-            }
-        };
-        let selectors = adoption.selectors().iter().map(|selector| {
-            let all = selector.requirements().iter().map(holds).collect::<Vec<_>>();
-            format!("({})", all.join(" && "))
-        });
-        let any = selectors.collect::<Vec<_>>().join(" || ");
-        format!("({object} != null && has({object}.spec.template.metadata) && has({labels}) && ({any}))")
-    };
-    format!("{} || {}", adopted("object"), adopted("oldObject"))
 }

@@ -13,7 +13,7 @@ use gatera::config::Settings;
 use gatera::report;
 use gatera::review::{self, Origin};
 use gatera::rules::{self, Verb};
-use gatera::verdict::Effect;
+use gatera::verdict::{Effect, Judged, Verdict};
 use gatera::view::{View, World};
 use gatera::webhooks::{ENTRIES, Endpoint};
 use serde::Deserialize;
@@ -121,7 +121,9 @@ async fn judge(name: &str, case: &Case) -> String {
     let bytes = serde_json::to_vec(&body).unwrap();
     let mutating = rules::evaluate(&review::read(&bytes, Origin::Mutating).unwrap().review, &view);
     let review = review::read(&bytes, Origin::Validating).unwrap().review;
-    let amended = rules::held_at_zero(&mutating);
+    // Whatever is corrected on the way in is said there, and nothing of it is left for the second call.
+    let amends = |it: &Judged| it.finding.verdict == Verdict::Amend && it.softened.is_none();
+    let amended = mutating.allowed() && mutating.judged.iter().any(amends);
     let decision = if amended { &mutating } else { &rules::evaluate(&review, &view) };
     let worst = decision.judged.first();
     let verdict = match worst {
@@ -201,6 +203,7 @@ fn rules_and_webhook_entries_agree() {
     let verb = |resource: &str, verb: &str| match (resource.split_once('/'), verb) {
         (Some((_, "scale")), _) => Verb::Scale,
         (Some((_, "eviction")), _) => Verb::Evict,
+        (Some((_, "status")), "UPDATE") => Verb::Report,
         (_, "CREATE") => Verb::Create,
         (_, "UPDATE") => Verb::Update,
         (_, "DELETE") => Verb::Delete,

@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gatera::marks::{MARKS, Whose};
 use gatera::rules;
 use gatera::webhooks::{ENTRIES, Entry, Selects};
 
@@ -182,16 +183,33 @@ fn entry_rows() -> Vec<String> {
     ENTRIES.iter().map(row).collect()
 }
 
-/// Every mark that people may set is in the README's table, and no other.
+/// Every mark is in the README's table of those that people may set, or of those that are the guard's, with the same
+/// words, and no other is; and every constant that names one has its row.
 #[test]
-fn the_readme_lists_the_marks_that_people_may_set() {
+fn the_readme_lists_the_marks_by_whose_they_are() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    let marks = fs::read_to_string(root().join("src/marks.rs")).unwrap();
-    let mut lines = marks.lines();
-    while let Some(line) = lines.next() {
-        if line.starts_with("/// People: ") {
-            let value = lines.by_ref().find_map(|line| line.split('"').nth(1)).unwrap();
-            assert!(readme.contains(&format!("| `{value}` | ")), "README.md lacks the annotation {value}");
+    for (whose, header) in [
+        (Whose::Peoples, "| annotation | on | value | effect |\n"),
+        (Whose::Guards, "| annotation | on | what the guard notes |\n"),
+    ] {
+        let (_, table) = readme.split_once(header).unwrap();
+        let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let marks: Vec<_> = MARKS.iter().filter(|mark| mark.whose == whose).collect();
+        assert_eq!(rows.len(), marks.len(), "{rows:#?}");
+        for (row, mark) in rows.iter().zip(marks) {
+            let begins = format!("| `{}` | {} | ", mark.name, mark.stands.name());
+            let ends = format!("| {} |", mark.means);
+            assert!(row.starts_with(&begins) && row.ends_with(&ends), "{row}\nis to be {begins}… {ends}");
         }
+    }
+    let source = fs::read_to_string(root().join("src/marks.rs")).unwrap();
+    let named = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
+    for (name, value) in named.filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN")) {
+        let value = value.trim_end_matches("\";");
+        assert!(MARKS.iter().any(|mark| mark.name == value), "{name} has no row in the table");
+    }
+    let manual = rules::find("G18").unwrap().manual();
+    for mark in MARKS {
+        assert!(manual.contains(&format!("`{}`", mark.name)), "G18's page does not name {}", mark.name);
     }
 }

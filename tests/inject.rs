@@ -1,5 +1,7 @@
 //! Injection: what a pod looks like afterwards, for every kind of pod there is, and twice over.
 
+mod taken;
+
 use gatera::config::Settings;
 use gatera::inject;
 use gatera::object::{Kind, Object};
@@ -189,8 +191,16 @@ fn what_is_not_understood_keeps_its_probes_and_says_so() {
         ("it is not known how its image takes options", json!({ "image": "example.com/our/db:1" })),
         ("it is not known how its image takes options", json!({ "args": ["--defaults-file=/own.cnf"] })),
         (
-            "it is not known how its image takes options",
+            "it sets MYSQL_HOME or wsrep_status_file itself",
             json!({ "env": [{ "name": "MYSQL_HOME", "value": "/own" }] }),
+        ),
+        (
+            "it sets MYSQL_HOME or wsrep_status_file itself",
+            json!({ "args": ["--wsrep-status-file=/own.json"] }),
+        ),
+        (
+            "it sets MYSQL_HOME or wsrep_status_file itself",
+            json!({ "image": "bitnami/mariadb-galera:10.11", "env": [{ "name": "MARIADB_EXTRA_FLAGS", "value": "--wsrep-status-file=/own.json" }] }),
         ),
     ] {
         let pod = with_server(&change);
@@ -259,25 +269,6 @@ fn a_command_is_only_replaced_if_it_leads_elsewhere() {
         let names: Vec<_> = env.into_iter().flatten().filter_map(|var| var["name"].as_str()).collect();
         assert_eq!(names, Vec::from_iter(added), "{image} {command}");
     }
-}
-
-#[test]
-fn a_mount_in_the_way_stops_injection_with_words() {
-    for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {
-        let pod = with_server(
-            &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": path }] }),
-        );
-        let (after, remarks) = injected(&pod, &Scene::default());
-        assert_eq!(after, pod, "{path}");
-        assert!(
-            remarks[0].contains(&format!("volume own is mounted at {path}, where gatera needs")),
-            "{remarks:?}"
-        );
-    }
-    let pod = with_server(
-        &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
-    );
-    assert_ne!(injected(&pod, &Scene::default()).0, pod, "the seeds' folder is no conflict");
 }
 
 #[test]

@@ -29,6 +29,7 @@ mod helm;
 mod house;
 mod inject;
 mod lab;
+mod marks;
 mod outages;
 mod paths;
 mod reload;

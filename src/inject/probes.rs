@@ -38,7 +38,7 @@ pub(super) fn add(
         remarks.push(format!("container {} keeps its probes: {why}", server.name));
         return false;
     }
-    startup(container, patient);
+    startup(container, server, patient, remarks);
     liveness(container, server, remarks);
     readiness(container, server, patient, remarks)
 }
@@ -90,7 +90,7 @@ fn donor_blocks(patient: &Patient<'_>) -> bool {
 }
 
 /// The other two wait until joining is over. A user's own probe stays if it waits as long.
-fn startup(container: &mut Value, patient: &Patient<'_>) {
+fn startup(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
     let limit = patient
         .mark(marks::STARTUP_LIMIT)
         .and_then(|text| text.parse().ok())
@@ -103,6 +103,9 @@ fn startup(container: &mut Value, patient: &Patient<'_>) {
         .saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
     if own.is_object() && patience >= limit && !is_ours(own) {
         return;
+    }
+    if own.is_object() && !is_ours(own) {
+        remarks.push(format!("startupProbe of container {} gives up after {patience}s and is replaced by one that waits {limit}s for a member to join", server.name));
     }
     edit::set(
         container,

@@ -4,9 +4,11 @@
 //! started, it gets no option and no probe that depends on one.
 
 use crate::galera::image::Image;
-use crate::galera::options::one_spelling;
+use crate::galera::options::{Flag, flags, one_spelling};
 use crate::galera::server;
 use crate::object::Container;
+
+use super::files::STATUS_FILE;
 
 /// Where script and option file appear, and what `MYSQL_HOME` is set to.
 pub(super) const FOLDER: &str = "/etc/gatera";
@@ -22,11 +24,26 @@ pub(super) enum Profile {
     Unknown,
     /// Somebody replaced the command (diagnostic mode): perhaps no server runs at all.
     Replaced,
+    /// The user's own option file or status file stands where ours would have to be named.
+    Elsewhere,
 }
 
 impl Profile {
     /// What `gatera.dev/profile` names, else what the container looks like.
     pub(super) fn of(server: &Container, named: Option<&str>) -> Self {
+        let own_home = || server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
+        let own_file = |flag: &Flag<'_>| {
+            flag.key == "wsrep_status_file"
+                && flag.value.as_ref().is_none_or(|value| value.look() != STATUS_FILE)
+        };
+        match Self::by_looks(server, named) {
+            Self::Official if own_home() => Self::Elsewhere,
+            Self::Official | Self::Bitnami if flags(server).iter().any(own_file) => Self::Elsewhere,
+            profile => profile,
+        }
+    }
+
+    fn by_looks(server: &Container, named: Option<&str>) -> Self {
         match named {
             Some("official") => return Self::Official,
             Some("bitnami") => return Self::Bitnami,
@@ -43,13 +60,11 @@ impl Profile {
             let words = server.command.iter().chain(&server.args).flat_map(|it| it.look().split_whitespace());
             words.into_iter().any(same)
         };
-        let has_home = server.env.iter().any(|var| var.name == "MYSQL_HOME" && var.value.look() != FOLDER);
         let image = Image::read(&server.image);
         match image.name() {
             "mariadb-galera" if is_bitnamis(&image, server) => Self::Bitnami,
             "mariadb"
                 if !image.repository.contains("bitnami")
-                    && !has_home
                     && !option("defaults_file")
                     && !option("no_defaults") =>
             {
@@ -64,6 +79,9 @@ impl Profile {
         match self {
             Self::Official | Self::Bitnami => None,
             Self::Replaced => Some("its command is replaced"),
+            Self::Elsewhere => Some(
+                "it sets MYSQL_HOME or wsrep_status_file itself, so gatera's option file would not count",
+            ),
             Self::Unknown => Some("it is not known how its image takes options; set gatera.dev/profile"),
         }
     }

@@ -133,6 +133,9 @@ pub struct Volume {
     pub secret: Option<SourceRef>,
     /// An empty folder that goes with the pod.
     pub empty_dir: Option<EmptyDir>,
+    /// Fields of the pod itself as files.
+    #[serde(rename = "downwardAPI")]
+    pub downward_api: Option<DownwardApi>,
     /// A claim, by name.
     pub persistent_volume_claim: Option<ClaimVolume>,
     /// A claim that goes with the pod.
@@ -148,6 +151,36 @@ pub struct EmptyDir {
     /// Empty for the node's disk, or Memory.
     #[serde(deserialize_with = "or_default")]
     pub medium: String,
+}
+
+/// Fields of the pod itself as files.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct DownwardApi {
+    /// The files.
+    #[serde(deserialize_with = "or_default")]
+    pub items: Vec<DownwardFile>,
+}
+
+/// One field as a file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DownwardFile {
+    /// Its name in the volume.
+    #[serde(deserialize_with = "or_default")]
+    pub path: String,
+    /// Which field.
+    #[serde(deserialize_with = "or_default")]
+    pub field_ref: FieldRef,
+}
+
+/// A field of the pod.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FieldRef {
+    /// `metadata.annotations['…']`
+    #[serde(deserialize_with = "or_default")]
+    pub field_path: String,
 }
 
 /// A claim, by name.

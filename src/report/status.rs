@@ -45,7 +45,13 @@ impl<'a> Status<'a> {
     pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
         let stage = bootstrap::stage(cluster, view);
         let kept = matches!(stage, Stage::Kept(_));
-        let steps = vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
+        let mut steps =
+            vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
+        if view.left_alone(&cluster.id.namespace) {
+            for step in steps.iter_mut().skip(2) {
+                (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
+            }
+        }
         // What keeps the bootstrap node says it already.
         let advice = bootstrap::unverified(cluster).filter(|_| !kept);
         Self { cluster, state: view.state(cluster).name(), steps, advice }

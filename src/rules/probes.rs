@@ -2,7 +2,8 @@
 //!
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
 //! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
-//! Warns where a readiness probe that cannot see Galera's state stays, and where a startup probe of your own is short.
+//! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short, and where
+//! something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
 //!
 //! # Why
 //!
@@ -35,7 +36,7 @@
 use super::{Rule, WRITTEN, template};
 use crate::galera::programs;
 use crate::inject::Prospect;
-use crate::object::{Container, Handler, Kind, Template};
+use crate::object::{Container, Handler, Kind, Object};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
@@ -52,17 +53,21 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_PATIENCE: i64 = 300;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    template::of(review.new.as_ref(), view)
-        .map_or_else(Findings::new, |(template, server)| in_template(template, server))
+    let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
+    let claims = match &review.new {
+        Some(Object::StatefulSet(it)) => &it.spec.volume_claim_templates[..],
+        _ => &[],
+    };
+    let claims = claims.iter().map(|claim| &*claim.metadata.name);
+    in_template(server, &Prospect::of(server, &template.metadata, &template.spec, claims))
 }
 
-fn in_template(template: &Template, server: &Container) -> Findings {
-    let prospect = Prospect::of(server, &template.metadata);
+fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     let place = format!("spec.template.spec.containers[{}].", server.name);
     let liveness = server.liveness_probe.as_ref().map(|probe| {
-        demanding(&place, server, probe, &prospect).or_else(|| impatient(&place, server, probe, &prospect))
+        demanding(&place, server, probe, prospect).or_else(|| impatient(&place, server, probe, prospect))
     });
-    liveness.flatten().into_iter().chain(blind(&place, server, &prospect)).collect()
+    liveness.flatten().into_iter().chain(blind(&place, server, prospect)).collect()
 }
 
 /// A liveness probe that fails while the server lives.
@@ -115,6 +120,12 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
     let says = format!("Ready will not prove that container {} is Synced", server.name);
     let (says, instead) = match &prospect.kept {
         None => (says, "take gatera.dev/readiness: keep off the template"),
+        Some(kept) if prospect.in_the_way => (
+            format!(
+                "gatera injects nothing into its pods, so Ready will not prove that they are Synced: {kept}"
+            ),
+            "give the volume another name or place",
+        ),
         Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
     };
     let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";

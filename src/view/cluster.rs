@@ -129,18 +129,27 @@ impl Cluster {
         facts: &Facts,
         pods: &HashMap<(&str, &str), Vec<&Arc<PodFact>>>,
     ) -> Self {
-        let mut own: HashMap<&str, &Arc<PodFact>> = pods
+        // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
+        let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
+        let believed = |pod: &Arc<PodFact>| {
+            if doubted && pod.verified {
+                Arc::new(PodFact { verified: false, ..PodFact::clone(pod) })
+            } else {
+                Arc::clone(pod)
+            }
+        };
+        let mut own: HashMap<&str, Arc<PodFact>> = pods
             .get(&(&*id.namespace, &*id.name))
-            .map(|pods| pods.iter().map(|pod| (&*pod.name, *pod)).collect())
+            .map(|pods| pods.iter().map(|pod| (&*pod.name, believed(pod))).collect())
             .unwrap_or_default();
         // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
-            let pod = own.remove(&*name).cloned();
+            let pod = own.remove(&*name);
             Member { ordinal, name, pod }
         });
         let members = members.collect();
-        let leaving = own.into_values().cloned().collect();
+        let leaving = own.into_values().collect();
         let claims = claims(&id, &workload, facts);
         let bootstrap = bootstrap(&id, &workload, facts);
         Self { id, workload, members, leaving, claims, bootstrap }
@@ -176,7 +185,7 @@ impl Cluster {
         self.members.iter().filter(|member| member.ready()).count()
     }
 
-    /// Ready members without the mark of injection: their Ready does not prove Synced.
+    /// Ready members without a mark of injection that is believed: their Ready does not prove Synced.
     pub fn unverified(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
     }

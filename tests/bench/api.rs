@@ -88,8 +88,6 @@ impl Api {
         // A volume that does not exist is waited for in silence; without a name a controller tells of every claim again
         // and again, and that would be taken for requests of the guard.
         it["spec"]["volumeClaimTemplates"][0]["spec"]["volumeName"] = json!("elsewhere");
-        it["spec"]["template"]["metadata"]["annotations"] =
-            json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
         self.create(&format!("/apis/apps/v1/namespaces/{namespace}/statefulsets"), &it).await;
     }
 
@@ -104,7 +102,9 @@ impl Api {
     async fn run(&self, cluster: usize, ordinal: usize) {
         let path =
             format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-{ordinal}/status", fleet::namespace(cluster));
-        let status = json!({ "status": fleet::running() });
+        // No guard runs yet that would prepare them.
+        let mark = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
+        let status = json!({ "metadata": { "annotations": mark }, "status": fleet::running() });
         let sent = self.send("PATCH", &path, "application/merge-patch+json", &status).await;
         sent.unwrap_or_else(|error| panic!("{path}: {error}"));
     }

@@ -32,6 +32,8 @@ pub enum Action {
     CreateObject(Value),
     /// UPDATE of an object of the scene: a merge patch.
     ChangeObject { what: String, change: Value },
+    /// UPDATE of the `/status` of an object of the scene: a merge patch.
+    ReportObject { what: String, change: Value },
     /// DELETE of an object of the scene.
     Delete(Removal),
     /// CREATE of an Eviction of a pod of the scene.
@@ -102,6 +104,7 @@ impl Asked {
         match (self.subresource, self.operation) {
             ("scale", _) => Verb::Scale,
             ("eviction", _) => Verb::Evict,
+            ("status", _) => Verb::Report,
             (_, "CREATE") => Verb::Create,
             (_, "UPDATE") => Verb::Update,
             _ => Verb::Delete,
@@ -152,6 +155,10 @@ impl Action {
             Action::ChangeObject { what, change } => {
                 let (_, old) = given.object(what);
                 Asked::write(old.clone(), merged(old, change))
+            }
+            Action::ReportObject { what, change } => {
+                let (_, old) = given.object(what);
+                Asked { subresource: "status", ..Asked::write(old.clone(), merged(old, change)) }
             }
             Action::Delete(removal) => {
                 let (kind, old) = given.object(&removal.what);

@@ -1,0 +1,62 @@
+//! The conditions of webhook entries, in CEL: which of the requests that an entry selects the API server sends.
+//!
+//! Must not know: which entry has which. An object is null where there is none (`object` at DELETE, `oldObject` at
+//! CREATE), and a field that is empty is not there.
+
+use crate::galera::adopt::{Requirement, Selector};
+use crate::marks::{self, PREFIX, Whose};
+
+/// CEL: the labels at this place, before or after, are selected by one of these. Keys and values are plain words
+/// (`adopt.rs` sees to it), so they need no escaping.
+pub(super) fn selected(selectors: &[Selector], place: &str) -> String {
+    let by_one = |object: &str| {
+        let labels = format!("{object}.{place}");
+        let holds = |requirement: &Requirement| {
+            let there = format!("'{}' in {labels}", requirement.key);
+            match requirement.values.as_slice() {
+                [] => there,
+                values => {
+                    format!("{there} && {labels}['{}'] in ['{}']", requirement.key, values.join("', '"))
+                }
+            }
+        };
+        let selectors = selectors.iter().map(|selector| {
+            let all = selector.requirements().iter().map(holds).collect::<Vec<_>>();
+            format!("({})", all.join(" && "))
+        });
+        let any = selectors.collect::<Vec<_>>().join(" || ");
+        let around = labels.trim_end_matches(".labels");
+        format!("({object} != null && has({around}) && has({labels}) && ({any}))")
+    };
+    format!("{} || {}", by_one("object"), by_one("oldObject"))
+}
+
+/// CEL: not a member of a StatefulSet, or one that carries marks of the guard's.
+pub(super) fn no_plain_member() -> String {
+    let peoples: Vec<_> = marks::of(Whose::Peoples).map(|name| format!("'{PREFIX}{name}'")).collect();
+    let (owners, annotations) = ("object.metadata.ownerReferences", "object.metadata.annotations");
+    format!(
+        "!has({owners}) || !{owners}.exists(owner, owner.kind == 'StatefulSet') || \
+         has({annotations}) && {annotations}.exists(key, key.startsWith('{PREFIX}') && !(key in [{}]))",
+        peoples.join(", ")
+    )
+}
+
+/// CEL: labels, the guard's annotations or a pod's images are not what they were. Everything else changes all the time,
+/// and networks and volumes write annotations of theirs while a member starts: it must not wait for a guard that is down.
+pub(super) fn marks_changed() -> String {
+    let of = |object: &str, field: &str| {
+        format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})")
+    };
+    let labels = format!("{} != {}", of("object", "labels"), of("oldObject", "labels"));
+    let [new, old] = ["object", "oldObject"].map(|object| of(object, "annotations"));
+    let kept = |these: &str, those: &str| {
+        format!(
+            "{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])"
+        )
+    };
+    let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
+    let other_image =
+        format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
+    format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
+}

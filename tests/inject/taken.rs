@@ -1,0 +1,74 @@
+//! Injection where somebody else has a name or a place of ours: it is said, and nothing is written over.
+
+use serde_json::json;
+
+use super::{injected, member, with_server};
+use crate::scene::Scene;
+
+#[test]
+fn a_mount_in_the_way_stops_injection_with_words() {
+    for path in ["/etc/gatera", "/etc", "/etc/gatera/x", "/run", "/"] {
+        let pod = with_server(
+            &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": path }] }),
+        );
+        let (after, remarks) = injected(&pod, &Scene::default());
+        assert_eq!(after, pod, "{path}");
+        assert!(
+            remarks[0].contains(&format!("volume own is mounted at {path}, where gatera needs")),
+            "{remarks:?}"
+        );
+    }
+    let pod = with_server(
+        &json!({ "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "own", "mountPath": "/etc/galera" }] }),
+    );
+    assert_ne!(injected(&pod, &Scene::default()).0, pod, "the seeds' folder is no conflict");
+}
+
+/// What has a name of ours and is not ours stays as it is: the database would write into the container instead.
+#[test]
+fn nothing_of_the_users_is_written_over() {
+    let claim = json!({ "persistentVolumeClaim": { "claimName": "x" } });
+    let other = json!({ "downwardAPI": { "items": [{ "path": "a", "fieldRef": { "fieldPath": "metadata.annotations['own']" } }] } });
+    for (name, path, volume) in [
+        ("gatera", "/var/lib/mysql", &claim),
+        ("gatera", "/etc/gatera", &json!({ "emptyDir": {} })),
+        ("gatera", "/own", &other),
+        ("gatera-run", "/var/lib/mysql", &claim),
+        ("gatera-run", "/run/gatera", &claim),
+        ("gatera-run", "/scratch", &json!({ "emptyDir": {} })),
+    ] {
+        let mut volume = volume.clone();
+        volume["name"] = json!(name);
+        let mut pod = with_server(
+            &json!({ "volumeMounts": [{ "name": name, "mountPath": path }], "ports": [{ "containerPort": 4567 }] }),
+        );
+        pod["spec"]["volumes"] = json!([volume]);
+        let says = format!("gatera injects nothing into this pod: volume {name} is not gatera's own");
+        assert_eq!(injected(&pod, &Scene::default()), (pod, vec![says]), "{name} at {path}");
+    }
+    // Ours, although somebody limits it, or another version laid it out.
+    let mut pod = injected(&member(&json!({})), &Scene::default()).0;
+    for volume in pod["spec"]["volumes"].as_array_mut().unwrap() {
+        match volume["name"].as_str() {
+            Some("gatera-run") => volume["emptyDir"] = json!({ "sizeLimit": "1Mi" }),
+            Some("gatera") => drop(volume["downwardAPI"]["items"].as_array_mut().unwrap().pop()),
+            _ => {}
+        }
+    }
+    let (after, _) = injected(&pod, &Scene::default());
+    assert_eq!(after["spec"]["volumes"][2], pod["spec"]["volumes"][2]);
+    assert_eq!(after["spec"]["volumes"][1]["downwardAPI"]["items"].as_array().unwrap().len(), 2);
+
+    let own = json!([{ "name": "MYSQL_HOME", "value": "/own" }]);
+    let mut pod = with_server(&json!({ "env": own, "startupProbe": { "tcpSocket": { "port": 1 } } }));
+    pod["metadata"]["annotations"] = json!({ "gatera.dev/profile": "official" });
+    let (after, remarks) = injected(&pod, &Scene::default());
+    assert_eq!(after["spec"]["containers"][0]["env"], own);
+    assert!(
+        remarks.iter().any(|remark| remark.contains("keeps its probes: it sets MYSQL_HOME")),
+        "{remarks:?}"
+    );
+    let impatient = with_server(&json!({ "startupProbe": { "tcpSocket": { "port": 1 } } }));
+    let (_, remarks) = injected(&impatient, &Scene::default());
+    assert!(remarks[0].starts_with("startupProbe of container mariadb gives up after 30s"), "{remarks:?}");
+}

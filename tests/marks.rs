@@ -1,0 +1,356 @@
+//! The guard's own annotations, written by somebody else: nothing of it is believed. The attacks that were tried, against
+//! the router; `live.rs` has them against a real API server.
+
+mod live;
+
+use gatera::config::Settings;
+use gatera::object::{Kind, Object};
+use gatera::review::{Origin, Review};
+use gatera::view::View;
+use gatera::{inject, mutate, plan, rules};
+use serde_json::{Value, json};
+
+use crate::router::{ask, guard};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// A member as the StatefulSet controller makes it, changed by a merge patch.
+fn member(change: &Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": format!("{STATEFUL_SET}-0"),
+            "namespace": NAMESPACE,
+            "labels": { "app": "galera", "galera": "galera", "instance": "galera-instance" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
+        },
+        "spec": {
+            "containers": [{
+                "name": "mariadb",
+                "image": "mariadb:10.11",
+                "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }],
+            }],
+            "volumes": [{ "name": "datadir", "persistentVolumeClaim": { "claimName": "datadir-0" } }],
+        },
+    });
+    json_patch::merge(&mut pod, change);
+    pod
+}
+
+/// What the guard answers when this pod is created, before or after the object is final; and the pod then.
+async fn created(scene: &Scene, endpoint: &str, pod: &Value) -> (Value, Value) {
+    let review = json!({
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": { "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "operation": "CREATE", "namespace": NAMESPACE, "object": pod },
+    });
+    let mut response =
+        ask(&guard(scene.world(&Settings::default())), endpoint, &review).await["response"].take();
+    let mut after = pod.clone();
+    if let Some(patch) = response["patch"].take().as_str() {
+        use base64::Engine as _;
+        let patch = base64::engine::general_purpose::STANDARD.decode(patch).unwrap();
+        json_patch::patch(&mut after, &serde_json::from_slice::<json_patch::Patch>(&patch).unwrap()).unwrap();
+    }
+    (response, after)
+}
+
+fn marks(pod: &Value) -> Vec<&str> {
+    let annotations = pod["metadata"]["annotations"].as_object();
+    annotations
+        .into_iter()
+        .flatten()
+        .map(|(key, _)| &**key)
+        .filter(|key| key.starts_with("gatera.dev/"))
+        .collect()
+}
+
+const OWN: [&str; 3] = ["gatera.dev/injected", "gatera.dev/my-cnf", "gatera.dev/script"];
+
+/// Whatever the guard skips, no mark stays that somebody wrote into the template.
+#[tokio::test]
+async fn a_pod_that_is_not_injected_carries_no_marks() {
+    let forged = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION"), "gatera.dev/data": "none", "gatera.dev/later": "x", "gatera.dev/profile": "official" });
+    let off = Scene { mode: Some("off".into()), ..Scene::default() };
+    for (what, scene, change) in [
+        (
+            "a mount in the way",
+            &Scene::default(),
+            json!({ "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "volumeMounts": [{ "name": "own", "mountPath": "/etc/gatera" }] }] } }),
+        ),
+        (
+            "no server",
+            &Scene::default(),
+            json!({ "spec": { "containers": [{ "name": "proxy", "image": "haproxy" }] } }),
+        ),
+        ("not adopted", &Scene::default(), json!({ "metadata": { "labels": { "app": "web" } } })),
+        ("mode off", &off, json!({})),
+    ] {
+        let mut pod = member(&change);
+        pod["metadata"]["annotations"] = forged.clone();
+        let (_, after) = created(scene, "/mutate", &pod).await;
+        assert_eq!(marks(&after), ["gatera.dev/profile"], "{what}");
+        let spec = |pod: &Value| pod["spec"].clone();
+        assert_eq!(spec(&after), spec(&pod), "{what}: nothing else is touched");
+    }
+    let mut pod = member(&json!({}));
+    pod["metadata"]["annotations"] = forged;
+    let (response, after) = created(&Scene::default(), "/mutate", &pod).await;
+    assert_eq!(marks(&after), [OWN[0], OWN[1], "gatera.dev/profile", OWN[2]]);
+    assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
+}
+
+/// What the API server and other webhooks do to a pod after injection is no reason to doubt it.
+#[tokio::test]
+async fn what_the_guard_injected_passes_as_the_api_server_sends_it() {
+    let scene = Scene::default();
+    for change in [
+        json!({}),
+        json!({ "metadata": { "annotations": { "gatera.dev/readiness": "keep" } } }),
+        json!({ "spec": { "containers": [{ "name": "db", "image": "example.com/db:1", "ports": [{ "containerPort": 4567 }] }] } }),
+        json!({ "spec": { "containers": [{ "name": "db", "image": "bitnami/mariadb-galera:10.11", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }] }] } }),
+    ] {
+        let (_, mut pod) = created(&scene, "/mutate", &member(&change)).await;
+        assert!(marks(&pod).contains(&OWN[0]), "{change}");
+        let volumes = pod["spec"]["volumes"].as_array_mut().unwrap();
+        volumes
+            .iter_mut()
+            .filter(|it| it["name"] == "gatera")
+            .for_each(|it| it["downwardAPI"]["defaultMode"] = json!(420));
+        volumes.push(json!({ "name": "sidecar", "emptyDir": {} }));
+        let container = &mut pod["spec"]["containers"][0];
+        container["volumeMounts"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({ "name": "token", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount" }));
+        pod["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .insert(0, json!({ "name": "sidecar", "image": "proxy" }));
+        pod["metadata"]["annotations"]["sidecar.example.com/status"] = json!("injected");
+        let (response, _) = created(&scene, "/validate", &pod).await;
+        assert_eq!(
+            (&response["allowed"], &response["warnings"]),
+            (&json!(true), &Value::Null),
+            "{change}: {response}"
+        );
+        // Asked again, as after another webhook has changed it, there is nothing to say of the marks.
+        let (response, again) = created(&scene, "/mutate", &pod).await;
+        assert!(!response["warnings"].to_string().contains("G18"), "{response}");
+        assert_eq!(marks(&again), marks(&pod));
+    }
+}
+
+/// Each in a pod that is otherwise what injection makes: while the mutating call was not answered, or by somebody who
+/// comes after it.
+#[tokio::test]
+async fn a_pod_with_marks_that_this_guard_did_not_write_does_not_start() {
+    let scene = Scene::default();
+    let (_, pod) = created(&scene, "/mutate", &member(&json!({}))).await;
+    let note = |mark: &str, value: &str| json!({ "metadata": { "annotations": { format!("gatera.dev/{mark}"): value } } });
+    let volume = |volume: Value| json!({ "spec": { "volumes": [{ "name": "datadir", "persistentVolumeClaim": { "claimName": "datadir-0" } }, volume, { "name": "gatera-run", "emptyDir": {} }] } });
+    let container = |change: Value| {
+        let mut container = pod["spec"]["containers"][0].clone();
+        json_patch::merge(&mut container, &change);
+        json!({ "spec": { "containers": [container] } })
+    };
+    let mounts = |path: &str| json!([{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "gatera", "mountPath": path }, { "name": "gatera-run", "mountPath": "/run/gatera" }]);
+    let mut covered = mounts("/etc/gatera");
+    covered
+        .as_array_mut()
+        .unwrap()
+        .push(json!({ "name": "datadir", "mountPath": "/etc/gatera/wait-for-sync.sh", "subPath": "x" }));
+    for (what, change, says) in [
+        (
+            "another script",
+            note("script", "exit 0"),
+            "gatera.dev/script is the guard's: the script is not this guard's",
+        ),
+        (
+            "another option file",
+            note("my-cnf", "[mysqld]\nskip-grant-tables\n"),
+            "gatera.dev/my-cnf is the guard's: the option file is not this guard's",
+        ),
+        (
+            "an address that founds",
+            note(
+                "my-cnf",
+                "# written by gatera\n[mysqld]\nloose-wsrep_status_file = /run/gatera/wsrep_status.json\nwsrep_cluster_address = gcomm://\n",
+            ),
+            "the option file is not this guard's",
+        ),
+        ("another version", note("injected", "9.9.9"), "it was injected by another version of gatera"),
+        (
+            "a word too many",
+            note("injected", concat!(env!("CARGO_PKG_VERSION"), " really")),
+            "the readiness probe does not prove what it says",
+        ),
+        (
+            "a mark that stands elsewhere",
+            note("data", "none"),
+            "gatera.dev/data is the guard's: it does not belong on a pod",
+        ),
+        (
+            "no mark of injection",
+            json!({ "metadata": { "annotations": { "gatera.dev/injected": null } } }),
+            "the pod was not prepared by gatera",
+        ),
+        (
+            "another volume",
+            volume(json!({ "name": "gatera", "configMap": { "name": "own" } })),
+            "the volumes and mounts that it stands for are not there",
+        ),
+        (
+            "other files",
+            volume(
+                json!({ "name": "gatera", "downwardAPI": { "items": [{ "path": "wait-for-sync.sh", "fieldRef": { "fieldPath": "metadata.annotations['own']" } }] } }),
+            ),
+            "the volumes and mounts",
+        ),
+        ("no volume", json!({ "spec": { "volumes": null } }), "the volumes and mounts"),
+        (
+            "another mount",
+            container(json!({ "volumeMounts": mounts("/elsewhere") })),
+            "the volumes and mounts",
+        ),
+        ("a mount over it", container(json!({ "volumeMounts": covered })), "the volumes and mounts"),
+        (
+            "another probe",
+            container(json!({ "readinessProbe": { "exec": { "command": ["true"] } } })),
+            "the readiness probe does not prove what it says",
+        ),
+        (
+            "another command",
+            container(json!({ "command": ["sleep"] })),
+            "the readiness probe does not prove what it says",
+        ),
+        ("not adopted", json!({ "metadata": { "labels": { "app": "web" } } }), "gatera prepares no such pod"),
+    ] {
+        let mut forged = pod.clone();
+        json_patch::merge(&mut forged, &change);
+        let (response, _) = created(&scene, "/validate", &forged).await;
+        let message = response["status"]["message"].as_str().unwrap_or_default();
+        assert_eq!(
+            (&response["allowed"], &response["status"]["code"]),
+            (&json!(false), &json!(403)),
+            "{what}: {response}"
+        );
+        assert!(message.starts_with("[G18] Pod db/") && message.contains(says), "{what}: {message}");
+    }
+}
+
+/// A cluster whose template carries the mark of injection from before: its pods prove nothing.
+#[test]
+fn members_of_a_template_that_carries_the_mark_are_not_verified() {
+    let unverified = |annotations: Value| {
+        let settings = Settings::default();
+        let change = json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } });
+        let world = Scene { stateful_set: change, ..Scene::default() }.world(&settings);
+        world.cluster(NAMESPACE, STATEFUL_SET).unwrap().unverified().count()
+    };
+    assert_eq!(unverified(json!({})), 0);
+    assert_eq!(unverified(json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") })), 3);
+}
+
+/// Where the mode is off, the leader has nothing to do, a new StatefulSet is not marked and a bootstrap node not held.
+#[test]
+fn a_namespace_in_mode_off_is_left_alone() {
+    for (mode, left_alone) in [("enforce", false), ("warn", false), ("audit", false), ("off", true)] {
+        let settings = Settings::default();
+        let new = Scene { data: "none".into(), mode: Some(mode.into()), ..Scene::default() };
+        let world = new.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        assert_eq!(plan::next(&view).is_empty(), left_alone, "{mode}");
+        assert_eq!(injects(&view), !left_alone, "{mode}");
+        let first = Scene {
+            exists: false,
+            members: vec![],
+            claims: false,
+            mode: Some(mode.into()),
+            ..Scene::default()
+        };
+        let world = first.world(&settings);
+        let set = Scene { data: String::new(), ..first }.stateful_set();
+        let patch = amended(&set, &View::new(&world, scene::now(), &settings));
+        assert_eq!(patch.is_none(), left_alone, "{mode}: {patch:?}");
+    }
+}
+
+fn injects(view: &View<'_>) -> bool {
+    let pod = member(&json!({}));
+    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable") };
+    let mut after = pod.clone();
+    let _ = inject::into_pod(&mut after, &read, NAMESPACE, view);
+    after != pod
+}
+
+/// What becomes of a StatefulSet that somebody creates.
+fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
+    let text = set.to_string();
+    let read = Object::read(Kind::StatefulSet, &text);
+    let review = Review::as_created(Origin::Mutating, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
+    let mut decision = rules::evaluate(&review, view);
+    mutate::amend(&review, &text, &mut decision, view)
+}
+
+/// Claims that wait for a volume may be about to get theirs back: what a manifest says of data is not believed.
+#[test]
+fn a_saved_mark_is_not_believed_over_claims_from_before() {
+    let settings = Settings::default();
+    for (phase, written, mark) in [
+        ("Pending", Some("none"), None),
+        ("Pending", None, None),
+        ("Bound", Some("none"), Some("present")),
+        ("Bound", None, None),
+    ] {
+        let mut scene = Scene { exists: false, ..Scene::default() };
+        let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": format!("datadir-{STATEFUL_SET}-0") }, "status": { "phase": phase } });
+        (scene.members, scene.claims, scene.also) = (vec![], false, vec![claim]);
+        let world = scene.world(&settings);
+        let mut set = Scene { data: String::new(), ..scene }.stateful_set();
+        if let Some(written) = written {
+            set["metadata"]["annotations"]["gatera.dev/data"] = json!(written);
+        }
+        if let Some(patch) = amended(&set, &View::new(&world, scene::now(), &settings)) {
+            json_patch::patch(&mut set, &patch).unwrap();
+        }
+        assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"].as_str(), mark, "{phase} {written:?}");
+    }
+}
+
+/// `gatera check` says it of a manifest, where there is nobody yet to take anything out.
+#[test]
+fn a_check_says_which_marks_of_a_manifest_do_not_count() {
+    let settings = Settings::default();
+    let world = Scene { exists: false, members: vec![], claims: false, ..Scene::default() }.world(&settings);
+    let mut set = Scene { data: "none".into(), ..Scene::default() }.stateful_set();
+    set["spec"]["template"]["metadata"]["annotations"] = json!({ "gatera.dev/injected": "0.1.0" });
+    for (origin, says) in [
+        (
+            Origin::Check,
+            &[
+                "gatera.dev/data is the guard's, which sets it itself",
+                "gatera.dev/injected is the guard's and is taken out of the pod template",
+            ][..],
+        ),
+        (Origin::Mutating, &["gatera.dev/injected is the guard's and is taken out of the pod template"]),
+        (Origin::Audit, &["gatera.dev/injected is the guard's and means nothing in a template"]),
+        (Origin::Validating, &["gatera.dev/injected is the guard's"]),
+    ] {
+        let read = Object::read(Kind::StatefulSet, &set.to_string());
+        let review = Review::as_created(origin, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
+        let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+        let said: Vec<_> = decision
+            .judged
+            .iter()
+            .filter(|it| it.finding.rule == "G18")
+            .map(|it| &*it.finding.says)
+            .collect();
+        assert_eq!(said, says, "{origin:?}");
+        assert_eq!(
+            decision.allowed(),
+            origin != Origin::Validating,
+            "{origin:?}: whoever comes after us wrote it"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! What people and pods get past a real API server with the guard in front, and without.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{OWN, marks, member};
+use crate::guarded::{self, Guard, Start, install, program};
+use crate::lab::{ControlPlane, User, eventually};
+use crate::scene::STATEFUL_SET;
+
+const GALERA: &str = include_str!("../fixtures/galera.yaml");
+
+fn applied(plane: &ControlPlane, mode: Option<&str>) -> String {
+    let labels: Vec<_> = mode.map(|mode| ("gatera.dev/mode", mode)).into_iter().collect();
+    let ns = plane.namespace_with_labels("marks", &labels);
+    plane.kubectl_stdin(User::Editor, &["apply", "--namespace", &ns, "--filename=-"], GALERA).succeeded();
+    ns
+}
+
+/// What somebody with the rights of an ordinary person writes, and what is there afterwards.
+#[test]
+fn an_editor_cannot_write_the_guards_marks() {
+    let (plane, _) = guarded::shared();
+    let ns = applied(plane, Some("enforce"));
+    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
+    let set = || plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
+    let before = set();
+
+    let note = "gatera.dev/bootstrap=removing 1 Service/a/b ConfigMap/c/d";
+    let output =
+        run(&["annotate", "statefulset", STATEFUL_SET, note, "gatera.dev/data=present", "--overwrite"]);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stderr.contains("gatera.dev/bootstrap is the guard's and is taken out"), "{output}");
+    assert!(output.stderr.contains("gatera.dev/data is the guard's and is put back as it was"), "{output}");
+    let template = json!({ "spec": { "template": { "metadata": { "annotations": { "gatera.dev/injected": "0.1.0" } } } } });
+    let output = run(&["patch", "statefulset", STATEFUL_SET, "--patch", &template.to_string()]);
+    assert!(output.status == 0 && output.stderr.contains("is taken out of the pod template"), "{output}");
+    let after = set();
+    assert_eq!(after["metadata"]["annotations"], before["metadata"]["annotations"]);
+    assert_eq!(
+        (&after["spec"], &after["metadata"]["generation"]),
+        (&before["spec"], &before["metadata"]["generation"])
+    );
+
+    // Leaving a mark out, or writing what is there, is nothing to talk about.
+    let mut replaced = before.clone();
+    for annotations in [json!({}), before["metadata"]["annotations"].clone()] {
+        replaced["metadata"] = json!({ "name": STATEFUL_SET, "namespace": ns, "annotations": annotations });
+        let output = plane.kubectl_stdin(User::Editor, &["replace", "--filename=-"], &replaced.to_string());
+        assert_eq!((output.status, &*output.stderr), (0, ""), "{output}");
+        assert_eq!(set()["metadata"]["annotations"]["gatera.dev/data"], "none");
+    }
+
+    eventually("the first member's pod", || {
+        (run(&["get", "pod", &format!("{STATEFUL_SET}-0")]).status == 0).then_some(())
+    });
+    // By way of /status, which people with few rights may not write.
+    for (what, mark) in [
+        (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": "present" })),
+        (format!("statefulset/{STATEFUL_SET}"), json!({ "gatera.dev/data": null })),
+        ("deployment/galera-instance-bootstrap".to_owned(), json!({ "gatera.dev/removing": "1" })),
+        (format!("pod/{STATEFUL_SET}-0"), json!({ "gatera.dev/injected": "9.9.9" })),
+    ] {
+        let patch = json!({ "metadata": { "annotations": mark } }).to_string();
+        let report = ["patch", &what, "--subresource=status", "--type=merge", "--patch", &patch];
+        let output = plane.kubectl(User::Admin, &[&["--namespace", &*ns], &report[..]].concat());
+        assert!(output.status == 1 && output.stderr.contains("[G18] "), "{what} {mark}: {output}");
+    }
+
+    for what in ["configmap/galera-instance-nodeconfig", "service/galera-instance-hs"] {
+        let output = run(&["annotate", what, "gatera.dev/removing=1"]);
+        assert!(output.status == 1 && output.stderr.contains("[G18] "), "{output}");
+        assert!(output.stderr.contains("gatera.dev/removing is the guard's"), "{output}");
+    }
+}
+
+/// A pod that says it was prepared is believed by nobody, also while no guard is there to look; members without marks
+/// start.
+#[test]
+fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
+    let plane = ControlPlane::start();
+    install(&plane);
+    let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
+    guard.until_registered();
+    requests_are_judged_once(&plane);
+
+    let ns = applied(&plane, Some("enforce"));
+    let owner = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
+    let create = |name: &str, annotations: Value| {
+        let mut pod =
+            member(&json!({ "metadata": { "namespace": ns, "name": name, "annotations": annotations } }));
+        pod["metadata"]["ownerReferences"][0]["uid"] = owner.clone();
+        plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &pod.to_string())
+    };
+    let forged = json!({ "gatera.dev/injected": env!("CARGO_PKG_VERSION") });
+    let output = create("forged-0", forged.clone());
+    assert!(output.status == 0 && output.stderr.contains("gatera.dev/injected is the guard's"), "{output}");
+    let pod = plane.get(&ns, "pod/forged-0");
+    assert_eq!(marks(&pod), OWN, "it was prepared after all");
+
+    drop(guard);
+    let output = create("plain-0", json!({ "gatera.dev/readiness": "keep" }));
+    assert_eq!(output.status, 0, "{output}");
+    let output = create("forged-1", forged);
+    assert!(output.status == 1 && output.stderr.contains("new-pods-1.gatera.dev"), "{output}");
+}
+
+/// Labels of all three selectors at once, before or after: one row asks, the first that selects, and none is forgotten.
+/// (How often a row asks about the end of a pod is for the API server to say.)
+fn requests_are_judged_once(plane: &ControlPlane) {
+    let ns = plane.namespace("once");
+    let run = |arguments: &[&str]| {
+        plane.kubectl(User::Admin, &[&["--namespace", &*ns], arguments].concat()).succeeded();
+    };
+    let create = |kind: &str, name: &str, labels: &Value| {
+        let spec = json!({ "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] });
+        let mut object =
+            json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "labels": labels } });
+        if kind == "Pod" {
+            object["spec"] = spec;
+        }
+        let create = ["--namespace", &ns, "create", "--filename=-"];
+        plane.kubectl_stdin(User::Admin, &create, &object.to_string()).succeeded();
+    };
+    let all = json!({ "app": "galera", "instance": "x", "gatera.dev/cluster": "x", "app.kubernetes.io/name": "mariadb-galera" });
+    for (name, labels, row) in [
+        ("all", all, Some(0)),
+        ("first", json!({ "gatera.dev/cluster": "x" }), Some(0)),
+        ("second", json!({ "app": "galera", "instance": "x" }), Some(1)),
+        ("third", json!({ "app.kubernetes.io/name": "mariadb-galera" }), Some(2)),
+        ("none", json!({ "app": "web" }), None),
+    ] {
+        let step = |what: &str, entries: &[&str], row: Option<usize>, act: &dyn Fn()| {
+            let before = asked(plane);
+            act();
+            let mut asked = asked(plane);
+            asked.retain(|row, count| before.get(row) != Some(count));
+            let rows = row
+                .into_iter()
+                .flat_map(|row| entries.iter().map(move |it| format!("{it}-{row}.gatera.dev")));
+            assert_eq!(asked.into_keys().collect::<Vec<_>>(), rows.collect::<Vec<_>>(), "{name}: {what}");
+        };
+        for (kind, new, relabelled, ended) in [
+            ("Pod", &["new-pods", "pods-inject"][..], "marks", "pods"),
+            ("ConfigMap", &["labelled"], "labelled", "labelled"),
+        ] {
+            step(&format!("a new {kind}"), new, row, &|| create(kind, name, &labels));
+            let what = format!("{}/{name}", kind.to_lowercase());
+            let label = [
+                "label",
+                &what,
+                "app-",
+                "gatera.dev/cluster-",
+                "app.kubernetes.io/name=mariadb-galera",
+                "a=b",
+            ];
+            step(&format!("a {kind} with other labels"), &[relabelled], row.or(Some(2)), &|| run(&label));
+            step(&format!("the end of a {kind}"), &[ended], Some(2), &|| run(&["delete", &what]));
+            create(kind, name, &labels);
+            let whole = format!("the end of a {kind} with its first labels");
+            step(&whole, &[ended], row, &|| run(&["delete", &what]));
+        }
+    }
+}
+
+/// How often the API server has asked on behalf of which row.
+fn asked(plane: &ControlPlane) -> BTreeMap<String, u64> {
+    let metrics = plane.kubectl(User::Admin, &["get", "--raw=/metrics"]).succeeded();
+    let mut rows = BTreeMap::new();
+    for line in metrics.lines().filter(|line| line.starts_with("apiserver_admission_webhook_request_total{"))
+    {
+        let name = line.split_once("name=\"").and_then(|(_, rest)| Some(rest.split_once('"')?.0));
+        let count = line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
+        *rows.entry(name.expect("a webhook has a name").to_owned()).or_default() += count.expect("a count");
+    }
+    rows
+}
