@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -185,8 +184,4 @@ fn words(error: &Error) -> String {
     let words = chain(error);
     warn!(error = words, "registration");
     words
-}
-
-fn now() -> Timestamp {
-    Timestamp::now()
 }

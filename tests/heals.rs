@@ -93,7 +93,9 @@ fn what_was_deleted_stays_deleted_until_it_is_installed_again() {
         (vec![Object::Validating], one, "configuration_deleted", "ValidatingWebhookConfigurationDeleted"),
         (vec![Object::Mutating, Object::Validating], both, "both_configurations_deleted", "NothingIsGuarded"),
     ] {
-        objects.iter().for_each(|object| bench.do_harm(*object, Harm::Deleted));
+        for object in &objects {
+            bench.do_harm(*object, Harm::Deleted);
+        }
         for guard in &bench.guards {
             eventually("every replica says so, and is ready", || {
                 let (status, text) = guard.get("/readyz")?;

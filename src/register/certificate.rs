@@ -19,7 +19,7 @@ use crate::guard::FIELD_MANAGER;
 use crate::ownership;
 use crate::telemetry::Trouble;
 
-use super::{Desk, Error, Place, Seen, now, words};
+use super::{Desk, Error, Place, Seen, words};
 
 impl Desk {
     /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
@@ -38,11 +38,11 @@ impl Desk {
             self.secret = Seen::There(self.create().await?);
         }
         let Some(secret) = self.secret.there().cloned() else { return Ok(()) };
-        let settled = self.settled();
+        let (settled, now) = (self.settled(), time_by(&secret, Timestamp::now()));
         let Place { names, lives, .. } = &self.place;
         let next = match Material::read(&secret) {
-            None => Some(Material::again(self.held.as_ref(), names, *lives, now())?),
-            Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now())?,
+            None => Some(Material::again(self.held.as_ref(), names, *lives, now)?),
+            Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now)?,
         };
         let Some(next) = next else { return Ok(()) };
         let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
@@ -86,22 +86,26 @@ impl Desk {
     /// Every replica: what the Secret holds now is in use, if it can be.
     fn take(&mut self, leads: bool) -> Result<(), Error> {
         let name = || self.place.secret.clone();
-        let found = match &self.secret {
+        let secret = match &self.secret {
             Seen::NotYet => return Ok(()),
             Seen::Gone => return Err(Error::NoSecret(name())),
-            Seen::There(secret) => Material::read(secret).ok_or_else(|| Error::Empty(name()))?,
+            Seen::There(secret) => secret,
         };
-        let sound = found.sound(now()).map_err(|error| Error::Unusable(name(), error));
+        let now = time_by(secret, Timestamp::now());
+        let found = Material::read(secret).ok_or_else(|| Error::Empty(name()))?;
+        let sound = found.sound(now).map_err(|error| Error::Unusable(name(), error));
         // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
         if sound.is_err() && self.shown.is_some() {
             return sound;
         }
         // Not written by us, and we could not join it to ours: entries go on with what is held.
-        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now())) {
+        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
             return Ok(());
         }
-        self.bundle = Some(found.bundle());
-        if takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now()) {
+        if sound.is_ok() {
+            self.bundle = Some(found.bundle());
+        }
+        if takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now) {
             self.show(found.leaf.clone())?;
         }
         if sound.is_ok() {
@@ -143,7 +147,8 @@ impl Desk {
             _ => false,
         };
         self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
-        let early = self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| now() < *begins);
+        let early =
+            self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| Timestamp::now() < *begins);
         self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
     }
 
@@ -156,8 +161,56 @@ impl Desk {
     }
 }
 
+/// Now, but never before the API server last wrote this Secret: a clock that fell behind would take good certificates for
+/// ones whose time has not come, and make others that ended long ago.
+fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
+    let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
+    written.map(|time| time.0).fold(now, Timestamp::max)
+}
+
 /// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
 fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
     let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
     shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+
+    use super::*;
+    use crate::certs::Lives;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_fell_behind_is_not_believed() {
+        let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
+        let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
+        let secret = Secret { metadata, ..Secret::default() };
+        assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
+        assert_eq!(time_by(&secret, at(60)), at(60));
+        assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
+    }
+
+    #[test]
+    fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
+        let made = |seconds| Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap();
+        let [old, new, late] = [0, 0, -90 * 86_400].map(made);
+        let both = format!("{}{}", old.bundle(), new.bundle());
+        for (shown, registered, swaps) in [
+            (None, Some(old.bundle()), true),
+            (Some(&old), Some(old.bundle()), false),
+            (Some(&old), Some(both), true),
+            (Some(&old), Some(new.bundle()), true),
+            (Some(&old), Some(late.bundle()), true),
+            (Some(&old), None, true),
+            (Some(&late), Some(late.bundle()), true),
+        ] {
+            let shown = shown.map(|it| &it.leaf);
+            assert_eq!(takes_over(&new.leaf, shown, registered.as_deref(), at(0)), swaps, "{registered:?}");
+        }
+    }
 }

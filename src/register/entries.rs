@@ -22,7 +22,7 @@ use crate::telemetry::Trouble;
 use crate::webhooks::{self, Endpoint, Target};
 
 use super::compare::{as_values, decoded, encoded, foreign, same};
-use super::{Desk, Error, words};
+use super::{Desk, Error, Seen, words};
 
 /// What `/readyz` says when all is well.
 const REGISTERED: &str = "registered";
@@ -55,6 +55,15 @@ impl From<ValidatingWebhookConfiguration> for Configuration {
     }
 }
 
+/// What became of a write.
+enum Filled {
+    Written(Configuration),
+    /// No endpoint of our Service is ready: an entry would hold up everybody.
+    Waits,
+    /// Somebody was faster; the watch brings what is there now.
+    Overtaken,
+}
+
 /// Which bundle is registered, and for how long we have seen it there.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
@@ -71,19 +80,16 @@ impl Desk {
             let Some(found) = self.entries[index].there().cloned() else { continue };
             let settings = self.guard.settings.load();
             let wanted = webhooks::entries(endpoint, &settings, &self.place.target, &encoded(&bundle));
-            let difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
+            let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             if writes && !same(&found.entries, &wanted) {
-                if found.entries.is_empty() && !self.has_endpoint().await? {
-                    waits = true;
-                    continue;
-                }
-                match self.write(kind, &found.version, &wanted).await {
-                    Ok(Some(written)) => {
-                        self.entries[index] = super::Seen::There(written);
-                        continue;
+                match self.fill(kind, &found, &wanted).await {
+                    Ok(Filled::Written(written)) => {
+                        // Some clusters amend what is written; then it is said what is in the way.
+                        difference = foreign(&written.entries, &wanted);
+                        self.entries[index] = Seen::There(written);
                     }
-                    // Somebody was faster; the watch brings what is there now.
-                    Ok(None) => {}
+                    Ok(Filled::Overtaken) => {}
+                    Ok(Filled::Waits) => waits = true,
                     Err(error) => failed = Err(error),
                 }
             }
@@ -113,7 +119,7 @@ impl Desk {
         if let Some(strange) = strange {
             return format!("{strange}; the leading replica writes it again");
         }
-        let filled = |it: &super::Seen<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
+        let filled = |it: &Seen<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
         if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
     }
 
@@ -124,14 +130,12 @@ impl Desk {
     }
 
     /// Writes all entries of a configuration, if it is still the one that we have seen.
-    async fn write(
-        &self,
-        kind: &str,
-        version: &str,
-        entries: &[Value],
-    ) -> Result<Option<Configuration>, Error> {
+    async fn fill(&self, kind: &str, found: &Configuration, entries: &[Value]) -> Result<Filled, Error> {
+        if found.entries.is_empty() && !self.has_endpoint().await? {
+            return Ok(Filled::Waits);
+        }
         let name = &self.place.configuration;
-        let body = json!({ "metadata": { "resourceVersion": version }, "webhooks": entries });
+        let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let (patch, client) = (Patch::Merge(&body), self.client.clone());
         let written = if kind == CONFIGURATIONS[0].1 {
@@ -145,9 +149,9 @@ impl Desk {
             Ok(written) => {
                 info!(kind, entries = entries.len(), "webhook entries");
                 self.guard.metrics.entries_written.inc();
-                Ok(Some(written))
+                Ok(Filled::Written(written))
             }
-            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(None),
+            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(Filled::Overtaken),
             Err(error) => Err(Error::WriteEntries(format!("{kind} {name}"), error)),
         }
     }
