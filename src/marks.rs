@@ -33,3 +33,6 @@ pub const MY_CNF: &str = "my-cnf";
 pub const DATA: &str = "data";
 /// The guard, on a StatefulSet: what it removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
+/// The guard, on an object of a bootstrap node that it is about to delete: the uid of the StatefulSet. Only a reminder:
+/// before the object is deleted, the right to do so is derived anew.
+pub const REMOVING: &str = "removing";
