@@ -73,7 +73,8 @@ async fn look_up(client: &Client, namespace: &str, target: &Target) -> kube::Res
     let mut all = Vec::new();
     for (kind, api, plural) in Reader::KINDS {
         // A Deployment is only asked whether it is there.
-        if target.kind == Kind::Deployment && kind != "Deployment" {
+        let asked = target.kind == Kind::ConfigMap || target.kind.name() == kind;
+        if !asked {
             continue;
         }
         match readers(client, namespace, (kind, api, plural)).await? {
