@@ -4,6 +4,7 @@
 
 mod crash;
 mod forged;
+mod forged_live;
 mod gate;
 mod live;
 mod small;

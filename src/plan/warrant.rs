@@ -18,6 +18,16 @@ pub struct Found {
     pub readers: Result<Vec<Reader>, String>,
 }
 
+impl Found {
+    /// The metadata of the object itself, if it was found.
+    pub fn meta(&self, target: &Target) -> Option<&Meta> {
+        let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
+        let readers = self.readers.iter().flatten().filter(|it| it.kind == "Deployment");
+        let mut all = map.chain(readers.map(|it| (Kind::Deployment, &it.metadata)));
+        all.find(|(kind, meta)| target.is(*kind, meta)).map(|(_, meta)| meta)
+    }
+}
+
 /// What becomes of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Warrant {

@@ -33,8 +33,8 @@ pub(super) async fn finish(turn: &Turn, step: &Step, it: &Finish) -> kube::Resul
             Some(Warrant::Waits(what)) => return Ok(Done::NotNow(what)),
             Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
         }
-        let map = found.map.as_ref().map(|map| &map.metadata);
-        if let (Some(meta), true) = (map, left.iter().any(|(it, _)| it == target)) {
+        let is_left = left.iter().any(|(it, _)| it == target);
+        if let Some(meta) = found.meta(target).filter(|_| is_left) {
             let_be(client, it, target, meta).await?;
         }
     }
