@@ -293,6 +293,16 @@ fn status_tells_the_story() {
     text += &story(&small, "the address goes first");
     small.run(1);
     text += &story(&small, "removed");
+    let note = |note: &str| {
+        let bootstrap = json!({ "metadata": { "annotations": { "gatera.dev/bootstrap": note } } });
+        let mut small =
+            Small::of(&Scene { data: "present".into(), stateful_set: bootstrap, ..Scene::default() });
+        small.without_bootstrap_in_addresses();
+        small
+    };
+    let forged = note("removing 1 Service/galera-instance-hs/uid-0");
+    text += &story(&forged, "somebody wrote a note that names what is not the bootstrap node's");
+    text += &story(&note("gone"), "somebody wrote a note that says nothing");
     let unverified =
         Scene { members: ["unverified", "ready", "unverified"].map(String::from).into(), ..formed() };
     text += &story(&Small::of(&unverified), "members from before");

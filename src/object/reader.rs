@@ -58,9 +58,7 @@ impl Reader {
     pub fn list(kind: &'static str, json: &str) -> Result<Vec<Self>, Unreadable> {
         let reader = |metadata, spec| Self { kind, metadata, spec };
         Ok(match kind {
-            "Pod" => {
-                read::<Pod>(kind, json)?.into_iter().map(|it| reader(it.metadata, it.spec)).collect()
-            }
+            "Pod" => read::<Pod>(kind, json)?.into_iter().map(|it| reader(it.metadata, it.spec)).collect(),
             "CronJob" => read::<CronJob>(kind, json)?
                 .into_iter()
                 .map(|it| reader(it.metadata, it.spec.job_template.spec.template.spec))
@@ -115,6 +113,9 @@ mod tests {
         }
         let odd = r#"{"items":[{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}]}"#;
         let problem = Reader::list("Job", odd).unwrap_err().to_string();
-        assert!(problem.starts_with("cannot be read as a Job: ") && !problem.contains("hunter2"), "{problem}");
+        assert!(
+            problem.starts_with("cannot be read as a Job: ") && !problem.contains("hunter2"),
+            "{problem}"
+        );
     }
 }

@@ -230,7 +230,11 @@ fn finish(cluster: &Cluster, rest: Vec<Target>, left: Vec<(Target, String)>) -> 
         left,
         count: cluster.count(),
     };
-    Stage::Going("telling everybody".to_owned(), Some(Box::new(Step::Finish(finish))))
+    let says = match finish.left.first() {
+        Some((target, why)) => format!("{target} is left alone: {why}"),
+        None => "looking up what is left, and telling everybody".to_owned(),
+    };
+    Stage::Going(says, Some(Box::new(Step::Finish(finish))))
 }
 
 fn wait(what: String) -> Stage {

@@ -42,7 +42,13 @@ pub enum Warrant {
 }
 
 /// Whether this object of a clean-up may be deleted now.
-pub fn warrant(cluster: &Cluster, view: &View<'_>, finish: &Finish, target: &Target, found: &Found) -> Warrant {
+pub fn warrant(
+    cluster: &Cluster,
+    view: &View<'_>,
+    finish: &Finish,
+    target: &Target,
+    found: &Found,
+) -> Warrant {
     let readers = match &found.readers {
         Ok(readers) => readers,
         Err(why) => return Warrant::Stays(format!("{why}, so nobody can tell who needs it")),
@@ -73,7 +79,8 @@ fn config_map(
     readers: &[Reader],
 ) -> Warrant {
     // A successor of its name is somebody's who applied it.
-    let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going()) else {
+    let Some(map) = map.filter(|map| target.is(Kind::ConfigMap, &map.metadata) && !map.metadata.going())
+    else {
         return Warrant::Gone;
     };
     if let Some(why) = view.config_map_stays(cluster, map, &[]) {
@@ -103,7 +110,8 @@ fn goes(reader: &Meta, finish: &Finish, all: &[Reader]) -> bool {
         })
     };
     let of_replica_set = |owner: &str| {
-        all.iter().any(|it| it.kind == "ReplicaSet" && it.metadata.uid == owner && of_deployment(&it.metadata))
+        all.iter()
+            .any(|it| it.kind == "ReplicaSet" && it.metadata.uid == owner && of_deployment(&it.metadata))
     };
     of_deployment(reader)
         || reader.controller().is_some_and(|owner| owner.kind == "ReplicaSet" && of_replica_set(&owner.uid))

@@ -73,7 +73,8 @@ async fn annotate<K: Object>(
     mark: &str,
     value: Option<&str>,
 ) -> kube::Result<()> {
-    let mut patch = json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
+    let mut patch =
+        json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
     if !version.is_empty() {
         patch["metadata"]["resourceVersion"] = json!(version);
     }
@@ -138,8 +139,7 @@ impl<K> Object for K where
 /// judged: what somebody changed or applied again meanwhile is judged again.
 async fn delete_one<K: Object>(client: &Client, it: &Condemned) -> kube::Result<()> {
     let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
-    let this =
-        Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
+    let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
     let params = DeleteParams {
         preconditions: Some(this),
         propagation_policy: Some(PropagationPolicy::Background),

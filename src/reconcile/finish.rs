@@ -65,7 +65,11 @@ async fn let_be(client: &Client, it: &Finish, target: &Target, meta: &Meta) -> k
 
 /// The ConfigMap, and whoever may read it.
 async fn look_up(client: &Client, namespace: &str, target: &Target) -> kube::Result<Found> {
-    let map = if target.kind == Kind::ConfigMap { config_map(client, namespace, &target.name).await? } else { Ok(None) };
+    let map = if target.kind == Kind::ConfigMap {
+        config_map(client, namespace, &target.name).await?
+    } else {
+        Ok(None)
+    };
     let (map, unreadable) = match map {
         Ok(map) => (map, None),
         Err(why) => (None, Some(why)),

@@ -129,8 +129,8 @@ impl<'a> View<'a> {
         names.sort_unstable();
         names.dedup();
         let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
-        let maps = maps
-            .filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
+        let maps =
+            maps.filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
         let founders = founders.iter().map(|it| Target::of(Kind::Deployment, &it.metadata));
         founders
             .chain(services.map(|it| Target::of(Kind::Service, &it.metadata)))

@@ -36,7 +36,8 @@ fn mark(small: &mut Small, kind: &str, name: &str) {
 }
 
 fn note(small: &mut Small) -> Value {
-    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"].clone()
+    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"]
+        .clone()
 }
 
 /// The attack that was tried, with and without marks that somebody wrote too.
@@ -71,7 +72,10 @@ fn a_note_that_names_what_is_not_ours_deletes_nothing() {
             small.events,
             [
                 told("Service web", "it does not lead to the bootstrap node of galera-instance-galera"),
-                told("Service galera-instance-hs", "it does not lead to the bootstrap node of galera-instance-galera"),
+                told(
+                    "Service galera-instance-hs",
+                    "it does not lead to the bootstrap node of galera-instance-galera"
+                ),
                 told("ConfigMap web", "nothing in it shows that it is Galera's"),
                 told("Deployment web", "it is not the bootstrap node of galera-instance-galera"),
                 told("ConfigMap galera-instance-nodeconfig", "StatefulSet galera-instance-galera reads it"),
@@ -119,7 +123,9 @@ fn a_note_of_another_uid_is_no_note() {
 #[test]
 fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
     let web = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } });
-    for named in ["", " Service/web/uid-web", " Service/web/uid-web ConfigMap/other/uid-other Deployment/web/uid-web"] {
+    for named in
+        ["", " Service/web/uid-web", " Service/web/uid-web ConfigMap/other/uid-other Deployment/web/uid-web"]
+    {
         let mut small = Small::of(&Scene { also: vec![web.clone()], ..formed() });
         write_note(&mut small, &format!("removing 1{named}"));
         small.without_bootstrap_in_addresses();
@@ -140,7 +146,8 @@ fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
 
 /// A pod, and every kind that makes pods.
 fn reader(kind: &str, api: &str) -> Value {
-    let spec = json!({ "containers": [{ "name": "a", "envFrom": [{ "configMapRef": { "name": BOOTSTRAP } }] }] });
+    let spec =
+        json!({ "containers": [{ "name": "a", "envFrom": [{ "configMapRef": { "name": BOOTSTRAP } }] }] });
     let template = json!({ "template": { "spec": spec } });
     let spec = match kind {
         "Pod" => spec,
@@ -157,7 +164,9 @@ fn a_config_map_that_anybody_else_reads_stays() {
         let mut small = Small::of(&Scene { also: vec![reader(kind, api)], ..formed() });
         small.run(1);
         assert!(small.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
-        assert!(small.object("Service", SERVICE).is_none() && small.object("Deployment", BOOTSTRAP).is_none());
+        assert!(
+            small.object("Service", SERVICE).is_none() && small.object("Deployment", BOOTSTRAP).is_none()
+        );
         assert_eq!(
             small.events,
             [
@@ -202,7 +211,8 @@ fn in_doubt_a_config_map_stays() {
         it["metadata"]["ownerReferences"] = json!([owner]);
         Reader::list(kind, &json!({ "items": [it] }).to_string()).unwrap()
     };
-    let set = || owned("ReplicaSet", "rs", json!({ "kind": "Deployment", "uid": "uid-0", "controller": true }));
+    let set =
+        || owned("ReplicaSet", "rs", json!({ "kind": "Deployment", "uid": "uid-0", "controller": true }));
     let pod = || owned("Pod", "pod", json!({ "kind": "ReplicaSet", "uid": "rs", "controller": true }));
     let alive = || {
         let it = json!({ "metadata": { "name": "gone", "uid": "uid-0" } });
@@ -214,14 +224,49 @@ fn in_doubt_a_config_map_stays() {
         ("its own", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
         ("gone", None, Ok(vec![]), Warrant::Gone),
         ("a successor", Some(map(json!({ "metadata": { "uid": "new" } }))), Ok(vec![]), Warrant::Gone),
-        ("going", Some(map(json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }))), Ok(vec![]), Warrant::Gone),
+        (
+            "going",
+            Some(map(json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }))),
+            Ok(vec![]),
+            Warrant::Gone,
+        ),
         ("unmarked", Some(map(json!({ "metadata": { "annotations": null } }))), Ok(vec![]), unmarked()),
-        ("another's mark", Some(map(json!({ "metadata": { "annotations": { MARK: "2" } } }))), Ok(vec![]), unmarked()),
-        ("not Galera's", Some(map(json!({ "data": { "galera.cnf": "x" } }))), Ok(vec![]), stays("nothing in it shows that it is Galera's")),
-        ("nobody knows", Some(map(json!({}))), Err("gatera may not list cronjobs".to_owned()), stays("gatera may not list cronjobs, so nobody can tell who needs it")),
-        ("its ReplicaSet still goes", Some(map(json!({}))), Ok(set()), Warrant::Waits("ReplicaSet theirs goes first".into())),
-        ("so does its pod", Some(map(json!({}))), Ok([pod(), set()].concat()), Warrant::Waits("Pod theirs goes first".into())),
-        ("a Deployment of that uid is alive", Some(map(json!({}))), Ok([set(), alive()].concat()), stays("ReplicaSet theirs reads it")),
+        (
+            "another's mark",
+            Some(map(json!({ "metadata": { "annotations": { MARK: "2" } } }))),
+            Ok(vec![]),
+            unmarked(),
+        ),
+        (
+            "not Galera's",
+            Some(map(json!({ "data": { "galera.cnf": "x" } }))),
+            Ok(vec![]),
+            stays("nothing in it shows that it is Galera's"),
+        ),
+        (
+            "nobody knows",
+            Some(map(json!({}))),
+            Err("gatera may not list cronjobs".to_owned()),
+            stays("gatera may not list cronjobs, so nobody can tell who needs it"),
+        ),
+        (
+            "its ReplicaSet still goes",
+            Some(map(json!({}))),
+            Ok(set()),
+            Warrant::Waits("ReplicaSet theirs goes first".into()),
+        ),
+        (
+            "so does its pod",
+            Some(map(json!({}))),
+            Ok([pod(), set()].concat()),
+            Warrant::Waits("Pod theirs goes first".into()),
+        ),
+        (
+            "a Deployment of that uid is alive",
+            Some(map(json!({}))),
+            Ok([set(), alive()].concat()),
+            stays("ReplicaSet theirs reads it"),
+        ),
         ("a pod of another owner", Some(map(json!({}))), Ok(pod()), stays("Pod theirs reads it")),
     ] {
         let found = Found { map, readers };
@@ -244,7 +289,8 @@ fn a_bootstrap_node_of_two_clusters_stays() {
     small.add(Kind::StatefulSet, twin);
     small.run(1);
     assert!(small.object("Service", SERVICE).is_some());
-    let told = format!("NotRemoved: Service {SERVICE} is left alone: it leads to the bootstrap node of twin too;");
+    let told =
+        format!("NotRemoved: Service {SERVICE} is left alone: it leads to the bootstrap node of twin too;");
     assert!(small.events[0].starts_with(&told), "{:?}", small.events);
 }
 
@@ -274,13 +320,16 @@ fn a_service_that_others_name_stays() {
     ] {
         let mut other = Scene::default().stateful_set();
         let labels = json!({ "app": "galera", "instance": "other" });
-        json_patch::merge(&mut other, &json!({
-            "metadata": { "name": "other", "uid": "9" },
-            "spec": { "template": { "metadata": { "labels": labels }, "spec": { "volumes": null, "containers": [{
-                "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }],
-                "args": [format!("--wsrep-cluster-address=gcomm://{address}")],
-            }] } } },
-        }));
+        json_patch::merge(
+            &mut other,
+            &json!({
+                "metadata": { "name": "other", "uid": "9" },
+                "spec": { "template": { "metadata": { "labels": labels }, "spec": { "volumes": null, "containers": [{
+                    "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }],
+                    "args": [format!("--wsrep-cluster-address=gcomm://{address}")],
+                }] } } },
+            }),
+        );
         let mut small = Small::of(&Scene { also: vec![other], ..formed() });
         while small.object("Deployment", BOOTSTRAP).is_some() {
             small.step();

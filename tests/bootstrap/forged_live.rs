@@ -29,9 +29,7 @@ fn objects(ns: &str) -> Value {
         json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name, "namespace": ns },
                 "spec": { "clusterIP": "None", "selector": selector, "ports": [{ "port": 3306 }] } })
     };
-    let map = |name: &str, data: Value| {
-        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": ns }, "data": data })
-    };
+    let map = |name: &str, data: Value| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": ns }, "data": data });
     let bystander = json!({ "containers": [{ "name": "a", "image": "a", "envFrom": [{ "configMapRef": { "name": "copy" } }] }] });
     json!({ "apiVersion": "v1", "kind": "List", "items": [
         stateful_set(STATEFUL_SET, "own"),
@@ -53,7 +51,8 @@ fn objects(ns: &str) -> Value {
     ]})
 }
 
-const THEIRS: [&str; 5] = ["service/other", "service/web", "configmap/web", "configmap/copy", "deployment/web"];
+const THEIRS: [&str; 5] =
+    ["service/other", "service/web", "configmap/web", "configmap/copy", "deployment/web"];
 
 #[test]
 fn a_forged_note_deletes_nothing_and_is_told() {
@@ -84,7 +83,7 @@ fn a_forged_note_deletes_nothing_and_is_told() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{output:?}");
-        let before = THEIRS.map(|what| uid(what));
+        let before = THEIRS.map(uid);
         (alive, before, own)
     });
 
@@ -96,7 +95,8 @@ fn a_forged_note_deletes_nothing_and_is_told() {
             let set = alive.stateful_set();
             (set["metadata"]["annotations"]["gatera.dev/bootstrap"] == format!("removed {own}")).then_some(())
         });
-        let after = THEIRS.map(|what| plane.get(&alive.ns, what)["metadata"]["uid"].as_str().unwrap().to_owned());
+        let after =
+            THEIRS.map(|what| plane.get(&alive.ns, what)["metadata"]["uid"].as_str().unwrap().to_owned());
         assert_eq!(after, *before);
         let mut told = events(alive, "NotRemoved");
         told.sort();
@@ -120,7 +120,10 @@ fn a_forged_note_deletes_nothing_and_is_told() {
         assert_eq!(events(alive, "BootstrapRemoved"), Vec::<String>::new());
         // With such a mark a stolen token of the guard could delete them.
         for what in THEIRS {
-            assert_eq!(plane.get(&alive.ns, what)["metadata"]["annotations"]["gatera.dev/removing"], Value::Null);
+            assert_eq!(
+                plane.get(&alive.ns, what)["metadata"]["annotations"]["gatera.dev/removing"],
+                Value::Null
+            );
         }
     }
     let deleted = plane.asked_by_the_guard().into_iter().filter(|it| it.verb == "delete");
@@ -149,6 +152,10 @@ fn a_config_map_that_a_cron_job_reads_stays_and_says_why() {
         )]
     );
     let kept = alive.plane.get(&alive.ns, &format!("configmap/{map}"));
-    assert_eq!(kept["metadata"]["annotations"]["gatera.dev/removing"], Value::Null, "and is not marked any more");
+    assert_eq!(
+        kept["metadata"]["annotations"]["gatera.dev/removing"],
+        Value::Null,
+        "and is not marked any more"
+    );
     assert_eq!(alive.admin(&["get", alive::BOOTSTRAP]).status, 1);
 }

@@ -27,7 +27,8 @@ impl<'a> Release<'a> {
     }
 
     fn helm(&self, command: &str, arguments: &[&str]) -> Output {
-        let outside: &[&str] = if matches!(command, "install" | "upgrade") { &[guarded::OUTSIDE] } else { &[] };
+        let outside: &[&str] =
+            if matches!(command, "install" | "upgrade") { &[guarded::OUTSIDE] } else { &[] };
         self.plane.helm(User::Admin, &[&[command, "--namespace", &self.ns], arguments, outside].concat())
     }
 
