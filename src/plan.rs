@@ -2,15 +2,18 @@
 //!
 //! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
 //! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` knows when the
-//! bootstrap node goes.
+//! bootstrap node goes, `plan/warrant.rs` what may be deleted without the view showing it.
 
 pub mod bootstrap;
+mod warrant;
 
 use crate::inject;
 use crate::marks;
 use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
 
 use bootstrap::Stage;
+
+pub use warrant::{Found, Warrant, is_marked, warrant};
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,20 +29,75 @@ pub enum Step {
         /// The option file.
         text: String,
     },
+    /// Write the guard's mark on an object that is about to go.
+    Condemn(Condemned),
     /// Delete this object.
-    Delete(String, Target),
-    /// The rest of a clean-up, each part harmless when it is done twice: delete what no watch shows, tell everybody, and
-    /// write the mark by which it is over.
-    Finish {
-        /// The rest.
-        delete: Vec<Target>,
+    Delete(Condemned),
+    /// The note named what it must not: tell everybody, and put the right one in its place.
+    Correct {
         /// What is told.
-        told: Told,
-        /// Written last.
+        told: Vec<Told>,
+        /// Without a note it is taken out.
         mark: Mark,
     },
+    /// The rest of a clean-up, each part harmless when it is done twice.
+    Finish(Finish),
     /// Tell everybody what the clean-up waits for, if it waits for long.
     Tell(Told),
+}
+
+impl Step {
+    /// It deletes something: it begins only if it still follows from the world.
+    pub fn destroys(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::Finish(_))
+    }
+}
+
+/// An object that goes, in the version in which it was judged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Condemned {
+    /// The StatefulSet whose bootstrap node it belongs to; it is in the same namespace.
+    pub id: Id,
+    /// The uid of that StatefulSet.
+    pub owner: String,
+    /// The object.
+    pub target: Target,
+    /// Its version.
+    pub version: String,
+}
+
+/// The rest of a clean-up: delete what no watch shows, tell everybody, and write the note by which it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// The StatefulSet.
+    pub id: Id,
+    /// Its uid.
+    pub uid: String,
+    /// What the view does not show any more, or never did: gone, or to be looked up and judged ([`warrant`]).
+    pub rest: Vec<Target>,
+    /// What is left alone, and why.
+    pub left: Vec<(Target, String)>,
+    /// How the cluster is.
+    pub count: String,
+}
+
+impl Finish {
+    /// What everybody should know, if these are left alone.
+    pub fn told(&self, left: &[(Target, String)]) -> Vec<Told> {
+        let stays = |target: &Target| left.iter().any(|(it, _)| it == target);
+        let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
+        let about = |reason, note| Told { id: self.id.clone(), uid: self.uid.clone(), reason, note };
+        let removed = (!gone.is_empty())
+            .then(|| about(REMOVED, format!("removed {}: {}", gone.join(", "), self.count)));
+        let kept = left.iter().map(|(target, why)| about(NOT_REMOVED, not_removed(&self.id, target, why)));
+        kept.chain(removed).collect()
+    }
+
+    /// By this note it is over.
+    pub fn mark(&self) -> Mark {
+        let bootstrap = Some(Removal::Done.note(&self.uid));
+        Mark { id: self.id.clone(), uid: self.uid.clone(), version: String::new(), bootstrap }
+    }
 }
 
 /// The marks of a StatefulSet: data, and what becomes of its bootstrap node.
@@ -130,3 +188,13 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
 /// Why an Event is written.
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
+const NOT_REMOVED: &str = "NotRemoved";
+
+fn not_removed(id: &Id, target: &Target, why: &str) -> String {
+    format!(
+        "{target} is left alone: {why}; if nothing needs it: kubectl -n {} delete {} {}",
+        id.namespace,
+        target.kind.name().to_ascii_lowercase(),
+        target.name
+    )
+}

@@ -1,10 +1,11 @@
 //! The leader's loop: look at the world, do what the plan says.
 //!
 //! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
-//! `reconcile/apply.rs` does one step; `reconcile/audit.rs` only looks.
+//! `reconcile/apply.rs` does one step, `reconcile/finish.rs` the last one of a clean-up; `reconcile/audit.rs` only looks.
 
 mod apply;
 pub mod audit;
+mod finish;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,29 +29,29 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let mut desk = Desk::default();
+    let turn = Turn { client, guard, leading: leading.clone() };
     loop {
         if !leading.elected().await {
             return;
         }
         changed.mark_unchanged();
-        let steps = planned(&guard);
+        let steps = turn.look(plan::next);
+        let mut anew = false;
         for step in desk.due(&steps) {
-            // No step begins without the lease, and none outlasts it.
-            let Some(time) = leading.time_for_a_step() else { break };
-            let outcome = timeout(time, apply::step(&client, step)).await;
-            // What could not be told is still to be told.
-            if matches!(outcome, Ok(Ok(()))) || !matches!(step, Step::Tell(_)) {
-                desk.did(step);
+            // What follows is planned anew: the world is not the same after a step that destroys.
+            anew = step.destroys();
+            if !turn.may(step) {
+                break;
             }
-            match outcome {
-                Ok(Ok(())) => info!(?step, "step"),
-                // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
-                Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
-                    info!(?step, "step, not on this version");
-                }
-                Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
-                Err(_) => warn!(?step, error = "no answer", "step"),
+            one(&turn, &mut desk, step).await;
+            if anew {
+                break;
             }
+        }
+        if anew {
+            // A plan that changes all the time must not take all the time.
+            tokio::task::yield_now().await;
+            continue;
         }
         let again = async {
             if steps.is_empty() { std::future::pending().await } else { tokio::time::sleep(AGAIN).await }
@@ -62,11 +63,52 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-fn planned(guard: &Guard) -> Vec<Step> {
-    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-    let released = guard.book.released();
-    let freshness = guard.freshness(&world);
-    plan::next(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
+async fn one(turn: &Turn, desk: &mut Desk, step: &Step) {
+    let Some(time) = turn.leading.time_for_a_step() else { return };
+    let outcome = timeout(time, apply::step(turn, step)).await;
+    // What could not be told is still to be told.
+    if matches!(outcome, Ok(Ok(_))) || !matches!(step, Step::Tell(_)) {
+        desk.did(step);
+    }
+    match outcome {
+        Ok(Ok(Done::Yes)) => info!(?step, "step"),
+        Ok(Ok(Done::NotNow(why))) => info!(?step, why, "step, not now"),
+        // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
+        Ok(Err(kube::Error::Api(status))) if status.code == 409 => info!(?step, "step, not on this version"),
+        Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
+        Err(_) => warn!(?step, error = "no answer", "step"),
+    }
+}
+
+/// What came of a step.
+enum Done {
+    /// It is done.
+    Yes,
+    /// The world has changed, or something else goes first.
+    NotNow(String),
+}
+
+/// What a step is done with.
+struct Turn {
+    client: Client,
+    guard: Arc<Guard>,
+    leading: Leading,
+}
+
+impl Turn {
+    /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
+    /// before every single call that deletes.
+    fn may(&self, step: &Step) -> bool {
+        self.leading.holds() && (!step.destroys() || self.look(plan::next).contains(step))
+    }
+
+    /// Looks at the world as it is now.
+    fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        let guard = &self.guard;
+        let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+        let (released, freshness) = (guard.book.released(), guard.freshness(&world));
+        look(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
+    }
 }
 
 /// What was done and is not yet seen in the world: it must not be done again at every event in between.

@@ -3,6 +3,8 @@
 //! (`bootstrap/crash.rs`).
 
 mod crash;
+mod forged;
+mod forged_live;
 mod gate;
 mod live;
 mod small;
@@ -48,9 +50,12 @@ fn a_formed_cluster_loses_its_bootstrap_node_step_by_step() {
             "address galera-instance-galera-0",
             "address galera-instance-galera-1",
             "address galera-instance-galera-2",
+            "mark Deployment galera-instance-bootstrap",
+            "mark Service galera-instance-bootstrap-svc",
+            "mark ConfigMap galera-instance-bootstrap",
             "delete Deployment galera-instance-bootstrap",
             "delete Service galera-instance-bootstrap-svc",
-            "finish ConfigMap galera-instance-bootstrap",
+            "finish Deployment galera-instance-bootstrap, Service galera-instance-bootstrap-svc, ConfigMap galera-instance-bootstrap",
         ]
     );
     assert_eq!(
@@ -128,10 +133,7 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         let told = |step: &Step| matches!(step, Step::Tell(told) if told.reason == "BootstrapKept" && told.note == note);
         let steps = small.look(plan::next);
         assert!(steps.iter().any(told), "{steps:?}");
-        assert!(
-            !steps.iter().any(|step| matches!(step, Step::Delete(..) | Step::Finish { .. })),
-            "{steps:?}"
-        );
+        assert!(!steps.iter().any(Step::destroys), "{steps:?}");
     }
     assert!(matches!(stage(&Small::of(&Scene { stateful_set: on_delete, ..formed() })), Stage::Going(..)));
 }
@@ -291,6 +293,16 @@ fn status_tells_the_story() {
     text += &story(&small, "the address goes first");
     small.run(1);
     text += &story(&small, "removed");
+    let note = |note: &str| {
+        let bootstrap = json!({ "metadata": { "annotations": { "gatera.dev/bootstrap": note } } });
+        let mut small =
+            Small::of(&Scene { data: "present".into(), stateful_set: bootstrap, ..Scene::default() });
+        small.without_bootstrap_in_addresses();
+        small
+    };
+    let forged = note("removing 1 Service/galera-instance-hs/uid-0");
+    text += &story(&forged, "somebody wrote a note that names what is not the bootstrap node's");
+    text += &story(&note("gone"), "somebody wrote a note that says nothing");
     let unverified =
         Scene { members: ["unverified", "ready", "unverified"].map(String::from).into(), ..formed() };
     text += &story(&Small::of(&unverified), "members from before");

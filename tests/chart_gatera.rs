@@ -1,5 +1,7 @@
-//! charts/gatera as Helm sees it: what it renders and what it refuses. `release.rs` installs it.
+//! charts/gatera as Helm sees it: what it renders and what it refuses. `release.rs` installs it, `policy.rs` tries what the
+//! guard's own account may not do.
 
+mod policy;
 mod release;
 
 use std::collections::BTreeSet;
@@ -120,6 +122,7 @@ fn bad_values_are_refused_with_words() {
         ),
         ("webhooks.timeoutSeconds=31", "at '/webhooks/timeoutSeconds': maximum: got 31, want 30"),
         ("image=gatera:1", "at '/image': got string, want object"),
+        ("policy.enabled=perhaps", "at '/policy/enabled': got string, want boolean"),
         ("replica=2", "additional properties 'replica' not allowed"),
         ("serviceMonitor.interval=often", "at '/serviceMonitor/interval': 'often' does not match pattern"),
         (
@@ -236,6 +239,12 @@ fn its_rights_are_no_more_than_it_needs() {
         ("delete", "statefulsets.apps", "no"),
         ("delete", "persistentvolumeclaims", "no"),
         ("delete", "pods", "no"),
+        ("list", "cronjobs.batch", "yes"),
+        ("watch", "cronjobs.batch", "no"),
+        ("get", "service/any", "no"),
+        ("update", "configmaps", "no"),
+        ("patch", "validatingadmissionpolicies.admissionregistration.k8s.io/gatera", "no"),
+        ("delete", "validatingadmissionpolicybindings.admissionregistration.k8s.io/gatera", "no"),
         ("create", "pods/exec", "no"),
         ("update", "leases.coordination.k8s.io/other", "no"),
     ] {

@@ -19,6 +19,9 @@ use crate::lab::{self, ControlPlane, User};
 /// The guard's chart.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gatera");
 
+/// The guards of the lab run outside the cluster: they register by URL, which the chart's policy must allow.
+pub const OUTSIDE: &str = "--set=policy.webhookUrl=https://127.0.0.1:";
+
 /// Enough for three members on nodes of their own while other tests drain some.
 const NODES: usize = 8;
 
@@ -92,7 +95,7 @@ pub fn install(plane: &ControlPlane) {
 
 fn manifests(plane: &ControlPlane) -> String {
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "gatera" } });
-    let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks"];
+    let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks", OUTSIDE];
     let text = plane.helm(User::Admin, &arguments).succeeded();
     let documents = text.split("\n---\n").filter(|it| !it.contains("\nkind: Deployment\n"));
     documents.fold(namespace.to_string(), |all, one| format!("{all}\n---\n{one}"))

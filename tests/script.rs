@@ -220,7 +220,7 @@ fn the_wait_has_an_end() {
             "waiting up to 2 s: this member gives a state transfer\n\
              leaving: 2 s are over, although this member gives a state transfer\n",
         );
-        assert!((1..10).contains(&began.elapsed().as_secs()));
+        assert!((1..60).contains(&began.elapsed().as_secs()));
     });
 }
 
@@ -302,8 +302,8 @@ fn a_client_that_hangs_or_tells_half_counts_for_nothing() {
         let half = r"printf 'wsrep_local_state_comment\tSynced\n'";
         pod.tool("mariadb", half).run("ready").exits(1).says("does not tell its state");
         let began = Instant::now();
-        pod.tool("mariadb", "exec sleep 60").run("ready").exits(1).says("does not tell its state");
-        assert!(began.elapsed() < Duration::from_secs(30));
+        pod.tool("mariadb", "exec sleep 600").run("ready").exits(1).says("does not tell its state");
+        assert!(began.elapsed() < Duration::from_secs(120));
     });
 }
 

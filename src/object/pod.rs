@@ -65,6 +65,9 @@ pub struct PodSpec {
     /// Containers that run first, or beside (restartPolicy Always).
     #[serde(deserialize_with = "or_default")]
     pub init_containers: Vec<Container>,
+    /// Containers that somebody put into the running pod.
+    #[serde(deserialize_with = "or_default")]
+    pub ephemeral_containers: Vec<Container>,
     /// Volumes, by reference.
     #[serde(deserialize_with = "or_default")]
     pub volumes: Vec<Volume>,

@@ -119,7 +119,8 @@ impl PodSpec {
 
     /// Sources of the environment: with a key one variable, without one all of them.
     fn variables(&self, kind: Kind) -> impl Iterator<Item = &SourceRef> {
-        self.all_containers().flat_map(move |(_, container)| {
+        let containers = self.all_containers().map(|(_, container)| container);
+        containers.chain(&self.ephemeral_containers).flat_map(move |container| {
             let whole = container.env_from.iter().filter_map(move |from| match kind {
                 Kind::ConfigMap => from.config_map_ref.as_ref(),
                 Kind::Secret => from.secret_ref.as_ref(),

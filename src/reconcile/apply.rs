@@ -12,32 +12,36 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use super::{Done, Turn, finish};
 use crate::events;
 use crate::guard::FIELD_MANAGER;
 use crate::marks::{self, PREFIX};
 use crate::object::Kind;
-use crate::plan::{Mark, Step, Told};
-use crate::view::{Id, Target};
+use crate::plan::{Condemned, Mark, Step, Told};
+use crate::view::Id;
 
 /// Does one step.
-pub(super) async fn step(client: &Client, step: &Step) -> kube::Result<()> {
+pub(super) async fn step(turn: &Turn, step: &Step) -> kube::Result<Done> {
+    let client = &turn.client;
     match step {
-        Step::Mark(it) => mark(client, it).await,
-        Step::Address { pod, uid, text } => address(client, pod, uid, text).await,
-        Step::Delete(namespace, target) => delete(client, namespace, target).await,
-        Step::Finish { delete: targets, told, mark: done } => {
-            for target in targets {
-                delete(client, &told.id.namespace, target).await?;
+        Step::Mark(it) => mark(client, it).await?,
+        Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
+        Step::Condemn(it) => condemn(client, it).await?,
+        Step::Delete(it) => delete(client, it).await?,
+        Step::Correct { told, mark: note } => {
+            for told in told {
+                tell(client, told).await?;
             }
-            tell(client, told).await?;
-            mark(client, done).await
+            if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
         }
-        Step::Tell(told) => tell(client, told).await,
+        Step::Finish(it) => return finish::finish(turn, step, it).await,
+        Step::Tell(told) => tell(client, told).await?,
     }
+    Ok(Done::Yes)
 }
 
 /// The marks are ours alone, so ownership of them is taken by force; all of them, because what is left out goes.
-async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
+pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     let Mark { id, uid, version, bootstrap } = it;
     let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
     let mut mark = json!({
@@ -54,47 +58,101 @@ async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
     api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
 }
 
-async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
-    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
-    let annotations = json!({ format!("{PREFIX}{}", marks::MY_CNF): text });
-    let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    api.patch(&pod.name, &params, &Patch::Merge(&patch)).await.map(drop)
+/// A note that somebody else wrote is theirs, so leaving it out would leave it.
+async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
+    let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
+    annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
 }
 
-async fn delete(client: &Client, namespace: &str, target: &Target) -> kube::Result<()> {
-    match target.kind {
-        Kind::Deployment => delete_one::<Deployment>(client, namespace, target).await,
-        Kind::Service => delete_one::<Service>(client, namespace, target).await,
-        Kind::ConfigMap => delete_one::<ConfigMap>(client, namespace, target).await,
+/// One annotation of this very object in this version, or none of that name.
+async fn annotate<K: Object>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    version: &str,
+    mark: &str,
+    value: Option<&str>,
+) -> kube::Result<()> {
+    let mut patch =
+        json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
+    if !version.is_empty() {
+        patch["metadata"]["resourceVersion"] = json!(version);
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+}
+
+async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    annotate(&api, &pod.name, uid, "", marks::MY_CNF, Some(text)).await
+}
+
+async fn condemn(client: &Client, it: &Condemned) -> kube::Result<()> {
+    set_removing(client, it, Some(&it.owner)).await
+}
+
+/// What stays is not marked for removal.
+pub(super) async fn spare(client: &Client, it: &Condemned) -> kube::Result<()> {
+    set_removing(client, it, None).await
+}
+
+async fn set_removing(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+    async fn of<K: Object>(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+        let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
+        annotate(&api, &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
+    }
+    match it.target.kind {
+        Kind::Deployment => of::<Deployment>(client, it, value).await,
+        Kind::Service => of::<Service>(client, it, value).await,
+        Kind::ConfigMap => of::<ConfigMap>(client, it, value).await,
         _ => Ok(()),
     }
 }
 
-/// In the background: that a Deployment's pods are gone is seen by the pods. One that is gone is done, and so is one that
-/// somebody applied again: it has another uid and is theirs.
-async fn delete_one<K>(client: &Client, namespace: &str, target: &Target) -> kube::Result<()>
-where
+pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> {
+    match it.target.kind {
+        Kind::Deployment => delete_one::<Deployment>(client, it).await,
+        Kind::Service => delete_one::<Service>(client, it).await,
+        Kind::ConfigMap => delete_one::<ConfigMap>(client, it).await,
+        _ => Ok(()),
+    }
+}
+
+/// A kind that is in namespaces.
+trait Object:
+    Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + DeserializeOwned
+    + std::fmt::Debug
+{
+}
+
+impl<K> Object for K where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
         + DeserializeOwned
-        + std::fmt::Debug,
+        + std::fmt::Debug
 {
-    let api: Api<K> = Api::namespaced(client.clone(), namespace);
-    let this = Preconditions { uid: Some(target.uid.clone()), ..Preconditions::default() };
+}
+
+/// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
+/// judged: what somebody changed or applied again meanwhile is judged again.
+async fn delete_one<K: Object>(client: &Client, it: &Condemned) -> kube::Result<()> {
+    let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
+    let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
     let params = DeleteParams {
         preconditions: Some(this),
         propagation_policy: Some(PropagationPolicy::Background),
         ..DeleteParams::default()
     };
-    match api.delete(&target.name, &params).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+    match api.delete(&it.target.name, &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
         result => result.map(drop),
     }
 }
 
 /// An Event whose name follows from what it says: whoever leads next does not say it again.
-async fn tell(client: &Client, told: &Told) -> kube::Result<()> {
+pub(super) async fn tell(client: &Client, told: &Told) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
     match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

@@ -7,7 +7,7 @@ use super::{Cluster, View};
 use crate::galera::address::{Address, Host};
 use crate::galera::adopt;
 use crate::marks;
-use crate::object::{ConfigMap, Kind, Labels, Meta, Workload};
+use crate::object::{ConfigMap, Kind, Labels, Meta, Service, Workload};
 
 /// One object that is removed: this one, not a successor of its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,12 +25,22 @@ impl Target {
         Self { kind, name: meta.name.clone(), uid: meta.uid.clone() }
     }
 
+    /// A word of the note. Whatever is not a kind, a name and a uid is somebody else's writing.
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (kind, name, uid) = (parts.next()?, parts.next()?.to_owned(), parts.next()?.to_owned());
         let kind =
             [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
-        parts.next().is_none().then_some(Self { kind, name, uid })
+        let plain = |text: &str, most: usize| {
+            let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+            !text.is_empty() && text.len() <= most && text.chars().all(known)
+        };
+        (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
+    }
+
+    /// This very object, not a successor of its name.
+    pub fn is(&self, kind: Kind, meta: &Meta) -> bool {
+        self.kind == kind && self.name == meta.name && self.uid == meta.uid
     }
 }
 
@@ -43,25 +53,33 @@ impl std::fmt::Display for Target {
 
 /// What the note says: `removing UID KIND/NAME/UID …` or `removed UID`. The first uid is the StatefulSet's own, so that a
 /// manifest that was saved with the note says nothing about another cluster.
+///
+/// Whoever may change a StatefulSet may write a note. It reminds the next leader of what was begun; what it names is
+/// removed only if the world says so too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// These objects go, in this order.
     Going(Vec<Target>),
     /// They are gone. What is applied again stays.
     Done,
+    /// Not the guard's writing.
+    Odd,
 }
 
 impl Removal {
-    /// The note on this StatefulSet, if there is one that can be read.
+    /// The note on this StatefulSet, if there is one that is about it.
     pub fn of(meta: &Meta) -> Option<Self> {
-        let mut words = meta.mark(marks::BOOTSTRAP)?.split_ascii_whitespace();
-        let (state, uid) = (words.next()?, words.next()?);
-        match state {
-            _ if uid != meta.uid => None,
-            "removing" => words.map(Target::read).collect::<Option<_>>().map(Self::Going),
-            "removed" => Some(Self::Done),
-            _ => None,
-        }
+        let note = meta.mark(marks::BOOTSTRAP)?;
+        let mut words = note.split_ascii_whitespace();
+        let (state, uid) = (words.next()?, words.next());
+        Some(match (state, uid) {
+            ("removing" | "removed", Some(uid)) if uid != meta.uid => return None,
+            ("removing", Some(_)) => {
+                words.map(Target::read).collect::<Option<_>>().map_or(Self::Odd, Self::Going)
+            }
+            ("removed", Some(_)) => Self::Done,
+            _ => Self::Odd,
+        })
     }
 
     /// The note for the StatefulSet of this uid.
@@ -71,6 +89,7 @@ impl Removal {
                 format!("{note} {}/{}/{}", it.kind.name(), it.name, it.uid)
             }),
             Self::Done => format!("removed {uid}"),
+            Self::Odd => String::new(),
         }
     }
 }
@@ -102,22 +121,16 @@ impl<'a> View<'a> {
     /// What goes with these Deployments: the Services that lead to nobody else, and the ConfigMaps that nobody else reads
     /// and that show that they are Galera's.
     pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<Target> {
-        let (ns, instance) = (&*cluster.id.namespace, cluster.instance().unwrap_or_default());
-        let services = self.services_in(ns).filter(|it| {
-            let meta = &it.metadata;
-            leads(&it.spec.selector, instance) && !meta.going() && !self.others_need(cluster, &meta.name)
-        });
-        let only_theirs = |map: &&ConfigMap| {
-            let name = &*map.metadata.name;
-            !map.metadata.going()
-                && self.readers_of(ns, name).next().is_none()
-                && !self.others_read(ns, name, founders)
-                && self.shows_galera(map)
-        };
+        let ns = &*cluster.id.namespace;
+        let services = self
+            .services_in(ns)
+            .filter(|it| !it.metadata.going() && self.service_stays(cluster, it).is_none());
         let mut names: Vec<_> = founders.iter().flat_map(|it| it.spec.template.spec.config_maps()).collect();
         names.sort_unstable();
         names.dedup();
-        let maps = names.into_iter().filter_map(|name| self.config_map(ns, name)).filter(only_theirs);
+        let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
+        let maps =
+            maps.filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
         let founders = founders.iter().map(|it| Target::of(Kind::Deployment, &it.metadata));
         founders
             .chain(services.map(|it| Target::of(Kind::Service, &it.metadata)))
@@ -125,26 +138,69 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// A cluster is governed by this Service, or another one's address names it.
-    fn others_need(&self, cluster: &Cluster, service: &str) -> bool {
-        let ns = &*cluster.id.namespace;
-        let names = |it: &Cluster| {
-            let placed = self.cluster_address(ns, &it.workload, None);
-            let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
-                return false;
-            };
-            hosts.iter().any(|host| matches!(Host::read(host), Host::Name(name, _) if name == service))
-        };
-        self.clusters_in(ns)
-            .any(|it| it.workload.spec.service_name == service || it.id != cluster.id && names(it))
+    /// Why a Service stays when the bootstrap node of this cluster goes; `None`: it is that node's alone.
+    pub fn service_stays(&self, cluster: &Cluster, service: &Service) -> Option<String> {
+        let (ns, name) = (&*cluster.id.namespace, &*service.metadata.name);
+        if !cluster.instance().is_some_and(|instance| leads(&service.spec.selector, instance)) {
+            return Some(format!("it does not lead to the bootstrap node of {}", cluster.id.name));
+        }
+        if let Some(twin) = self.twin(cluster) {
+            return Some(format!("it leads to the bootstrap node of {} too", twin.id.name));
+        }
+        if let Some(governed) = self.clusters_in(ns).find(|it| it.workload.spec.service_name == name) {
+            return Some(format!("it governs StatefulSet {}", governed.id.name));
+        }
+        let other = self.world.clusters().find(|it| it.id != cluster.id && self.names(it, ns, name))?;
+        Some(format!("the address of StatefulSet {} names it", other.id))
     }
 
-    /// A Deployment besides these reads this ConfigMap.
-    fn others_read(&self, ns: &str, config_map: &str, founders: &[&Workload]) -> bool {
+    /// Why a ConfigMap stays when these Deployments go, as far as workloads of ours say; `None`: nobody else needs it.
+    pub fn config_map_stays(
+        &self,
+        cluster: &Cluster,
+        map: &ConfigMap,
+        founders: &[&Workload],
+    ) -> Option<String> {
+        let (ns, name) = (&*cluster.id.namespace, &*map.metadata.name);
+        let reads = |it: &&Workload| it.spec.template.spec.config_maps().any(|map| map == name);
+        if let Some(reader) = self.readers_of(ns, name).next() {
+            return Some(format!("StatefulSet {} reads it", reader.id.name));
+        }
         let others = self
             .deployments_in(ns)
             .filter(|it| founders.iter().all(|own| own.metadata.name != it.metadata.name));
-        others.into_iter().any(|it| it.spec.template.spec.config_maps().any(|name| name == config_map))
+        if let Some(reader) = others.into_iter().find(reads) {
+            return Some(format!("Deployment {} reads it", reader.metadata.name));
+        }
+        (!self.shows_galera(map)).then(|| "nothing in it shows that it is Galera's".to_owned())
+    }
+
+    /// Another cluster of the same instance: by their labels nobody can tell whose a bootstrap node is.
+    pub fn twin(&self, cluster: &Cluster) -> Option<&'a Cluster> {
+        let instance = cluster.instance()?;
+        self.clusters_in(&cluster.id.namespace)
+            .find(|it| it.id != cluster.id && it.instance() == Some(instance))
+    }
+
+    /// The address of this cluster's members names this Service.
+    fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
+        let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload, None);
+        let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
+            return false;
+        };
+        let own = cluster.id.namespace == ns;
+        hosts.iter().any(|host| {
+            let Host::Name(first, rest) = Host::read(host) else { return false };
+            let labels: Vec<_> = std::iter::once(first).chain(rest.split('.')).take(3).collect();
+            match labels.iter().position(|label| *label == service) {
+                // SERVICE or POD.SERVICE, and then the namespace, unless it is the own one.
+                Some(at @ (0 | 1)) => match labels.get(at + 1) {
+                    None | Some(&"") => own,
+                    Some(label) => *label == ns,
+                },
+                _ => false,
+            }
+        })
     }
 }
 
@@ -171,16 +227,24 @@ mod tests {
             assert_eq!(Removal::of(&meta("1", &removal.note("1"))), Some(removal.clone()));
             assert_eq!(Removal::of(&meta("2", &removal.note("1"))), None, "another cluster's");
         }
+        for nothing in ["", " "] {
+            assert_eq!(Removal::of(&meta("1", nothing)), None);
+        }
         for odd in [
-            "",
             "removing",
             "removed",
             "removing 1 Secret/a/b",
+            "removing 1 StatefulSet/a/b",
             "removing 1 Service/a",
+            "removing 1 Service/a/",
+            "removing 1 Service//b",
             "removing 1 Service/a/b/c",
+            "removing 1 Service/../b",
+            "removing 1 Service/A%2fb/b",
+            "removing 1 Service/a/b Service",
             "x 1",
         ] {
-            assert_eq!(Removal::of(&meta("1", odd)), None, "{odd}");
+            assert_eq!(Removal::of(&meta("1", odd)), Some(Removal::Odd), "{odd}");
         }
     }
 }

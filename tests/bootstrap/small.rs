@@ -1,7 +1,7 @@
 //! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
 
-use gatera::object::{Kind, Object};
-use gatera::plan::{self, Mark, Step, Told};
+use gatera::object::{Kind, Object, Reader};
+use gatera::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
 use gatera::view::{Facts, Freshness, Target, View, World};
 use serde_json::{Value, json};
 
@@ -28,6 +28,7 @@ impl Small {
             })));
         }
         for (kind, it) in &mut objects {
+            it["metadata"]["resourceVersion"] = json!("1");
             let own = it["metadata"]["uid"].is_null() && *kind != Kind::StatefulSet;
             if own {
                 it["metadata"]["uid"] = json!("uid-0");
@@ -75,6 +76,11 @@ impl Small {
         self.objects.iter_mut().find(is).map(|(_, object)| object)
     }
 
+    /// One more object.
+    pub(super) fn add(&mut self, kind: Kind, object: Value) {
+        self.objects.push((kind, object));
+    }
+
     /// The address in the option file of a member.
     pub(super) fn address(&mut self, ordinal: usize) -> String {
         let pod = self.object("Pod", &format!("{STATEFUL_SET}-{ordinal}")).unwrap();
@@ -108,16 +114,63 @@ impl Small {
                 assert_eq!(uid_of(pod), uid);
                 pod["metadata"]["annotations"]["gatera.dev/my-cnf"] = json!(text);
             }
-            Step::Delete(_, target) => self.delete(target),
-            Step::Finish { delete, told, mark } => {
-                for target in delete {
-                    self.delete(target);
+            Step::Condemn(it) => self.condemn(it),
+            Step::Delete(it) => self.delete(it),
+            Step::Correct { told, mark } => {
+                for told in told {
+                    self.tell(told);
                 }
-                self.tell(told);
                 self.mark(mark);
             }
+            Step::Finish(it) => self.finish(it),
             Step::Tell(told) => self.tell(told),
         }
+    }
+
+    /// As `reconcile/finish.rs` does it.
+    fn finish(&mut self, it: &Finish) {
+        let mut left = it.left.clone();
+        for target in &it.rest {
+            match self.warrant(it, target) {
+                Warrant::Gone => {}
+                Warrant::Given(version) => self.delete(&Condemned {
+                    id: it.id.clone(),
+                    owner: it.uid.clone(),
+                    target: target.clone(),
+                    version,
+                }),
+                Warrant::Waits(what) => panic!("nothing goes by itself in here, and yet: {what}"),
+                Warrant::Stays(why) => left.push((target.clone(), why)),
+            }
+        }
+        for told in it.told(&left) {
+            self.tell(&told);
+        }
+        self.mark(&it.mark());
+    }
+
+    /// What may be done with this object now, with everything looked up.
+    pub(super) fn warrant(&self, finish: &Finish, target: &Target) -> Warrant {
+        let readers = Reader::KINDS.iter().flat_map(|(kind, ..)| {
+            let items: Vec<_> =
+                self.objects.iter().map(|(_, it)| it).filter(|it| it["kind"] == *kind).collect();
+            Reader::list(kind, &json!({ "items": items }).to_string()).unwrap()
+        });
+        let map = self.objects.iter().find(|(kind, it)| {
+            *kind == Kind::ConfigMap && it["metadata"]["name"] == *target.name && target.kind == *kind
+        });
+        let map = map.map(|(kind, it)| match Object::read(*kind, &it.to_string()).unwrap() {
+            Object::ConfigMap(map) => map,
+            other => panic!("{other:?}"),
+        });
+        self.judged(finish, target, &Found { map, readers: Ok(readers.collect()) })
+    }
+
+    pub(super) fn judged(&self, finish: &Finish, target: &Target, found: &Found) -> Warrant {
+        self.look(|view| {
+            let cluster = view.cluster(&finish.id.namespace, &finish.id.name).unwrap();
+            plan::warrant(cluster, view, finish, target, found)
+        })
     }
 
     fn tell(&mut self, told: &Told) {
@@ -130,21 +183,41 @@ impl Small {
     fn mark(&mut self, mark: &Mark) {
         let set = self.object("StatefulSet", &mark.id.name).unwrap();
         assert_eq!(uid_of(set), mark.uid);
-        set["metadata"]["annotations"]["gatera.dev/data"] = json!("present");
-        set["metadata"]["annotations"][MARK] = json!(mark.bootstrap);
+        if !mark.version.is_empty() && set["metadata"]["resourceVersion"] != *mark.version {
+            return;
+        }
+        if mark.bootstrap.is_some() {
+            set["metadata"]["annotations"]["gatera.dev/data"] = json!("present");
+        }
+        json_patch::merge(&mut set["metadata"]["annotations"], &json!({ MARK: mark.bootstrap }));
+        bump(set);
     }
 
-    fn delete(&mut self, target: &Target) {
+    fn condemn(&mut self, it: &Condemned) {
+        let object = self.object(it.target.kind.name(), &it.target.name).unwrap();
+        if object["metadata"]["resourceVersion"] == *it.version && uid_of(object) == it.target.uid {
+            object["metadata"]["annotations"]["gatera.dev/removing"] = json!(it.owner);
+            bump(object);
+        }
+    }
+
+    /// Only what carries the guard's mark: more the chart's policy does not allow.
+    fn delete(&mut self, it: &Condemned) {
+        let Condemned { target, version, owner, .. } = it;
         let this = |kind: Kind, it: &Value| {
-            kind == target.kind && it["metadata"]["name"] == *target.name && uid_of(it) == target.uid
+            kind == target.kind
+                && it["metadata"]["name"] == *target.name
+                && uid_of(it) == target.uid
+                && it["metadata"]["resourceVersion"] == **version
         };
         let pod = |kind: Kind, it: &Value| {
             kind == Kind::Pod
                 && target.kind == Kind::Deployment
                 && it["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
         };
-        let there = self.objects.iter().any(|(kind, it)| this(*kind, it));
-        self.objects.retain(|(kind, it)| !there || !this(*kind, it) && !pod(*kind, it));
+        let Some((_, found)) = self.objects.iter().find(|(kind, it)| this(*kind, it)) else { return };
+        assert_eq!(found["metadata"]["annotations"]["gatera.dev/removing"], **owner, "{target}");
+        self.objects.retain(|(kind, it)| !this(*kind, it) && !pod(*kind, it));
     }
 
     /// Somebody applies the manifests again: new objects, and the guard holds the Deployment at 0.
@@ -154,6 +227,7 @@ impl Small {
             if *kind != Kind::Pod && name.contains("bootstrap") && self.object(kind.name(), name).is_none() {
                 let mut new = it.clone();
                 new["metadata"]["uid"] = json!("uid-new");
+                new["metadata"]["annotations"] = json!({});
                 if *kind == Kind::Deployment {
                     new["spec"]["replicas"] = json!(0);
                 }
@@ -177,14 +251,21 @@ impl Small {
     }
 }
 
+fn bump(object: &mut Value) {
+    let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    object["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+}
+
 /// A step in a few words.
 pub(super) fn word(step: &Step) -> String {
     let all = |targets: &[Target]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match step {
         Step::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
         Step::Address { pod, .. } => format!("address {}", pod.name),
-        Step::Delete(_, target) => format!("delete {target}"),
-        Step::Finish { delete, .. } => format!("finish {}", all(delete)),
+        Step::Condemn(it) => format!("mark {}", it.target),
+        Step::Delete(it) => format!("delete {}", it.target),
+        Step::Correct { mark, .. } => format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing")),
+        Step::Finish(it) => format!("finish {}", all(&it.rest)),
         Step::Tell(told) => format!("tell {}", told.reason),
     }
 }

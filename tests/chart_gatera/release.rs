@@ -27,7 +27,9 @@ impl<'a> Release<'a> {
     }
 
     fn helm(&self, command: &str, arguments: &[&str]) -> Output {
-        self.plane.helm(User::Admin, &[&[command, "--namespace", &self.ns], arguments].concat())
+        let outside: &[&str] =
+            if matches!(command, "install" | "upgrade") { &[guarded::OUTSIDE] } else { &[] };
+        self.plane.helm(User::Admin, &[&[command, "--namespace", &self.ns], arguments, outside].concat())
     }
 
     fn guard(&self, by_service: bool) -> Guard {
@@ -75,7 +77,8 @@ impl<'a> Release<'a> {
         assert_eq!(output.status, 0, "{output}");
         eventually("API servers ask no more", || (self.try_what_is_forbidden().status == 0).then_some(()));
         let kinds = "secret,lease,configmap,deployment,service,serviceaccount,role,rolebinding,pdb,\
-                     clusterrole,clusterrolebinding,validatingwebhookconfiguration,mutatingwebhookconfiguration";
+                     clusterrole,clusterrolebinding,validatingwebhookconfiguration,mutatingwebhookconfiguration,\
+                     validatingadmissionpolicy,validatingadmissionpolicybinding";
         let left = ["get", kinds, "--namespace", &self.ns, "--output=name"];
         let left = self.plane.kubectl(User::Admin, &left).succeeded();
         assert!(!left.contains("gatera"), "{left}");

@@ -17,7 +17,10 @@ use super::users::User;
 pub(crate) struct Output {
     pub(crate) status: i32,
     pub(crate) stdout: String,
+    /// What the tool and the API server have to say.
     pub(crate) stderr: String,
+    /// What the tool's libraries log beside it: on a busy machine a watch is cut now and then, and made anew.
+    pub(crate) log: String,
 }
 
 impl Output {
@@ -30,8 +33,18 @@ impl Output {
 
 impl fmt::Display for Output {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "status {}\n{}{}", self.status, self.stdout, self.stderr)
+        write!(to, "status {}\n{}{}{}", self.status, self.stdout, self.stderr, self.log)
     }
+}
+
+/// A line that a Kubernetes library logs: `I1201 09:30:00.000000   4711 reflector.go:664] …`. Warnings of the API server
+/// that are logged so (`warnings.go`) are the API server's words.
+fn is_logged(line: &str) -> bool {
+    let mut head = line.chars();
+    let level = head.next().is_some_and(|level| "IWEF".contains(level));
+    let day = head.by_ref().take(4).filter(char::is_ascii_digit).count() == 4;
+    let place = line.split("] ").next().unwrap_or_default();
+    level && day && head.next() == Some(' ') && place.contains(".go:") && !place.contains(" warnings.go:")
 }
 
 impl ControlPlane {
@@ -63,10 +76,13 @@ impl ControlPlane {
         let output = child.wait_with_output().doing(|| format!("waiting for {name}"))?;
         drop(ended);
         let was_late = watchdog.join().expect("the watchdog does not panic");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let (log, stderr): (Vec<_>, Vec<_>) = stderr.split_inclusive('\n').partition(|line| is_logged(line));
         let output = Output {
             status: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            stderr: stderr.concat(),
+            log: log.concat(),
         };
         if was_late {
             return Err(Error::Endless {
@@ -76,5 +92,20 @@ impl ControlPlane {
             });
         }
         Ok(output)
+    }
+}
+
+#[test]
+fn what_a_library_logs_is_not_what_a_tool_says() {
+    for (line, logged) in [
+        (r#"I1121 21:40:00.123456   42 reflector.go:664] "Warning: watch ended with error" err="EOF""#, true),
+        ("E1121 21:40:00.123456   42 memcache.go:265] couldn't get current server API group list", true),
+        ("W1121 21:40:00.123456   42 warnings.go:70] [G10] Service db/galera: last way in", false),
+        ("Warning: [G04] Deployment db/galera-bootstrap: kept at 0 replicas", false),
+        ("Error from server (Forbidden): E1121 x.go: no", false),
+        ("Error: INSTALLATION FAILED", false),
+        ("", false),
+    ] {
+        assert_eq!(is_logged(line), logged, "{line}");
     }
 }

@@ -1,0 +1,121 @@
+//! Whatever reads ConfigMaps: pods, and the objects that make pods, as far as they say what those refer to.
+//!
+//! Read only when a ConfigMap is about to be deleted; the view holds much less.
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::meta::or_default;
+use super::{Meta, Pod, PodSpec, Unreadable, Workload, without_values};
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Name, owners.
+    pub metadata: Meta,
+    spec: PodSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+struct List<T> {
+    #[serde(default = "Vec::new", deserialize_with = "or_default")]
+    items: Vec<T>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct CronJob {
+    #[serde(deserialize_with = "or_default")]
+    metadata: Meta,
+    #[serde(deserialize_with = "or_default")]
+    spec: CronJobSpec,
+}
+
+/// A job template is a workload without a name.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct CronJobSpec {
+    #[serde(deserialize_with = "or_default")]
+    job_template: Workload,
+}
+
+impl Reader {
+    /// Every kind, with its API and the plural that URLs and roles write.
+    pub const KINDS: [(&str, &str, &str); 8] = [
+        ("Pod", "api/v1", "pods"),
+        ("ReplicationController", "api/v1", "replicationcontrollers"),
+        ("StatefulSet", "apis/apps/v1", "statefulsets"),
+        ("Deployment", "apis/apps/v1", "deployments"),
+        ("DaemonSet", "apis/apps/v1", "daemonsets"),
+        ("ReplicaSet", "apis/apps/v1", "replicasets"),
+        ("Job", "apis/batch/v1", "jobs"),
+        ("CronJob", "apis/batch/v1", "cronjobs"),
+    ];
+
+    /// Reads the JSON text of a list of this kind.
+    pub fn list(kind: &'static str, json: &str) -> Result<Vec<Self>, Unreadable> {
+        let reader = |metadata, spec| Self { kind, metadata, spec };
+        Ok(match kind {
+            "Pod" => read::<Pod>(kind, json)?.into_iter().map(|it| reader(it.metadata, it.spec)).collect(),
+            "CronJob" => read::<CronJob>(kind, json)?
+                .into_iter()
+                .map(|it| reader(it.metadata, it.spec.job_template.spec.template.spec))
+                .collect(),
+            _ => read::<Workload>(kind, json)?
+                .into_iter()
+                .map(|it| reader(it.metadata, it.spec.template.spec))
+                .collect(),
+        })
+    }
+
+    /// It refers to this ConfigMap.
+    pub fn reads(&self, config_map: &str) -> bool {
+        self.spec.config_maps().any(|name| name == config_map)
+    }
+}
+
+fn read<T: DeserializeOwned>(kind: &'static str, json: &str) -> Result<Vec<T>, Unreadable> {
+    let list: List<T> = serde_json::from_str(json)
+        .map_err(|error| Unreadable { kind, problem: without_values(&error.to_string()) })?;
+    Ok(list.items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_to_read_a_config_map_is_seen() {
+        let ways = [
+            r#"{"volumes":[{"name":"v","configMap":{"name":"c"}}]}"#,
+            r#"{"volumes":[{"name":"v","projected":{"sources":[{"configMap":{"name":"c"}}]}}]}"#,
+            r#"{"containers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#,
+            r#"{"initContainers":[{"env":[{"name":"A","valueFrom":{"configMapKeyRef":{"name":"c","key":"k"}}}]}]}"#,
+            r#"{"ephemeralContainers":[{"envFrom":[{"configMapRef":{"name":"c"}}]}]}"#,
+        ];
+        for (kind, ..) in Reader::KINDS {
+            for spec in ways {
+                let template = format!(r#"{{"template":{{"spec":{spec}}}}}"#);
+                let whole = match kind {
+                    "Pod" => spec.to_owned(),
+                    "CronJob" => format!(r#"{{"jobTemplate":{{"spec":{template}}}}}"#),
+                    _ => template,
+                };
+                let json = format!(r#"{{"items":[{{"metadata":{{"name":"a"}},"spec":{whole}}}]}}"#);
+                let all = Reader::list(kind, &json).unwrap();
+                assert!(all[0].reads("c") && !all[0].reads("d"), "{kind} {spec}");
+            }
+        }
+        for nothing in ["{}", r#"{"items":null}"#, r#"{"items":[{}]}"#] {
+            assert!(Reader::list("Pod", nothing).unwrap().iter().all(|it| !it.reads("c")));
+        }
+        let odd = r#"{"items":[{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}]}"#;
+        let problem = Reader::list("Job", odd).unwrap_err().to_string();
+        assert!(
+            problem.starts_with("cannot be read as a Job: ") && !problem.contains("hunter2"),
+            "{problem}"
+        );
+    }
+}

@@ -1,0 +1,340 @@
+//! A note or a mark that somebody else wrote deletes nothing; and what others read stays, whoever they are. On small
+//! worlds; `forged_live.rs` has the attack on a control plane.
+
+use gatera::object::{Kind, Object, Reader};
+use gatera::plan::{self, Finish, Found, Step, Warrant};
+use gatera::view::{Id, Target};
+use serde_json::{Value, json};
+
+use super::small::{Small, word};
+use super::{SERVICE, formed, kept};
+use crate::scene::{BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};
+
+const MARK: &str = "gatera.dev/removing";
+
+/// A cluster without a bootstrap node, and beside it what is none of its business.
+fn neighbours(also: Vec<Value>) -> Small {
+    let mut theirs = vec![
+        json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } }),
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "web", "uid": "uid-web" }, "data": { "key": "value" } }),
+        json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "template": { "metadata": { "labels": { "app": "web" } } } } }),
+    ];
+    theirs.extend(also);
+    let mut small = Small::of(&Scene { data: "present".into(), also: theirs, ..Scene::default() });
+    small.without_bootstrap_in_addresses();
+    small
+}
+
+fn write_note(small: &mut Small, note: &str) {
+    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"] =
+        json!(note);
+}
+
+fn mark(small: &mut Small, kind: &str, name: &str) {
+    let object = small.object(kind, name).unwrap();
+    json_patch::merge(object, &json!({ "metadata": { "annotations": { MARK: "1" } } }));
+}
+
+fn note(small: &mut Small) -> Value {
+    small.object("StatefulSet", STATEFUL_SET).unwrap()["metadata"]["annotations"]["gatera.dev/bootstrap"]
+        .clone()
+}
+
+/// The attack that was tried, with and without marks that somebody wrote too.
+#[test]
+fn a_note_that_names_what_is_not_ours_deletes_nothing() {
+    for marked in [false, true] {
+        let mut small = neighbours(vec![]);
+        let theirs = [("Service", "web"), ("ConfigMap", "web"), ("Deployment", "web")];
+        let governing = ("Service", "galera-instance-hs");
+        let own = ("ConfigMap", "galera-instance-nodeconfig");
+        for (kind, name) in theirs.into_iter().chain([governing, own]).filter(|_| marked) {
+            mark(&mut small, kind, name);
+        }
+        let uid = |name| if name == "web" { "uid-web" } else { "uid-0" };
+        let named = theirs.into_iter().chain([governing, own]);
+        let named = named.map(|(kind, name)| format!(" {kind}/{name}/{}", uid(name))).collect::<String>();
+        write_note(&mut small, &format!("removing 1{named}"));
+        let before = small.clone();
+        let steps: Vec<_> = small.run(1).iter().map(word).collect();
+        assert_eq!(steps.len(), 1, "{steps:?}");
+        for (kind, name) in theirs.into_iter().chain([governing, own]) {
+            assert_eq!(small.object(kind, name), before.clone().object(kind, name), "{kind} {name}");
+        }
+        let told = |target: &str, why: &str| {
+            let (kind, name) = target.split_once(' ').unwrap();
+            let kind = kind.to_ascii_lowercase();
+            format!(
+                "NotRemoved: {target} is left alone: {why}; if nothing needs it: kubectl -n db delete {kind} {name}"
+            )
+        };
+        assert_eq!(
+            small.events,
+            [
+                told("Service web", "it does not lead to the bootstrap node of galera-instance-galera"),
+                told(
+                    "Service galera-instance-hs",
+                    "it does not lead to the bootstrap node of galera-instance-galera"
+                ),
+                told("ConfigMap web", "nothing in it shows that it is Galera's"),
+                told("Deployment web", "it is not the bootstrap node of galera-instance-galera"),
+                told("ConfigMap galera-instance-nodeconfig", "StatefulSet galera-instance-galera reads it"),
+            ]
+        );
+        assert_eq!(note(&mut small), "removed 1", "and that is the end of it");
+    }
+}
+
+#[test]
+fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
+    for (note, data, members, why) in [
+        ("removing 1 Secret/root/uid", "present", "ready", "it is not written as gatera writes it"),
+        ("removing 1 Service/x", "present", "ready", "it is not written as gatera writes it"),
+        ("gone", "present", "ready", "it is not written as gatera writes it"),
+        ("removing 1 Service/x/y", "none", "starting", "no member ever held data"),
+    ] {
+        let scene =
+            Scene { data: data.into(), members: vec![members.into(); 3], claims: false, ..Scene::default() };
+        let mut small = Small::of(&scene);
+        small.without_bootstrap_in_addresses();
+        write_note(&mut small, note);
+        let steps: Vec<_> = small.run(2).iter().map(word).collect();
+        assert_eq!(steps, ["correct nothing"], "{note}");
+        assert_eq!(self::note(&mut small), Value::Null);
+        assert_eq!(
+            small.events,
+            [format!(
+                "NotRemoved: the note gatera.dev/bootstrap is not gatera's: {why}; nothing was removed for it, and it is taken \
+                 out; look who wrote it: kubectl -n db get statefulset {STATEFUL_SET} --show-managed-fields --output=yaml"
+            )]
+        );
+    }
+}
+
+/// Another cluster's note says nothing about this one.
+#[test]
+fn a_note_of_another_uid_is_no_note() {
+    let mut small = neighbours(vec![]);
+    write_note(&mut small, "removing 2 Service/web/uid-web");
+    assert_eq!(small.look(plan::next), []);
+}
+
+/// While the bootstrap node is there, a wrong note is replaced by the right one, and the right one is done.
+#[test]
+fn a_wrong_note_is_replaced_while_the_world_shows_the_right_one() {
+    let web = json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "uid": "uid-web" }, "spec": { "selector": { "app": "web" } } });
+    for named in
+        ["", " Service/web/uid-web", " Service/web/uid-web ConfigMap/other/uid-other Deployment/web/uid-web"]
+    {
+        let mut small = Small::of(&Scene { also: vec![web.clone()], ..formed() });
+        write_note(&mut small, &format!("removing 1{named}"));
+        small.without_bootstrap_in_addresses();
+        let steps: Vec<_> = small.run(1).iter().map(word).collect();
+        assert!(
+            steps.contains(&format!(
+                "correct removing 1 Deployment/{BOOTSTRAP}/uid-0 Service/{SERVICE}/uid-0 ConfigMap/{BOOTSTRAP}/uid-0"
+            )),
+            "{steps:?}"
+        );
+        small.is_clean();
+        assert!(small.object("Service", "web").is_some());
+        let told = |name: &str| small.events.iter().any(|it| it.starts_with(&format!("NotRemoved: {name} ")));
+        assert_eq!(told("Service web"), !named.is_empty(), "{:?}", small.events);
+        assert_eq!(told("ConfigMap other"), named.contains("other"), "{:?}", small.events);
+    }
+}
+
+/// A pod, and every kind that makes pods.
+fn reader(kind: &str, api: &str) -> Value {
+    let spec =
+        json!({ "containers": [{ "name": "a", "envFrom": [{ "configMapRef": { "name": BOOTSTRAP } }] }] });
+    let template = json!({ "template": { "spec": spec } });
+    let spec = match kind {
+        "Pod" => spec,
+        "CronJob" => json!({ "jobTemplate": { "spec": template } }),
+        _ => template,
+    };
+    let version = api.trim_start_matches("apis/").trim_start_matches("api/");
+    json!({ "apiVersion": version, "kind": kind, "metadata": { "name": "theirs", "uid": "uid-theirs" }, "spec": spec })
+}
+
+#[test]
+fn a_config_map_that_anybody_else_reads_stays() {
+    for (kind, api, _) in Reader::KINDS {
+        let mut small = Small::of(&Scene { also: vec![reader(kind, api)], ..formed() });
+        small.run(1);
+        assert!(small.object("ConfigMap", BOOTSTRAP).is_some(), "{kind}");
+        assert!(
+            small.object("Service", SERVICE).is_none() && small.object("Deployment", BOOTSTRAP).is_none()
+        );
+        assert_eq!(
+            small.events,
+            [
+                format!(
+                    "NotRemoved: ConfigMap {BOOTSTRAP} is left alone: {kind} theirs reads it; if nothing needs it: \
+                     kubectl -n db delete configmap {BOOTSTRAP}"
+                ),
+                format!(
+                    "BootstrapRemoved: removed Deployment {BOOTSTRAP}, Service {SERVICE}: 3 of 3 members Synced"
+                ),
+            ]
+        );
+    }
+}
+
+/// The whole judgment of one ConfigMap, reason by reason.
+#[test]
+fn in_doubt_a_config_map_stays() {
+    let target = |kind, name: &str| Target { kind, name: name.into(), uid: "uid-0".into() };
+    let finish = Finish {
+        id: Id::new(NAMESPACE, STATEFUL_SET),
+        uid: "1".into(),
+        rest: vec![target(Kind::Deployment, "gone"), target(Kind::ConfigMap, BOOTSTRAP)],
+        left: vec![],
+        count: String::new(),
+    };
+    let small = Small::of(&Scene { data: "present".into(), ..Scene::default() });
+    let map = |change: Value| {
+        let mut it = json!({
+            "metadata": { "name": BOOTSTRAP, "namespace": NAMESPACE, "uid": "uid-0", "resourceVersion": "7", "annotations": { MARK: "1" } },
+            "data": { "galera.cnf": "[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n" },
+        });
+        json_patch::merge(&mut it, &change);
+        match Object::read(Kind::ConfigMap, &it.to_string()).unwrap() {
+            Object::ConfigMap(map) => map,
+            other => panic!("{other:?}"),
+        }
+    };
+    let owned = |kind: &'static str, uid: &str, owner: Value| {
+        let mut it = reader(kind, "");
+        it["metadata"]["uid"] = json!(uid);
+        it["metadata"]["ownerReferences"] = json!([owner]);
+        Reader::list(kind, &json!({ "items": [it] }).to_string()).unwrap()
+    };
+    let set =
+        || owned("ReplicaSet", "rs", json!({ "kind": "Deployment", "uid": "uid-0", "controller": true }));
+    let pod = || owned("Pod", "pod", json!({ "kind": "ReplicaSet", "uid": "rs", "controller": true }));
+    let alive = || {
+        let it = json!({ "metadata": { "name": "gone", "uid": "uid-0" } });
+        Reader::list("Deployment", &json!({ "items": [it] }).to_string()).unwrap()
+    };
+    let stays = |why: &str| Warrant::Stays(why.to_owned());
+    let unmarked = || stays("it was not marked while the bootstrap node was there to show whose it is");
+    for (case, map, readers, warrant) in [
+        ("its own", Some(map(json!({}))), Ok(vec![]), Warrant::Given("7".into())),
+        ("gone", None, Ok(vec![]), Warrant::Gone),
+        ("a successor", Some(map(json!({ "metadata": { "uid": "new" } }))), Ok(vec![]), Warrant::Gone),
+        (
+            "going",
+            Some(map(json!({ "metadata": { "deletionTimestamp": "2026-12-01T09:29:00Z" } }))),
+            Ok(vec![]),
+            Warrant::Gone,
+        ),
+        ("unmarked", Some(map(json!({ "metadata": { "annotations": null } }))), Ok(vec![]), unmarked()),
+        (
+            "another's mark",
+            Some(map(json!({ "metadata": { "annotations": { MARK: "2" } } }))),
+            Ok(vec![]),
+            unmarked(),
+        ),
+        (
+            "not Galera's",
+            Some(map(json!({ "data": { "galera.cnf": "x" } }))),
+            Ok(vec![]),
+            stays("nothing in it shows that it is Galera's"),
+        ),
+        (
+            "nobody knows",
+            Some(map(json!({}))),
+            Err("gatera may not list cronjobs".to_owned()),
+            stays("gatera may not list cronjobs, so nobody can tell who needs it"),
+        ),
+        (
+            "its ReplicaSet still goes",
+            Some(map(json!({}))),
+            Ok(set()),
+            Warrant::Waits("ReplicaSet theirs goes first".into()),
+        ),
+        (
+            "so does its pod",
+            Some(map(json!({}))),
+            Ok([pod(), set()].concat()),
+            Warrant::Waits("Pod theirs goes first".into()),
+        ),
+        (
+            "a Deployment of that uid is alive",
+            Some(map(json!({}))),
+            Ok([set(), alive()].concat()),
+            stays("ReplicaSet theirs reads it"),
+        ),
+        ("a pod of another owner", Some(map(json!({}))), Ok(pod()), stays("Pod theirs reads it")),
+    ] {
+        let found = Found { map, readers };
+        assert_eq!(small.judged(&finish, &finish.rest[1], &found), warrant, "{case}");
+    }
+}
+
+/// By their labels nobody can tell whose it is, so it is nobody's to remove: neither before nor midway.
+#[test]
+fn a_bootstrap_node_of_two_clusters_stays() {
+    let mut twin = Scene::default().stateful_set();
+    twin["metadata"]["name"] = json!("twin");
+    let why = "twin has the same instance label, so nobody can tell which of the two it belongs to; give one another \
+               label, or remove it yourself";
+    assert_eq!(kept(&Small::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
+    let mut small = Small::of(&formed());
+    while small.object("Deployment", BOOTSTRAP).is_some() {
+        small.step();
+    }
+    small.add(Kind::StatefulSet, twin);
+    small.run(1);
+    assert!(small.object("Service", SERVICE).is_some());
+    let told =
+        format!("NotRemoved: Service {SERVICE} is left alone: it leads to the bootstrap node of twin too;");
+    assert!(small.events[0].starts_with(&told), "{:?}", small.events);
+}
+
+/// In these modes gatera only looks, also when it had begun.
+#[test]
+fn a_clean_up_rests_where_gatera_only_looks() {
+    for (steps, mode) in [(4, "audit"), (5, "off"), (9, "off")] {
+        let mut small = Small::of(&formed());
+        for _ in 0..steps {
+            small.step();
+        }
+        small.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
+        assert_eq!(kept(&small), format!("namespace db is in mode {mode}, in which gatera only looks"));
+        assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Tell(_))));
+    }
+}
+
+#[test]
+fn a_service_that_others_name_stays() {
+    for (address, stays) in [
+        (SERVICE.to_owned(), true),
+        (format!("{SERVICE}.db"), true),
+        (format!("pod.{SERVICE}:4567"), true),
+        (format!("{SERVICE}.db.svc.cluster.local"), true),
+        (format!("{SERVICE}.elsewhere"), false),
+        ("other".to_owned(), false),
+    ] {
+        let mut other = Scene::default().stateful_set();
+        let labels = json!({ "app": "galera", "instance": "other" });
+        json_patch::merge(
+            &mut other,
+            &json!({
+                "metadata": { "name": "other", "uid": "9" },
+                "spec": { "template": { "metadata": { "labels": labels }, "spec": { "volumes": null, "containers": [{
+                    "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }],
+                    "args": [format!("--wsrep-cluster-address=gcomm://{address}")],
+                }] } } },
+            }),
+        );
+        let mut small = Small::of(&Scene { also: vec![other], ..formed() });
+        while small.object("Deployment", BOOTSTRAP).is_some() {
+            small.step();
+        }
+        small.run(1);
+        assert_eq!(small.object("Service", SERVICE).is_some(), stays, "{address}");
+    }
+}

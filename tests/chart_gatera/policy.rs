@@ -1,0 +1,196 @@
+//! A stolen token: what the guard's own account may and may not do, by kubectl, when somebody made it a cluster
+//! administrator on top. What is refused here is refused by the chart's policy alone.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::guarded;
+use crate::lab::{ControlPlane, User, eventually};
+
+struct Thief {
+    plane: ControlPlane,
+    kubeconfig: PathBuf,
+}
+
+impl Thief {
+    fn new() -> Self {
+        let plane = ControlPlane::start();
+        guarded::install(&plane);
+        let account = "--serviceaccount=gatera:gatera";
+        let bind = ["create", "clusterrolebinding", "thief", "--clusterrole=cluster-admin", account];
+        plane.kubectl(User::Admin, &bind).succeeded();
+        plane.create(&objects());
+        let kubeconfig = guarded::kubeconfig_of(&plane, "gatera", "gatera", "thief", None);
+        let thief = Self { plane, kubeconfig };
+        // A policy takes a moment to be seen, and so does a binding of rights.
+        eventually("the policy to be in force", || {
+            let (status, words) = thief.run("create configmap x --namespace=db --dry-run=server");
+            (status == 1 && words.contains("ValidatingAdmissionPolicy 'gatera'")).then_some(())
+        });
+        thief
+    }
+
+    /// Its exit code and what it said. Words with spaces have underscores.
+    fn run(&self, arguments: &str) -> (i32, String) {
+        let arguments = arguments.split(' ').map(|word| word.replace('_', " "));
+        let output = Command::new(self.plane.tools_folder().join("kubectl"))
+            .env("KUBECONFIG", &self.kubeconfig)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        (output.status.code().unwrap(), text.concat())
+    }
+
+    fn apply(&self, manifest: &Value) -> (i32, String) {
+        let path = self.plane.folder().join("thief.json");
+        std::fs::write(&path, manifest.to_string()).unwrap();
+        self.run(&format!("create --filename={}", path.display()))
+    }
+}
+
+/// Nobody runs anything here: what counts is that they exist.
+fn objects() -> Value {
+    let meta = |name: &str| json!({ "name": name, "namespace": "db", "labels": { "app": "x" }, "annotations": { "theirs": "1" } });
+    let spec = json!({ "containers": [{ "name": "a", "image": "a" }] });
+    let template = json!({ "metadata": { "labels": { "app": "x" } }, "spec": spec });
+    let workload = |kind: &str| {
+        json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": meta("x"),
+                "spec": { "replicas": 0, "selector": { "matchLabels": { "app": "x" } }, "template": template } })
+    };
+    json!({ "apiVersion": "v1", "kind": "List", "items": [
+        { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "db" } },
+        workload("StatefulSet"),
+        workload("Deployment"),
+        { "apiVersion": "v1", "kind": "Pod", "metadata": meta("x"), "spec": spec },
+        { "apiVersion": "v1", "kind": "Service", "metadata": meta("x"), "spec": { "ports": [{ "port": 80 }] } },
+        { "apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("x"), "data": { "a": "b" } },
+        { "apiVersion": "v1", "kind": "Secret", "metadata": meta("x") },
+        { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x", "namespace": "kube-system" } },
+    ]})
+}
+
+fn event(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "x", "namespace": namespace },
+        "action": "a", "reason": "r", "eventTime": "2026-12-01T09:30:00.000000Z", "type": "Normal",
+        "reportingController": "gatera", "reportingInstance": "gatera",
+        "regarding": { "kind": "ConfigMap", "namespace": namespace, "name": "x" },
+    })
+}
+
+fn lease(name: &str) -> Value {
+    json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name, "namespace": "gatera" } })
+}
+
+/// Sends requests there.
+fn entry(to: &str) -> String {
+    let entry = format!(
+        r#"{{"name":"a.b.c","clientConfig":{to},"sideEffects":"None","admissionReviewVersions":["v1"]}}"#
+    );
+    format!("patch validatingwebhookconfiguration gatera --type=merge --patch={{\"webhooks\":[{entry}]}}")
+}
+
+#[test]
+fn a_stolen_token_does_what_the_guard_does_and_no_more() {
+    let thief = Thief::new();
+    let mut refused = String::new();
+    let mut refuse = |command: &str, (status, words): (i32, String)| {
+        assert_eq!(status, 1, "{command}: {words}");
+        let (_, words) = words
+            .split_once("ValidatingAdmissionPolicy 'gatera' with binding 'gatera' denied request: ")
+            .unwrap_or_else(|| panic!("{command}: not refused by the policy: {words}"));
+        refused.push_str(&format!("$ kubectl {command}\n{}\n\n", words.trim()));
+    };
+    // Before anything is marked.
+    for command in [
+        "scale statefulset x --namespace=db --replicas=3",
+        "patch statefulset x --namespace=db --patch={\"spec\":{\"replicas\":3}}",
+        "set image deployment/x --namespace=db a=b",
+        "set selector service x --namespace=db app=y",
+        "patch configmap x --namespace=db --patch={\"data\":{\"a\":\"c\"}}",
+        "patch configmap x --namespace=db --patch={\"binaryData\":{\"a\":\"Yw==\"},\"data\":null}",
+        "patch configmap x --namespace=db --patch={\"immutable\":true}",
+        "label pod x --namespace=db app-",
+        "label service x --namespace=db a=b",
+        "annotate pod x --namespace=db a=b",
+        "annotate pod x --namespace=db theirs-",
+        "annotate statefulset x --namespace=db theirs=2 --overwrite",
+        "annotate statefulset x --namespace=db gatera.dev/override=G07",
+        "patch deployment x --namespace=db --patch={\"metadata\":{\"finalizers\":[\"a/b\"]}}",
+        "patch configmap x --namespace=db --patch={\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"name\":\"x\",\"uid\":\"y\"}]}}",
+        "delete deployment x --namespace=db",
+        "delete service x --namespace=db",
+        "delete configmap x --namespace=db",
+        "delete pod x --namespace=db --wait=false",
+        "delete statefulset x --namespace=db",
+        "delete secret x --namespace=db",
+        "delete namespace db --wait=false",
+        "create configmap y --namespace=db",
+        "create secret generic y --namespace=db",
+        "create clusterrolebinding y --clusterrole=cluster-admin --user=x",
+        "create token default --namespace=db",
+        "run y --image=y --namespace=db",
+        "annotate secret x --namespace=db gatera.dev/data=x",
+        "annotate namespace db gatera.dev/data=x",
+        "annotate configmap x --namespace=kube-system gatera.dev/data=x",
+        "annotate validatingwebhookconfiguration gatera a=b",
+        "label mutatingwebhookconfiguration gatera a=b",
+        "delete mutatingwebhookconfiguration gatera",
+        &entry("{\"url\":\"https://thief.example\"}"),
+        &entry("{\"url\":\"https://127.0.0.1.thief.example\"}"),
+        &entry("{\"service\":{\"namespace\":\"db\",\"name\":\"gatera\"}}"),
+        &entry("{\"service\":{\"namespace\":\"gatera\",\"name\":\"other\"}}"),
+        "annotate configmap gatera-settings --namespace=gatera gatera.dev/removing=x",
+        "delete secret gatera-tls --namespace=gatera",
+        "delete lease gatera --namespace=gatera",
+    ] {
+        refuse(command, thief.run(command));
+    }
+    for (words, manifest) in [
+        ("create event in kube-system", event("kube-system")),
+        ("create lease gatera-let-go-8", lease("gatera-let-go-8")),
+        ("create lease other", lease("other")),
+    ] {
+        refuse(words, thief.apply(&manifest));
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../fixtures" }, {
+        insta::assert_snapshot!("policy-words", refused);
+    });
+
+    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7")] {
+        let (status, words) = thief.apply(&manifest);
+        assert_eq!(status, 0, "{words}");
+    }
+    for command in [
+        "auth whoami",
+        "annotate pod x --namespace=db gatera.dev/my-cnf=x",
+        "annotate statefulset x --namespace=db gatera.dev/data=present gatera.dev/bootstrap=x",
+        "annotate statefulset x --namespace=db gatera.dev/bootstrap-",
+        "annotate deployment x --namespace=db gatera.dev/removing=1",
+        "annotate deployment x --namespace=db gatera.dev/removing-",
+        "annotate deployment x --namespace=db gatera.dev/removing=1",
+        "annotate service x --namespace=db gatera.dev/removing=1",
+        "annotate configmap x --namespace=db gatera.dev/removing=1",
+        "delete deployment x --namespace=db",
+        "delete service x --namespace=db",
+        "delete configmap x --namespace=db",
+        "patch event.events.k8s.io x --namespace=db --type=merge --patch={\"series\":{\"count\":2,\"lastObservedTime\":\"2026-12-01T09:31:00.000000Z\"}}",
+        "patch lease gatera --namespace=gatera --type=merge --patch={\"spec\":{\"holderIdentity\":\"a\"}}",
+        "patch secret gatera-tls --namespace=gatera --patch={\"stringData\":{\"a\":\"b\"}}",
+        &entry("{\"url\":\"https://127.0.0.1:1/x\"}"),
+        &entry("{\"service\":{\"namespace\":\"gatera\",\"name\":\"gatera\"}}"),
+    ] {
+        let (status, words) = thief.run(command);
+        assert_eq!(status, 0, "{command}: {words}");
+    }
+}
+
+#[test]
+fn it_can_be_left_out() {
+    let rendered = super::rendered(&["--set=policy.enabled=false"]).succeeded();
+    assert!(!rendered.contains("ValidatingAdmissionPolicy"));
+}
