@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::config::Settings;
-use crate::events::Notice;
+use crate::events::{Notice, Restraint};
 use crate::telemetry::Metrics;
 use crate::view::{Released, World};
 
@@ -39,6 +39,7 @@ pub struct Guard {
     released: Mutex<Released>,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
+    restraint: Mutex<Restraint>,
     places: Semaphore,
 }
 
@@ -55,6 +56,7 @@ impl Guard {
             ready,
             released: Mutex::default(),
             events: None,
+            restraint: Mutex::default(),
             places: Semaphore::new(MOST_AT_ONCE),
         }
     }
@@ -73,6 +75,14 @@ impl Guard {
     /// Who was let go moments ago. Nothing slow happens while it is held.
     pub fn released(&self) -> MutexGuard<'_, Released> {
         self.released.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells everybody of a request, but not of one object over and over.
+    pub fn tell_of_request(&self, notice: Notice) {
+        let mut restraint = self.restraint.lock().unwrap_or_else(PoisonError::into_inner);
+        if restraint.lets(&notice, (self.clock)()) {
+            self.tell(notice);
+        }
     }
 
     /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.
