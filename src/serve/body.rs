@@ -134,22 +134,32 @@ impl Intake {
     }
 }
 
-/// How many values a JSON text holds, at most: each but the first follows one of three characters. Those in texts do not
-/// count, but are looked for only where it matters.
+/// How many values a JSON text holds, at most, and no further than it matters: each but the first follows one of three
+/// characters. Those in texts do not count, but are looked for only if there are many.
 fn values(json: &[u8]) -> usize {
-    let begins = |byte: u8| matches!(byte, b'{' | b'[' | b',');
-    let rough = json.iter().filter(|byte| begins(**byte)).count();
-    if rough <= MANY_VALUES {
-        return rough;
+    let begins = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
+    let mut rough = 0;
+    for piece in json.chunks(FIRST_PIECE) {
+        rough += piece.iter().filter(begins).count();
+        if rough > MANY_VALUES {
+            return values_outside_texts(json);
+        }
     }
+    rough
+}
+
+fn values_outside_texts(json: &[u8]) -> usize {
     let (mut count, mut quoted, mut escaped) = (0, false, false);
     for &byte in json {
         match byte {
             _ if escaped => escaped = false,
             b'\\' => escaped = quoted,
             b'"' => quoted = !quoted,
-            _ if !quoted && begins(byte) => count += 1,
+            b'{' | b'[' | b',' if !quoted => count += 1,
             _ => {}
+        }
+        if count > MOST_VALUES {
+            break;
         }
     }
     count
