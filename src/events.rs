@@ -61,10 +61,14 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         let (reason, note) = match &judged.softened {
             Some(Softened::ByOverride(release)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
-                (format!("OverrideUsed{rule}"), format!("{rule} was {was}: {says} (reason: {})", release.reason))
+                (
+                    format!("OverrideUsed{rule}"),
+                    format!("{rule} was {was}: {says} (reason: {})", release.reason),
+                )
             }
             None if deletion && judged.effect == Effect::Refused => {
-                let may = user.map_or("this may not be deleted".into(), |user| format!("{user} may not delete this"));
+                let may = user
+                    .map_or("this may not be deleted".into(), |user| format!("{user} may not delete this"));
                 (format!("Refused{rule}"), format!("{may}: {says}; {instead}"))
             }
             _ => return None,

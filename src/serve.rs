@@ -41,8 +41,8 @@ use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
 pub use accept::{Port, Stage, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
-pub use tls::{Speech, config};
 use tasks::Tasks;
+pub use tls::{Speech, config};
 // For those who put a server together themselves.
 pub use crate::certs::Leaf;
 pub use crate::guard::Guard;
@@ -290,4 +290,70 @@ fn days(days: f64) -> anyhow::Result<SignedDuration> {
         SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
     anyhow::ensure!(life.is_positive(), "a certificate must live for some time");
     Ok(life)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// All tasks of a guard whose API server is out of reach.
+    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Stage>) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let listener = || TcpListener::bind("127.0.0.1:0");
+        let listeners = [listener().await.unwrap(), listener().await.unwrap()];
+        let (stage, stages) = channel::channel(Stage::Serving);
+        let (close, closing) = channel::channel(false);
+        let place = place(&options).unwrap();
+        let (tasks, _) =
+            start(&options, Settings::default(), client, place, listeners, stages, closing).unwrap();
+        (tasks, close, stage)
+    }
+
+    #[tokio::test]
+    async fn whichever_task_ends_all_of_them_do_and_it_is_named() {
+        let (tasks, _close, _stage) = all_tasks().await;
+        let mut names = tasks.names();
+        names.sort_unstable();
+        let known = [
+            "admission",
+            "audit",
+            "client-ca",
+            "events",
+            "lease",
+            "operations",
+            "own-user",
+            "reconcile",
+            "registration",
+            "settings",
+            "watch",
+        ];
+        assert_eq!(names, known);
+        for name in names {
+            let (mut tasks, _close, _stage) = all_tasks().await;
+            tasks.end(name);
+            let end = tokio::time::timeout(Duration::from_secs(10), tasks.ended()).await.expect(name);
+            assert!(
+                end.to_string()
+                    .starts_with(&format!("the guard's task \"{name}\" ended: it was cancelled; ")),
+                "{end}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn none_of_them_ends_by_itself() {
+        let (mut tasks, _close, _stage) = all_tasks().await;
+        let end = tokio::time::timeout(Duration::from_secs(3), tasks.ended()).await;
+        assert!(end.is_err(), "{end:?}");
+    }
 }

@@ -136,7 +136,8 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
         at(100)
     );
     let metrics = guard.get("/metrics").unwrap().1;
-    for line in metrics.lines().filter(|line| line.contains("turned_away") || line.contains("reviews_total")) {
+    for line in metrics.lines().filter(|line| line.contains("turned_away") || line.contains("reviews_total"))
+    {
         eprintln!("{line}");
     }
     assert_eq!(told.failed, Vec::<String>::new(), "real requests failed");
@@ -145,6 +146,9 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     for reason in ["too_many", "slow"] {
         let line = format!("gatera_connections_turned_away_total{{reason=\"{reason}\"}}");
-        assert!(metrics.contains(&line), "nobody was turned away as {reason}: what did the crowd do?\n{metrics}");
+        assert!(
+            metrics.contains(&line),
+            "nobody was turned away as {reason}: what did the crowd do?\n{metrics}"
+        );
     }
 }

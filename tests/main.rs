@@ -38,5 +38,6 @@ mod router;
 mod scene;
 mod script;
 mod secrets;
+mod told;
 mod way_back;
 mod wire;

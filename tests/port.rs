@@ -9,9 +9,7 @@ use gatera::certs::{Lives, Material};
 use gatera::config::Settings;
 use gatera::serve::{self, Leaf, Port, Speech, Stage};
 use hyper::StatusCode;
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,7 +94,10 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
         let mut nobody = served.open(http, None).await.unwrap();
         let (status, _, text) = nobody.ask("/validate", &review()).await.unwrap();
         assert_eq!(status, StatusCode::FORBIDDEN);
-        assert!(text.starts_with("gatera answers API servers only (--client-ca): no client certificate"), "{text}");
+        assert!(
+            text.starts_with("gatera answers API servers only (--client-ca): no client certificate"),
+            "{text}"
+        );
         let mut known = served.open(http, Some((&certificate, &key))).await.unwrap();
         assert!(allowed(&known.ask("/validate", &review()).await.unwrap()));
         let answer = match served.open(http, Some((&strange, &strange_key))).await {
@@ -135,7 +136,10 @@ async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
         (read, silent.read(&mut [0; 64]).await.unwrap_or_default())
     };
     assert_eq!(timeout(PATIENCE, gone).await.expect("both were thrown out"), (0, 0));
-    assert!(allowed(&idle.ask("/validate", &review()).await.unwrap()), "it waited for longer than the slow one");
+    assert!(
+        allowed(&idle.ask("/validate", &review()).await.unwrap()),
+        "it waited for longer than the slow one"
+    );
 }
 
 /// In the lame duck every request is still answered, and every answer asks to go elsewhere.

@@ -149,10 +149,7 @@ async fn attend(counter: Counter, guard: Arc<Guard>, stream: TcpStream, place: P
     let why = tokio::select! {
         biased;
         why = place.life.over() => Some(why),
-        outcome = converse(&counter, stream, &place.life) => match outcome {
-            Ok(()) => None,
-            Err(why) => why,
-        },
+        outcome = converse(&counter, &guard, stream, &place.life) => outcome.err(),
     };
     if let Some(why) = why.filter(|why| *why != "idle") {
         guard.metrics.turn_away(why);
@@ -162,17 +159,23 @@ async fn attend(counter: Counter, guard: Arc<Guard>, stream: TcpStream, place: P
     }
 }
 
-/// One connection from its first byte to its last. An error has a reason if it never got to speak.
-async fn converse(counter: &Counter, stream: TcpStream, life: &Arc<Life>) -> Result<(), Option<&'static str>> {
+/// One connection from its first byte to its last, or why it never got to speak.
+async fn converse(
+    counter: &Counter,
+    guard: &Guard,
+    stream: TcpStream,
+    life: &Arc<Life>,
+) -> Result<(), &'static str> {
     let failed = |error: io::Error| {
         debug!(%error, "handshake");
-        Some("handshake")
+        "handshake"
     };
     // Answers are small and waited for.
     stream.set_nodelay(true).map_err(failed)?;
     let Some(tls) = &counter.tls else {
         life.open(false, false);
-        return speak(counter, stream, life, false, Caller::Anybody).await;
+        speak(counter, stream, life, false, Caller::Anybody).await;
+        return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
     let (_, session) = stream.get_ref();
@@ -182,18 +185,13 @@ async fn converse(counter: &Counter, stream: TcpStream, life: &Arc<Life>) -> Res
         _ if tls.asks => Caller::Unproven,
         _ => Caller::Anybody,
     };
-    debug!(multiplexed, ?caller, "connection");
+    guard.metrics.opened(multiplexed);
     life.open(multiplexed, caller == Caller::Proven);
-    speak(counter, stream, life, multiplexed, caller).await
+    speak(counter, stream, life, multiplexed, caller).await;
+    Ok(())
 }
 
-async fn speak<S>(
-    counter: &Counter,
-    stream: S,
-    life: &Arc<Life>,
-    multiplexed: bool,
-    caller: Caller,
-) -> Result<(), Option<&'static str>>
+async fn speak<S>(counter: &Counter, stream: S, life: &Arc<Life>, multiplexed: bool, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -221,14 +219,13 @@ where
         http.timer(TokioTimer::new()).keep_alive_interval(PING);
         http.max_concurrent_streams(MOST_STREAMS).max_header_list_size(16 * 1024);
         http.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
-        finish(http.serve_connection(stream, service), leave).await
+        finish(http.serve_connection(stream, service), leave).await;
     } else {
         let mut http = http1::Builder::new();
         // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
         http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS);
-        finish(http.serve_connection(stream, service), leave).await
+        finish(http.serve_connection(stream, service), leave).await;
     }
-    Ok(())
 }
 
 async fn finish<C: GracefulConnection>(connection: C, leave: impl Future<Output = ()>)

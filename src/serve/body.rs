@@ -77,9 +77,7 @@ impl Refused {
                 "malformed",
                 "the request holds more values than any review: gatera reads 49152 at most",
             ),
-            Self::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body came too slowly")
-            }
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body came too slowly"),
             Self::TooEarly => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
             Self::NoRoom => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -100,7 +98,8 @@ impl Intake {
     /// The body, if it is neither too long nor too slow, and there is room for it.
     pub(super) async fn whole(&self, mut body: Body) -> Result<Whole<'_>, Refused> {
         let now = Instant::now();
-        let expected = body.size_hint().upper().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        let expected =
+            body.size_hint().upper().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         if expected > LARGEST_BODY {
             return Err(Refused::TooLong);
         }

@@ -61,7 +61,8 @@ impl Progress {
 
     /// Why it has to go, if it has.
     fn overdue(&self, now: Instant) -> Option<&'static str> {
-        let past = |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
+        let past =
+            |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
         let waiting = Some(self.since).filter(|_| self.turns.is_empty());
         if !self.open {
             return past(Some(self.since), HANDSHAKE).then_some("handshake");

@@ -75,7 +75,11 @@ async fn admit(endpoint: Endpoint, State(Desk { guard, intake }): State<Desk>, r
     };
     // Only now: a body that comes slowly must not keep others out.
     let Some(_place) = guard.place() else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "busy", "gatera is not ready: too many requests at once");
+        return refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "gatera is not ready: too many requests at once",
+        );
     };
     answer(&guard, endpoint, caller, &body.bytes)
 }

@@ -49,7 +49,11 @@ impl<E: std::error::Error + 'static> Last for Result<(), E> {
 
 impl Tasks {
     /// Starts one.
-    pub(super) fn start<T: Last>(&mut self, name: &'static str, task: impl Future<Output = T> + Send + 'static) {
+    pub(super) fn start<T: Last>(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = T> + Send + 'static,
+    ) {
         let handle = self.running.spawn(async { task.await.words() });
         self.names.insert(handle.id(), name);
         #[cfg(test)]
@@ -133,7 +137,7 @@ mod tests {
         let mut tasks = Tasks::default();
         tasks.start("forever", pending::<()>());
         tasks.start("lease", ready(()));
-        tasks.start("admission", async { panic!("late") });
+        tasks.start::<()>("admission", async { panic!("late") });
         let broken = tasks.finish(&["lease", "admission"]).await;
         assert_eq!(broken, [Ended { name: "admission", why: "it broke: late".into() }]);
     }

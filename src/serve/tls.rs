@@ -98,7 +98,9 @@ impl Speech {
     }
 
     fn for_everybody(&self) -> Arc<ServerConfig> {
-        self.speaking(ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.leaf.clone())))
+        self.speaking(
+            ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.leaf.clone())),
+        )
     }
 
     /// A client without a certificate gets through the handshake, because only then can it be told what is the matter.

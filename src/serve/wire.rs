@@ -37,11 +37,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Noticed<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.life.wrote(outcome.is_ready());
         outcome

@@ -50,8 +50,9 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> Runtime {
     let ways: Vec<_> =
         WAYS.iter().flat_map(|(way, percent)| std::iter::repeat_n(*way, count * percent / 100)).collect();
     assert_eq!(ways.len(), count);
-    let last = || drop(rustix::process::setpriority_process(None, 19));
-    let crowd = Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap();
+    let last = || rustix::process::setpriority_process(None, 19).map(drop).unwrap_or_default();
+    let crowd =
+        Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap();
     for (turn, way) in ways.into_iter().enumerate() {
         let (one, two) = (Arc::clone(&one), Arc::clone(&two));
         crowd.spawn(async move {
@@ -68,7 +69,9 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> Runtime {
 
 async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<ClientConfig>) -> io::Result<()> {
     let head = |length: usize| {
-        format!("POST /validate HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n")
+        format!(
+            "POST /validate HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        )
     };
     match way {
         Way::Silent => TcpStream::connect(to).await?.read_exact(&mut [0; 64]).await.map(drop),
