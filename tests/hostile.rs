@@ -21,6 +21,7 @@ use crate::scene::{self, Scene};
 const HOSTILE: usize = 1000;
 /// The limit of `charts/gatera`.
 const ALLOWED_KIB: u64 = 128 * 1024;
+const CALM: Duration = Duration::from_secs(2);
 const LASTS: Duration = Duration::from_secs(8);
 const IN_TIME: Duration = Duration::from_secs(1);
 
@@ -101,54 +102,65 @@ async fn real(
     }
 }
 
+/// What real clients are told in so much time: over kept connections and new ones, in both protocols.
+fn asked(guard: &Guard, bundle: &str, lasts: Duration) -> Told {
+    let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
+    let (body, told) = (update(&object), Arc::<Mutex<Told>>::default());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let until = Instant::now() + lasts;
+        let mut asking = tokio::task::JoinSet::new();
+        for (http, kept) in
+            [(Http::One, true), (Http::One, true), (Http::Two, true), (Http::One, false), (Http::Two, false)]
+        {
+            let (config, told) = (config(http, bundle, None), Arc::clone(&told));
+            asking.spawn(real(http, kept, guard.webhooks, config, body.clone(), told, until));
+        }
+        asking.join_all().await;
+    });
+    let mut told = std::mem::take(&mut *told.lock().unwrap());
+    told.latencies.sort();
+    assert_eq!(told.failed, Vec::<String>::new(), "real requests failed");
+    assert!(told.latencies.len() > 50, "only {} answers", told.latencies.len());
+    told
+}
+
+impl Told {
+    fn percentile(&self, percent: usize) -> Duration {
+        self.latencies[(self.latencies.len() - 1) * percent / 100]
+    }
+}
+
 #[test]
 fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     more_files();
     let folder = tempfile::tempdir().unwrap();
     let (guard, bundle) = guard(folder.path());
-    let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
-    let body = update(&object);
-    let told = Arc::<Mutex<Told>>::default();
+    let calm = asked(&guard, &bundle, CALM);
     let before = memory(&guard, "VmHWM");
-    let clients = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let crowd = crowd::gather(HOSTILE, guard.webhooks, &bundle);
-    clients.block_on(async {
-        let until = Instant::now() + LASTS;
-        let mut asking = tokio::task::JoinSet::new();
-        for (http, kept) in
-            [(Http::One, true), (Http::One, true), (Http::Two, true), (Http::One, false), (Http::Two, false)]
-        {
-            let (config, told) = (config(http, &bundle, None), Arc::clone(&told));
-            asking.spawn(real(http, kept, guard.webhooks, config, body.clone(), told, until));
-        }
-        asking.join_all().await;
-    });
+    let told = asked(&guard, &bundle, LASTS);
     crowd.shutdown_timeout(Duration::from_secs(1));
     let peak = memory(&guard, "VmHWM");
-    let mut told = told.lock().unwrap();
-    told.latencies.sort();
-    let at = |percent: usize| told.latencies[(told.latencies.len() - 1) * percent / 100];
     eprintln!(
-        "{} answers: p50 {:?}, p99 {:?}, slowest {:?}; memory {before} -> {peak} KiB",
+        "alone: {} answers, p50 {:?}, p99 {:?}, {before} KiB; in the crowd: {} answers, p50 {:?}, p99 {:?}, {peak} KiB",
+        calm.latencies.len(),
+        calm.percentile(50),
+        calm.percentile(99),
         told.latencies.len(),
-        at(50),
-        at(99),
-        at(100)
+        told.percentile(50),
+        told.percentile(99),
     );
-    let metrics = guard.get("/metrics").unwrap().1;
-    for line in metrics.lines().filter(|line| line.contains("turned_away") || line.contains("reviews_total"))
-    {
-        eprintln!("{line}");
-    }
-    assert_eq!(told.failed, Vec::<String>::new(), "real requests failed");
-    assert!(told.latencies.len() > 100, "only {} answers", told.latencies.len());
-    assert!(at(99) < IN_TIME, "p99 {:?}", at(99));
+    // What this machine takes for the same without a crowd is not the crowd's.
+    let limit = IN_TIME + calm.percentile(99);
+    assert!(told.percentile(99) < limit, "p99 {:?} instead of {limit:?}", told.percentile(99));
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
-    for reason in ["too_many", "slow"] {
-        let line = format!("gatera_connections_turned_away_total{{reason=\"{reason}\"}}");
-        assert!(
-            metrics.contains(&line),
-            "nobody was turned away as {reason}: what did the crowd do?\n{metrics}"
-        );
+    let metrics = guard.get("/metrics").unwrap().1;
+    for line in [
+        "gatera_connections_turned_away_total{reason=\"too_many\"}",
+        "gatera_connections_turned_away_total{reason=\"slow\"}",
+        "gatera_reviews_total{endpoint=\"/validate\",answer=\"malformed\"}",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing: what did the crowd do?\n{metrics}");
     }
 }

@@ -78,8 +78,14 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
     let notes = told(&world, &deletion("secrets", "Secret", "", object(&secret)), false);
     assert!(!notes.is_empty(), "deleting a Secret in use is refused");
     let about = format!("name: Some(\"{STATEFUL_SET}\")");
-    assert!(notes.iter().all(|it| it.contains(&about) && it.contains(&format!("uid: Some({uid:?})"))), "{notes:?}");
-    assert_eq!(told(&world, &deletion("secrets", "Secret", "", object("strange")), false), Vec::<String>::new());
+    assert!(
+        notes.iter().all(|it| it.contains(&about) && it.contains(&format!("uid: Some({uid:?})"))),
+        "{notes:?}"
+    );
+    assert_eq!(
+        told(&world, &deletion("secrets", "Secret", "", object("strange")), false),
+        Vec::<String>::new()
+    );
 }
 
 #[tokio::test]
