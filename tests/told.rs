@@ -13,7 +13,7 @@ use crate::router::{self, ask};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Somebody deletes an object of this name and uid.
-fn deletion(plural: &str, kind: &str, group: &str, object: Value) -> Value {
+fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": { "group": group, "version": "v1", "kind": kind },
         "resource": { "group": group, "version": "v1", "resource": plural }, "operation": "DELETE",
@@ -26,7 +26,7 @@ fn deletion(plural: &str, kind: &str, group: &str, object: Value) -> Value {
 fn set(change: impl Fn(&mut Value)) -> Value {
     let (_, mut object) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
     change(&mut object);
-    deletion("statefulsets", "StatefulSet", "apps", object)
+    deletion("statefulsets", "StatefulSet", "apps", &object)
 }
 
 fn told(world: &World, body: &Value, proven: bool) -> Vec<String> {
@@ -75,7 +75,7 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
         (secrets.next().expect("the members read a Secret").to_owned(), &cluster.workload.metadata.uid)
     };
     let object = |name: &str| json!({ "metadata": { "name": name, "uid": "whatever" } });
-    let notes = told(&world, &deletion("secrets", "Secret", "", object(&secret)), false);
+    let notes = told(&world, &deletion("secrets", "Secret", "", &object(&secret)), false);
     assert!(!notes.is_empty(), "deleting a Secret in use is refused");
     let about = format!("name: Some(\"{STATEFUL_SET}\")");
     assert!(
@@ -83,7 +83,7 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
         "{notes:?}"
     );
     assert_eq!(
-        told(&world, &deletion("secrets", "Secret", "", object("strange")), false),
+        told(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
         Vec::<String>::new()
     );
 }

@@ -133,6 +133,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<St
     drop(listener);
     let finished = async {
         while !connections.is_empty() {
+            connections.sweep(Instant::now());
             sleep(BREATH / 2).await;
         }
     };
@@ -142,8 +143,8 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<St
 }
 
 async fn attend(counter: Counter, guard: Arc<Guard>, stream: TcpStream, place: Place) {
-    let counted = counter.tls.is_some();
-    if counted {
+    let admits = counter.tls.is_some();
+    if admits {
         guard.metrics.connections.inc();
     }
     let why = tokio::select! {
@@ -154,7 +155,7 @@ async fn attend(counter: Counter, guard: Arc<Guard>, stream: TcpStream, place: P
     if let Some(why) = why.filter(|why| *why != "idle") {
         guard.metrics.turn_away(why);
     }
-    if counted {
+    if admits {
         guard.metrics.connections.dec();
     }
 }

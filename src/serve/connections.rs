@@ -1,8 +1,8 @@
 //! Connections, and how long each may take for what it is doing.
 //!
 //! Owns: the table of open connections, the deadlines of each, and who has to make way when all places are taken: one
-//! that never asked anything before one that did, the oldest first; one that has shown a client certificate never. Must not know: sockets,
-//! TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look like one.
+//! that never asked anything before one that did, the oldest first; one that has shown a client certificate never. Must
+//! not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look like one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +26,7 @@ const YOUNG: Duration = Duration::from_millis(500);
 
 /// Where a connection is.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub(super) struct Progress {
     /// The end of the handshake.
     open: bool,
@@ -79,7 +80,8 @@ impl Progress {
 
     /// The smallest makes way first; `None` never does.
     fn worth(&self) -> Option<(bool, Instant)> {
-        (!self.proven && !(self.served && !self.turns.is_empty())).then_some((self.served, self.since))
+        let stays = self.proven || self.served && !self.turns.is_empty();
+        (!stays).then_some((self.served, self.since))
     }
 }
 
