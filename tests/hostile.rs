@@ -33,7 +33,7 @@ struct Told {
 }
 
 /// A guard with certificates of ours, which registers nothing.
-fn guard(folder: &std::path::Path) -> (Guard, String) {
+fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let material =
         Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap();
@@ -42,9 +42,9 @@ fn guard(folder: &std::path::Path) -> (Guard, String) {
     }
     let (plane, _) = guarded::shared();
     let start = Start {
-        identity: "hostile".into(),
+        identity: identity.into(),
         namespace: Some("default".into()),
-        arguments: vec![format!("--tls-folder={}", folder.display()), "--configuration=hostile".into()],
+        arguments: vec![format!("--tls-folder={}", folder.display()), format!("--configuration={identity}")],
         ..Start::default()
     };
     let guard = Guard::start(plane, &program(), &start);
@@ -135,7 +135,7 @@ impl Told {
 fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     more_files();
     let folder = tempfile::tempdir().unwrap();
-    let (guard, bundle) = guard(folder.path());
+    let (guard, bundle) = guard(folder.path(), "hostile");
     let calm = asked(&guard, &bundle, CALM);
     let before = memory(&guard, "VmHWM");
     let crowd = crowd::gather(HOSTILE, guard.webhooks, &bundle);
@@ -156,11 +156,19 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     assert!(told.percentile(99) < limit, "p99 {:?} instead of {limit:?}", told.percentile(99));
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     let metrics = guard.get("/metrics").unwrap().1;
-    for line in [
-        "gatera_connections_turned_away_total{reason=\"too_many\"}",
-        "gatera_connections_turned_away_total{reason=\"slow\"}",
-        "gatera_reviews_total{endpoint=\"/validate\",answer=\"malformed\"}",
-    ] {
-        assert!(metrics.contains(line), "{line} is missing: what did the crowd do?\n{metrics}");
-    }
+    let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
+    assert!(metrics.contains(line), "nobody had to make way: what did the crowd do?\n{metrics}");
+}
+
+/// Bodies of 8 MiB less one byte, on connections that look like an API server's: 32 of them once took 303 MiB.
+#[test]
+fn bodies_that_never_end_take_no_more_than_their_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let (guard, bundle) = guard(folder.path(), "bodies");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(crowd::unfinished_bodies(32, guard.webhooks, &bundle));
+    let peak = memory(&guard, "VmHWM");
+    eprintln!("{} of 32 were taken so far; {peak} KiB", held.len());
+    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
+    asked(&guard, &bundle, CALM);
 }

@@ -9,7 +9,9 @@ use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_rustls::client::TlsStream;
 
 use crate::caller::{Http, config, connect};
 
@@ -68,12 +70,24 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> Runtime {
     crowd
 }
 
+/// Bodies that lack their last byte; returns the connections on which all the rest was taken.
+pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Vec<TlsStream<TcpStream>> {
+    let one = config(Http::One, bundle, None);
+    let mut pouring = JoinSet::new();
+    for _ in 0..count {
+        let one = Arc::clone(&one);
+        pouring.spawn(async move {
+            let mut stream = introduced(to, &one).await?;
+            stream.write_all(head(BODY).as_bytes()).await?;
+            stream.write_all(&vec![b' '; BODY - 1]).await?;
+            stream.flush().await?;
+            io::Result::Ok(stream)
+        });
+    }
+    pouring.join_all().await.into_iter().flatten().collect()
+}
+
 async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<ClientConfig>) -> io::Result<()> {
-    let head = |length: usize| {
-        format!(
-            "POST /validate HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
-        )
-    };
     match way {
         Way::Silent => TcpStream::connect(to).await?.read_exact(&mut [0; 64]).await.map(drop),
         Way::HalfHandshake => {
@@ -84,18 +98,18 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<Client
         }
         Way::SlowHeaders => drip(connect(to, one).await?, head(100).as_bytes()).await,
         Way::SlowBody => {
-            let mut stream = connect(to, one).await?;
+            let mut stream = introduced(to, one).await?;
             stream.write_all(head(BODY).as_bytes()).await?;
             drip(stream, &[b'{'; 64]).await
         }
         Way::UnfinishedBody => {
-            let mut stream = connect(to, one).await?;
+            let mut stream = introduced(to, one).await?;
             stream.write_all(head(BODY).as_bytes()).await?;
             pour(&mut stream, &vec![b' '; BODY - 1]).await?;
             drip(stream, b"").await
         }
         Way::Unfolding => {
-            let mut stream = connect(to, one).await?;
+            let mut stream = introduced(to, one).await?;
             let text = unfolding();
             stream.write_all(head(text.len()).as_bytes()).await?;
             pour(&mut stream, &text).await?;
@@ -137,6 +151,12 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<Client
     }
 }
 
+fn head(length: usize) -> String {
+    format!(
+        "POST /validate HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+}
+
 /// A byte a second, and then nothing, until it is thrown out.
 async fn drip(mut stream: impl AsyncWrite + Unpin, bytes: &[u8]) -> io::Result<()> {
     for byte in bytes {
@@ -152,7 +172,7 @@ async fn drip(mut stream: impl AsyncWrite + Unpin, bytes: &[u8]) -> io::Result<(
 async fn pour(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
     for piece in bytes.chunks(64 * 1024) {
         stream.write_all(piece).await?;
-        sleep(Duration::from_millis(25)).await;
+        sleep(Duration::from_millis(5)).await;
     }
     stream.flush().await
 }
@@ -175,10 +195,19 @@ fn nameless(length: usize) -> Vec<u8> {
     .into_bytes()
 }
 
-async fn begin_two(
-    to: SocketAddr,
-    two: &Arc<ClientConfig>,
-) -> io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+/// A connection that was answered once looks like an API server's.
+async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let mut stream = connect(to, one).await?;
+    let text = nameless(10);
+    stream.write_all(head(text.len()).as_bytes()).await?;
+    stream.write_all(&text).await?;
+    let mut answer = [0; 4096];
+    let length = stream.read(&mut answer).await?;
+    assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
+    Ok(stream)
+}
+
+async fn begin_two(to: SocketAddr, two: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = connect(to, two).await?;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
     stream.write_all(&frame(4, 0, 0, &[])).await?;
