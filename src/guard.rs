@@ -5,14 +5,14 @@
 mod heard;
 mod ready;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::config::Settings;
-use crate::events::Notice;
+use crate::events::{Notice, Restraint};
 use crate::reserve::Book;
 use crate::telemetry::Metrics;
 use crate::view::{Freshness, World};
@@ -44,6 +44,7 @@ pub struct Guard {
     pub book: Book,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
+    restraint: Mutex<Restraint>,
     places: Semaphore,
 }
 
@@ -61,6 +62,7 @@ impl Guard {
             ready,
             book: Book::of_one_replica(),
             events: None,
+            restraint: Mutex::default(),
             places: Semaphore::new(MOST_AT_ONCE),
         }
     }
@@ -88,6 +90,14 @@ impl Guard {
     /// A place for one request, unless there are too many.
     pub fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
+    }
+
+    /// Tells everybody of a request, but not of one object over and over.
+    pub fn tell_of_request(&self, notice: Notice) {
+        let mut restraint = self.restraint.lock().unwrap_or_else(PoisonError::into_inner);
+        if restraint.lets(&notice, (self.clock)()) {
+            self.tell(notice);
+        }
     }
 
     /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.

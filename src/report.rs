@@ -122,6 +122,14 @@ pub fn admission(
     envelope(API_VERSION, &response)
 }
 
+/// The answer to a request whose proper answer would be too long to send.
+pub fn unanswerable(uid: &str) -> Value {
+    let message = "gatera refuses this: the answer would be longer than it sends; shorten names, or change less at once";
+    let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
+    let uid: String = uid.chars().take(64).collect();
+    envelope(API_VERSION, &json!({ "uid": uid, "allowed": false, "status": status }))
+}
+
 /// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
 /// 409, on which `kubectl apply --force` and Flux delete the object and create it anew.
 fn status(review: &Review, decision: &Decision, subject: &str) -> Value {

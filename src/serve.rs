@@ -4,9 +4,15 @@
 //! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
 //! `serve/` answers requests.
 
+mod accept;
+mod body;
+mod budget;
+mod connections;
 mod decide;
 mod router;
+mod tasks;
 mod tls;
+mod wire;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -34,8 +40,11 @@ use crate::view::World;
 use crate::webhooks::Target;
 use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
 
-pub use router::{LARGEST_BODY, admission, operations};
-pub use tls::{config, serve as accept};
+pub use accept::{Port, Stage, accept};
+pub use body::LARGEST_BODY;
+pub use router::{admission, operations};
+use tasks::Tasks;
+pub use tls::{Speech, config};
 // For those who put a server together themselves.
 pub use crate::certs::Leaf;
 pub use crate::guard::Guard;
@@ -79,6 +88,12 @@ pub struct Options {
     /// Use tls.crt, tls.key and ca.crt of this folder instead (cert-manager, a CA of your own)
     #[arg(long, value_name = "FOLDER")]
     tls_folder: Option<PathBuf>,
+    /// Answer only API servers that show a client certificate of a CA in this file (PEM); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Offer no HTTP/2
+    #[arg(long, hide = true)]
+    http1_only: bool,
     /// Days that a CA of our own lives; a fraction will do
     #[arg(long, default_value_t = 365.0)]
     ca_days: f64,
@@ -113,6 +128,46 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         .with_context(|| format!("listening at {}", options.operations))?;
     info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
 
+    let (stage, stages) = channel::channel(Stage::Serving);
+    let (close, closing) = channel::channel(false);
+    let (mut tasks, guard) = start(&options, settings, client, place, [webhooks, probes], stages, closing)?;
+
+    tokio::select! {
+        stop = stopped() => stop?,
+        end = tasks.ended() => return Err(end.into()),
+    }
+    info!(seconds = options.lame_duck, "stopping: unready, still serving");
+    guard.ready.leaving.store(true, Ordering::Relaxed);
+    stage.send_replace(Stage::Leaving);
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
+        again = stopped() => again?,
+        end = tasks.ended() => return Err(end.into()),
+    }
+    stage.send_replace(Stage::Closing);
+    close.send_replace(true);
+    for end in tasks.finish(&[ADMISSION, LEASE]).await {
+        warn!(error = %end, "stopping");
+    }
+    info!("stopped");
+    Ok(())
+}
+
+/// The tasks that end in order when the guard stops.
+const ADMISSION: &str = "admission";
+const LEASE: &str = "lease";
+
+/// Starts every task there is. Whatever is spawned for good is spawned here.
+fn start(
+    options: &Options,
+    settings: Settings,
+    client: Client,
+    place: Place,
+    [webhooks, probes]: [TcpListener; 2],
+    stages: channel::Receiver<Stage>,
+    closing: channel::Receiver<bool>,
+) -> anyhow::Result<(Tasks, Arc<Guard>)> {
+    let mut tasks = Tasks::default();
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     let book = Book::shared(client.clone(), &place.namespace, &place.release);
@@ -120,56 +175,57 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
     let (candidate, leading) = lease::candidate();
-    let (close, closing) = channel::channel(false);
     let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
 
-    if let Some(file) = options.config.clone() {
-        tokio::spawn(reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
+    match options.config.clone() {
+        Some(file) => {
+            tasks.start("settings", reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
+        }
+        // Nobody adopts anything else; whoever listens must not take that for the end.
+        None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
     }
     if guard.settings.load().own_user.is_none() {
-        tokio::spawn(learn_own_user(client.clone(), Arc::clone(&guard)));
+        tasks.start("own-user", and_stay(learn_own_user(client.clone(), Arc::clone(&guard))));
     }
-    tokio::spawn(watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
-    tokio::spawn(register::run(
-        client.clone(),
-        Arc::clone(&guard),
-        leaf.clone(),
-        place.clone(),
-        leading.clone(),
-        world_changed.clone(),
-    ));
-    tokio::spawn(reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
-    tokio::spawn(reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
-    let me = identity(&options);
-    tokio::spawn(events::publish(client.clone(), me.clone(), notices));
-    let lease = tokio::spawn(lease::hold(client, place, me, candidate, Arc::clone(&guard), closing.clone()));
-    let operations = operations(Arc::clone(&guard));
-    tokio::spawn(async move { axum::serve(probes, operations).await });
-    let drain = Duration::from_secs(options.drain);
-    let server = tokio::spawn(accept(
-        webhooks,
-        config(leaf),
-        admission(Arc::clone(&guard)),
-        Arc::clone(&guard),
-        closing,
-        drain,
-    ));
+    tasks.start("watch", watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
+    tasks.start(
+        "registration",
+        register::run(
+            client.clone(),
+            Arc::clone(&guard),
+            leaf.clone(),
+            place.clone(),
+            leading.clone(),
+            world_changed.clone(),
+        ),
+    );
+    tasks.start("audit", reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
+    tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
+    let me = identity(options);
+    tasks.start("events", events::publish(client.clone(), me.clone(), notices));
+    tasks.start(LEASE, lease::hold(client, place, me, candidate, Arc::clone(&guard), closing));
 
-    stopped().await?;
-    info!(seconds = options.lame_duck, "stopping: unready, still serving");
-    guard.ready.leaving.store(true, Ordering::Relaxed);
-    tokio::select! {
-        () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
-        again = stopped() => again?,
-    }
-    close.send_replace(true);
-    for part in [server, lease] {
-        if let Err(error) = part.await {
-            warn!(%error, "stopping");
-        }
-    }
-    info!("stopped");
-    Ok(())
+    let speech = Speech::new(leaf, options.client_ca.clone(), options.http1_only);
+    let tls = speech.config()?;
+    tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
+    let port = Port::operations(probes, operations(Arc::clone(&guard)));
+    // Probes are answered to the very end.
+    let (to_the_end, never) = channel::channel(Stage::Serving);
+    let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
+    tasks.start("operations", async move {
+        serve.await;
+        drop(to_the_end);
+    });
+    let port = Port::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
+    let drain = Duration::from_secs(options.drain);
+    tasks.start(ADMISSION, accept(port, Arc::clone(&guard), stages, drain));
+    Ok((tasks, guard))
+}
+
+/// What is over without having ended: a task that has nothing more to do.
+async fn and_stay(done: impl Future<Output = ()>) {
+    done.await;
+    std::future::pending::<()>().await;
 }
 
 /// The first signal asks to stop, a second one to stop at once.
@@ -241,4 +297,70 @@ fn days(days: f64) -> anyhow::Result<SignedDuration> {
         SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
     anyhow::ensure!(life.is_positive(), "a certificate must live for some time");
     Ok(life)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// All tasks of a guard whose API server is out of reach.
+    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Stage>) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let listener = || TcpListener::bind("127.0.0.1:0");
+        let listeners = [listener().await.unwrap(), listener().await.unwrap()];
+        let (stage, stages) = channel::channel(Stage::Serving);
+        let (close, closing) = channel::channel(false);
+        let place = place(&options).unwrap();
+        let (tasks, _) =
+            start(&options, Settings::default(), client, place, listeners, stages, closing).unwrap();
+        (tasks, close, stage)
+    }
+
+    #[tokio::test]
+    async fn whichever_task_ends_all_of_them_do_and_it_is_named() {
+        let (tasks, _close, _stage) = all_tasks().await;
+        let mut names = tasks.names();
+        names.sort_unstable();
+        let known = [
+            "admission",
+            "audit",
+            "client-ca",
+            "events",
+            "lease",
+            "operations",
+            "own-user",
+            "reconcile",
+            "registration",
+            "settings",
+            "watch",
+        ];
+        assert_eq!(names, known);
+        for name in names {
+            let (mut tasks, _close, _stage) = all_tasks().await;
+            tasks.end(name);
+            let end = tokio::time::timeout(Duration::from_secs(10), tasks.ended()).await.expect(name);
+            assert!(
+                end.to_string()
+                    .starts_with(&format!("the guard's task \"{name}\" ended: it was cancelled; ")),
+                "{end}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn none_of_them_ends_by_itself() {
+        let (mut tasks, _close, _stage) = all_tasks().await;
+        let end = tokio::time::timeout(Duration::from_secs(3), tasks.ended()).await;
+        assert!(end.is_err(), "{end:?}");
+    }
 }

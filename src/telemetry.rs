@@ -40,6 +40,7 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Connections that were turned away: too many, or no handshake in time.
     pub turned_away: Family<Reason, Counter>,
+    spoken: Family<Protocol, Counter>,
     /// When the serving certificate ends, in seconds since 1970.
     pub certificate_ends: Gauge<f64, AtomicU64>,
     /// 1 on the replica that holds the lease.
@@ -81,6 +82,11 @@ struct Rule {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Held {
     kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Protocol {
+    protocol: &'static str,
 }
 
 /// Why a connection was turned away.
@@ -149,6 +155,7 @@ impl Default for Metrics {
             unreadable: Counter::default(),
             connections: Gauge::default(),
             turned_away: Family::default(),
+            spoken: Family::default(),
             certificate_ends: Gauge::default(),
             leader: Gauge::default(),
             entries_written: Counter::default(),
@@ -180,6 +187,11 @@ impl Default for Metrics {
         registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
         registry.register("connections", "Open connections", it.connections.clone());
         registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());
+        registry.register(
+            "connections_opened",
+            "Connections that finished their handshake",
+            it.spoken.clone(),
+        );
         registry.register(
             "certificate_ends_seconds",
             "When the serving certificate ends",
@@ -233,6 +245,12 @@ impl Metrics {
     /// Notes whether this is the matter with registration.
     pub fn trouble(&self, trouble: Trouble, there: bool) {
         self.trouble.get_or_create(&What { what: trouble.name() }).set(i64::from(there));
+    }
+
+    /// Counts a connection that finished its handshake.
+    pub fn opened(&self, multiplexed: bool) {
+        let protocol = if multiplexed { "HTTP/2" } else { "HTTP/1.1" };
+        self.spoken.get_or_create(&Protocol { protocol }).inc();
     }
 
     /// Notes how much the view holds.

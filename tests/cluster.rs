@@ -266,7 +266,7 @@ fn an_override_is_loud() {
     });
     assert_eq!(
         event["note"],
-        "G01 was allowed to editor: 3 -> 0 replicas stops every member (reason: moving house)"
+        "G01 was overridden: 3 -> 0 replicas stops every member (reason: moving house)"
     );
     assert_eq!(event["regarding"]["name"], STATEFUL_SET);
     assert!(event["series"].is_null(), "the dry run wrote an Event too");

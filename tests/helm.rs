@@ -149,7 +149,7 @@ fn an_uninstall_is_refused_as_a_whole() {
         let events = ["get", "events", &on, "--output=jsonpath={.items[*].message}"];
         Some(alive.kubectl(&events).succeeded()).filter(|message| !message.is_empty())
     });
-    assert!(told.starts_with("ci may not delete this: "), "{told}");
+    assert!(told.starts_with("this may not be deleted: "), "{told}");
 
     // Helm believes that it is half gone, and upgrades it no more; a rollback is the way back.
     let stuck = alive.upgrade(&[]);

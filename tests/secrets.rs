@@ -130,7 +130,10 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         let bytes = serde_json::to_vec(&body).unwrap();
         let review = review::read(&bytes, Origin::Validating).unwrap().review;
         let decision = rules::evaluate(&review, &view);
-        all.push_str(&format!("{review:?} {decision:?} {:?}", events::notices(&review, &decision)));
+        all.push_str(&format!(
+            "{review:?} {decision:?} {:?}",
+            events::notices(&review, &decision, &view, true)
+        ));
     }
     all.push_str(&guard.metrics.text());
 

@@ -1,12 +1,11 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
-//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`decide.rs`) -> AdmissionReview. Every body that names a request gets an AdmissionReview for an answer; all others get 400,
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`decide.rs`) -> AdmissionReview.
+//! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403,
 //! 413 or 503 with words.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -23,45 +22,70 @@ use crate::{events, mutate, report};
 
 use super::decide::{Known, decide};
 
-/// An update carries the object twice, and the API server takes 3 MiB each.
-pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
-/// The API server gives up after 2 to 5 seconds; whoever is slower than this to send is nobody we serve.
-const SLOWEST_BODY: Duration = Duration::from_secs(10);
+use super::accept::Caller;
+use super::body::Intake;
+
+/// Said to whoever was asked for a certificate and has none.
+const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
+    shown; the API server needs one for this webhook in its AdmissionConfiguration";
+
+/// Several times what is injected into a member, and what the rulebook says at its longest. Names in a forged request
+/// have no limit of their own.
+const LONGEST_ANSWER: usize = 128 * 1024;
+/// The same for a line of the log.
+const LONGEST_WORDS: usize = 1024;
 
 /// `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
+    let desk = Desk { guard, intake: Arc::default() };
     Router::new()
-        .route(Endpoint::Validate.path(), post(|guard, request| admit(Endpoint::Validate, guard, request)))
-        .route(Endpoint::Mutate.path(), post(|guard, request| admit(Endpoint::Mutate, guard, request)))
+        .route(Endpoint::Validate.path(), post(|desk, request| admit(Endpoint::Validate, desk, request)))
+        .route(Endpoint::Mutate.path(), post(|desk, request| admit(Endpoint::Mutate, desk, request)))
         .layer(DefaultBodyLimit::disable())
-        .with_state(guard)
+        .with_state(desk)
 }
 
-async fn admit(endpoint: Endpoint, State(guard): State<Arc<Guard>>, request: Request) -> Response {
-    let Some(_place) = guard.place() else {
-        guard.metrics.not_answered(endpoint.path(), "busy");
-        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: too many requests at once")
-            .into_response();
+/// Where requests are taken.
+#[derive(Clone)]
+struct Desk {
+    guard: Arc<Guard>,
+    intake: Arc<Intake>,
+}
+
+async fn admit(endpoint: Endpoint, State(Desk { guard, intake }): State<Desk>, request: Request) -> Response {
+    let refused = |status: StatusCode, label: &'static str, words: &'static str| {
+        guard.metrics.not_answered(endpoint.path(), label);
+        (status, words).into_response()
     };
+    let caller = request.extensions().get().copied().unwrap_or(Caller::Anybody);
+    if caller == Caller::Unproven {
+        return refused(StatusCode::FORBIDDEN, "unproven", UNPROVEN);
+    }
     let json = request
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
-    match whole(request.into_body()).await {
-        Ok(body) if json => answer(&guard, endpoint, &body).await,
-        Ok(_) => {
-            guard.metrics.not_answered(endpoint.path(), "malformed");
-            (StatusCode::BAD_REQUEST, "gatera reads application/json only").into_response()
+    let body = match intake.whole(request.into_body()).await {
+        Ok(body) if json => body,
+        Ok(_) => return refused(StatusCode::BAD_REQUEST, "malformed", "gatera reads application/json only"),
+        Err(why) => {
+            let (status, label, words) = why.told();
+            return refused(status, label, words);
         }
-        Err((status, words)) => {
-            guard.metrics.not_answered(endpoint.path(), "malformed");
-            (status, words).into_response()
-        }
-    }
+    };
+    // Only now: a body that comes slowly must not keep others out.
+    let Some(_place) = guard.place() else {
+        return refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "gatera is not ready: too many requests at once",
+        );
+    };
+    answer(&guard, endpoint, caller, &body.bytes).await
 }
 
 /// One request, from body to answer. Nothing is awaited, unless a member goes.
-async fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
+async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
     let incoming = match review::read(body, origin) {
@@ -95,37 +119,35 @@ async fn answer(guard: &Guard, endpoint: Endpoint, body: &[u8]) -> Response {
     };
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();
     guard.metrics.answered(endpoint.path(), &decision, seconds);
-    tell(review, &decision);
-    for notice in events::notices(review, &decision) {
-        guard.tell(notice);
+    let proven = caller == Caller::Proven;
+    tell(review, &decision, proven);
+    for notice in events::notices(review, &decision, &view, proven) {
+        guard.tell_of_request(notice);
     }
-    Json(report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref())).into_response()
+    let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
+    match serde_json::to_vec(&answer) {
+        Ok(text) if text.len() <= LONGEST_ANSWER => {
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        // A refusal, and not an error: an error lets pass what an entry does not insist on.
+        _ => Json(report::unanswerable(&incoming.uid)).into_response(),
+    }
 }
 
-/// Refusals and used overrides are worth a line; everything else is in the metrics.
-fn tell(review: &review::Review, decision: &Decision) {
+/// Refusals and used overrides are worth a line; everything else is in the metrics. The user is whom the request names;
+/// only a proven caller is sure to be an API server.
+fn tell(review: &review::Review, decision: &Decision, proven: bool) {
     let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
     for judged in decision.judged.iter().filter(loud) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
-        info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject = review.subject(), user = review.user, says = judged.finding.says, "finding");
+        let (subject, user) = (short(&review.subject()), short(&review.user));
+        let (softened, says) = (short(&softened), short(&judged.finding.says));
+        info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject, user, proven, says, "finding");
     }
 }
 
-/// The body, if it is neither too long nor too slow.
-async fn whole(body: Body) -> Result<Bytes, (StatusCode, &'static str)> {
-    match tokio::time::timeout(SLOWEST_BODY, axum::body::to_bytes(body, LARGEST_BODY)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(error)) if is_too_long(&error) => {
-            Err((StatusCode::PAYLOAD_TOO_LARGE, "gatera reads 8 MiB at most"))
-        }
-        Ok(Err(_)) => Err((StatusCode::BAD_REQUEST, "the request body ended too early")),
-        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, "the request body came too slowly")),
-    }
-}
-
-fn is_too_long(error: &axum::Error) -> bool {
-    std::error::Error::source(error)
-        .is_some_and(<dyn std::error::Error>::is::<http_body_util::LengthLimitError>)
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_WORDS).collect()
 }
 
 /// `/livez`, `/readyz`, `/metrics`.

@@ -1,107 +1,129 @@
-//! The accept loop: TCP in, TLS, HTTP, and a way out that loses no request.
+//! TLS: the leaf that new handshakes get, and whose client certificates prove an API server.
 //!
-//! Owns: sockets, their limits, and the leaf that new handshakes get. Must not know: what is served. A connection that
-//! never finishes its handshake costs a timeout, not the service.
+//! Owns: the [`ServerConfig`], swapped whole when the file of client CAs changes. Must not know: connections, HTTP.
 
-use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use rustls::ServerConfig;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
-use tracing::debug;
+use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tracing::{info, warn};
 
 use crate::certs::Leaf;
-use crate::guard::Guard;
+use crate::telemetry::chain;
 
-/// A handshake on the other side of the world takes one second.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// From the end of the handshake, or of the last answer on a busy connection, to the end of the next headers.
-const HEADERS: Duration = Duration::from_secs(10);
-/// The API servers of a large cluster hold a few dozen.
-const MOST_CONNECTIONS: usize = 1024;
-/// After an accept error (out of file descriptors) the loop must not spin.
-const BREATH: Duration = Duration::from_millis(100);
+/// How often the file is looked at; see `reload.rs`.
+const LOOK: Duration = Duration::from_secs(2);
 
-/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current.
-pub fn config(leaf: Leaf) -> Arc<ServerConfig> {
-    let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(leaf));
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Arc::new(config)
+/// Why a file of client CAs is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not there, or not for us.
+    #[error("reading the client CAs in {0}")]
+    Read(PathBuf, #[source] std::io::Error),
+    /// It holds no certificate, or something else.
+    #[error("the client CAs in {0} are not PEM certificates of CAs: {1}")]
+    Form(PathBuf, String),
 }
 
-/// Serves until `closing` turns true, then lets what is under way finish, for `drain` at most.
-pub async fn serve(
-    listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    router: Router,
-    guard: Arc<Guard>,
-    mut closing: watch::Receiver<bool>,
-    drain: Duration,
-) {
-    let acceptor = TlsAcceptor::from(tls);
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-    let graceful = GracefulShutdown::new();
-    loop {
-        let stream = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = closing.wait_for(|closing| *closing) => break,
+/// What every handshake uses.
+#[derive(Debug)]
+pub struct Tls {
+    config: ArcSwap<ServerConfig>,
+    /// Clients are asked for a certificate.
+    pub asks: bool,
+}
+
+impl Tls {
+    /// As it is now.
+    pub fn now(&self) -> Arc<ServerConfig> {
+        self.config.load_full()
+    }
+}
+
+/// How the webhooks are spoken to.
+#[derive(Clone, Debug)]
+pub struct Speech {
+    leaf: Leaf,
+    /// Whose certificates prove an API server.
+    clients: Option<PathBuf>,
+    /// HTTP/1.1 only, as API servers speak to Services by themselves.
+    http1_only: bool,
+}
+
+/// TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, whatever leaf is current, for everybody.
+pub fn config(leaf: Leaf) -> Arc<Tls> {
+    Arc::new(Tls { config: ArcSwap::new(Speech::new(leaf, None, false).for_everybody()), asks: false })
+}
+
+impl Speech {
+    /// With the files that were chosen.
+    pub fn new(leaf: Leaf, clients: Option<PathBuf>, http1_only: bool) -> Self {
+        Self { leaf, clients, http1_only }
+    }
+
+    /// As the files are now.
+    pub fn config(&self) -> Result<Arc<Tls>, Error> {
+        let config = match &self.clients {
+            None => self.for_everybody(),
+            Some(file) => self.for_clients_of(file, &text(file)?)?,
         };
-        let stream = match stream {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                debug!(%error, "accept");
-                tokio::time::sleep(BREATH).await;
+        Ok(Arc::new(Tls { config: ArcSwap::new(config), asks: self.clients.is_some() }))
+    }
+
+    /// Follows the file of client CAs until the process ends. One that is of no use changes nothing, and is said.
+    pub async fn follow(self, tls: Arc<Tls>) {
+        let Some(file) = self.clients.clone() else { return std::future::pending().await };
+        let mut seen = text(&file).map_err(|error| chain(&error));
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = text(&file);
+            let told = now.as_ref().map(Vec::clone).map_err(|error| chain(error));
+            if told == seen {
                 continue;
             }
-        };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            guard.metrics.turn_away("too_many");
-            continue;
-        };
-        let (acceptor, router, guard, watcher) =
-            (acceptor.clone(), router.clone(), Arc::clone(&guard), graceful.watcher());
-        tokio::spawn(async move {
-            let _place = place;
-            guard.metrics.connections.inc();
-            match handshake(&acceptor, stream).await {
-                Ok(stream) => {
-                    let mut http = auto::Builder::new(TokioExecutor::new());
-                    http.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-                    http.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADERS));
-                    let service = TowerToHyperService::new(router);
-                    let connection = http.serve_connection(TokioIo::new(stream), service).into_owned();
-                    if let Err(error) = watcher.watch(connection).await {
-                        debug!(error, "connection");
-                    }
+            seen = told;
+            match now.and_then(|text| self.for_clients_of(&file, &text)) {
+                Ok(config) => {
+                    tls.config.store(config);
+                    info!(file = %file.display(), "client CAs changed");
                 }
-                Err(error) => {
-                    debug!(%error, "handshake");
-                    guard.metrics.turn_away("handshake");
-                }
+                Err(error) => warn!(error = chain(&error), "client CAs: the last good ones stay"),
             }
-            guard.metrics.connections.dec();
-        });
+        }
     }
-    drop(listener);
-    if timeout(drain, graceful.shutdown()).await.is_err() {
-        debug!("connections were still open when the time to drain was over");
+
+    fn for_everybody(&self) -> Arc<ServerConfig> {
+        self.speaking(
+            ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(self.leaf.clone())),
+        )
+    }
+
+    /// A client without a certificate gets through the handshake, because only then can it be told what is the matter.
+    fn for_clients_of(&self, file: &Path, pem: &[u8]) -> Result<Arc<ServerConfig>, Error> {
+        let wrong = |words: String| Error::Form(file.to_owned(), words);
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+            roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+        }
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots)).allow_unauthenticated().build();
+        let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+        let builder = ServerConfig::builder().with_client_cert_verifier(verifier);
+        Ok(self.speaking(builder.with_cert_resolver(Arc::new(self.leaf.clone()))))
+    }
+
+    fn speaking(&self, mut config: ServerConfig) -> Arc<ServerConfig> {
+        let known: [&[u8]; 2] = [b"h2", b"http/1.1"];
+        config.alpn_protocols = known[usize::from(self.http1_only)..].iter().map(|it| it.to_vec()).collect();
+        Arc::new(config)
     }
 }
 
-async fn handshake(
-    acceptor: &TlsAcceptor,
-    stream: TcpStream,
-) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
-    // Answers are small and waited for.
-    stream.set_nodelay(true)?;
-    timeout(HANDSHAKE, acceptor.accept(stream)).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+fn text(file: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(file).map_err(|error| Error::Read(file.to_owned(), error))
 }

@@ -81,8 +81,9 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         writeln!(io::stdout(), "{line}").expect("the benchmark listens");
         std::thread::spawn(end_with_stdin);
         // Never set: the process ends as a whole.
-        let (_close, closing) = watch::channel(false);
-        serve::accept(listener, serve::config(leaf), router, guard, closing, Duration::ZERO).await;
+        let (_close, closing) = watch::channel(serve::Stage::Serving);
+        let port = serve::Port::webhooks(listener, serve::config(leaf), router);
+        serve::accept(port, guard, closing, Duration::ZERO).await;
     });
 }
 

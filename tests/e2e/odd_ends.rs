@@ -184,11 +184,7 @@ fn a_namespace_goes_in_the_middle_of_a_clean_up() {
             "--output=jsonpath={.items[*].message}",
         ];
         let told = lab.kubectl(User::Admin, &[&told[..], &["--namespace=default"]].concat()).stdout;
-        if told.contains("G03 was allowed to admin: it holds cluster going-galera") {
-            Ok(())
-        } else {
-            Err(told)
-        }
+        if told.contains("G03 was overridden: it holds cluster going-galera") { Ok(()) } else { Err(told) }
     });
     patiently("the namespace is gone", || {
         let there = lab

@@ -1,0 +1,192 @@
+//! The body of a request: read within the budget, within its time, and weighed before anybody looks into it.
+//!
+//! Owns: deadlines, sizes, and how much a text may unfold to. Must not know: reviews. Data: body in, bytes and their
+//! share of the budget out, or the reason why not, with words for whoever sent it.
+
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use http_body_util::BodyExt as _;
+use hyper::body::Body as _;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout_at;
+
+use super::budget::{Budget, Full, Share};
+
+/// An update carries the object twice, and the API server takes 3 MiB each.
+pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
+/// All bodies that are being read or judged. A sixth of what the chart allows the process.
+const BUDGET: usize = 24 * 1024 * 1024;
+/// The API server gives up after 2 to 30 seconds; whoever is slower than this to send is nobody we serve.
+const SLOWEST_BODY: Duration = Duration::from_secs(10);
+/// A packet that was lost twice has come again by then.
+const SILENCE: Duration = Duration::from_secs(4);
+/// Room that is taken before anything has come.
+const FIRST_PIECE: usize = 64 * 1024;
+/// A review of 17 KiB unfolds to some 1,500 values, `{}` to one of a hundred times its
+/// length. Above this, one at a time.
+const MANY_VALUES: usize = 8 * 1024;
+/// No object that an API server stores comes near.
+const MOST_VALUES: usize = 48 * 1024;
+
+/// What bodies may take.
+#[derive(Debug)]
+pub(super) struct Intake {
+    budget: Budget,
+    heavy: Semaphore,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self { budget: Budget::new(BUDGET), heavy: Semaphore::new(1) }
+    }
+}
+
+/// A body that was read. What it holds is counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Whole<'a> {
+    /// The bytes.
+    pub(super) bytes: Vec<u8>,
+    _share: Share<'a>,
+    _heavy: Option<SemaphorePermit<'a>>,
+}
+
+/// Why there is no body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// It is longer than any review.
+    TooLong,
+    /// It unfolds to more than any review.
+    TooMuch,
+    /// It came too slowly.
+    TooSlow,
+    /// It ended, or the connection did.
+    TooEarly,
+    /// Others need the room more.
+    NoRoom,
+}
+
+impl Refused {
+    /// In HTTP, for a metric, and in words.
+    pub(super) fn told(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "malformed", "gatera reads 8 MiB at most"),
+            Self::TooMuch => (
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "malformed",
+                "the request holds more values than any review: gatera reads 49152 at most",
+            ),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "malformed", "the request body came too slowly"),
+            Self::TooEarly => (StatusCode::BAD_REQUEST, "malformed", "the request body ended too early"),
+            Self::NoRoom => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "gatera is not ready: too many request bodies at once",
+            ),
+        }
+    }
+}
+
+impl From<Full> for Refused {
+    fn from(_: Full) -> Self {
+        Self::NoRoom
+    }
+}
+
+impl Intake {
+    /// The body, if it is neither too long nor too slow, and there is room for it.
+    pub(super) async fn whole(&self, mut body: Body) -> Result<Whole<'_>, Refused> {
+        let now = Instant::now();
+        let expected =
+            body.size_hint().upper().map_or(0, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        if expected > LARGEST_BODY {
+            return Err(Refused::TooLong);
+        }
+        let deadline = now + SLOWEST_BODY;
+        let mut share = self.budget.open(expected.min(FIRST_PIECE), now)?;
+        let (mut length, mut heard) = (0, now);
+        loop {
+            let patience = deadline.min(heard + SILENCE);
+            let frame = tokio::select! {
+                biased;
+                frame = timeout_at(patience.into(), body.frame()) => frame,
+                () = share.evicted() => return Err(Refused::NoRoom),
+            };
+            let Some(frame) = frame.map_err(|_| Refused::TooSlow)? else { break };
+            let Ok(piece) = frame.map_err(|_| Refused::TooEarly)?.into_data() else { continue };
+            length += piece.len();
+            if length > LARGEST_BODY {
+                return Err(Refused::TooLong);
+            }
+            heard = Instant::now();
+            share.add(&piece, LARGEST_BODY, heard)?;
+        }
+        let bytes = share.finish()?;
+        let heavy = match values(&bytes) {
+            few if few <= MANY_VALUES => None,
+            many if many > MOST_VALUES => return Err(Refused::TooMuch),
+            // To wait for a turn would be to hold room that others need.
+            _ => Some(self.heavy.try_acquire().map_err(|_| Refused::NoRoom)?),
+        };
+        Ok(Whole { bytes, _share: share, _heavy: heavy })
+    }
+}
+
+/// How many values a JSON text holds, at most, and no further than it matters: each but the first follows one of three
+/// characters. Those in texts do not count, but are looked for only if there are many.
+fn values(json: &[u8]) -> usize {
+    let begins = |byte: &&u8| matches!(byte, b'{' | b'[' | b',');
+    let mut rough = 0;
+    for piece in json.chunks(FIRST_PIECE) {
+        rough += piece.iter().filter(begins).count();
+        if rough > MANY_VALUES {
+            return values_outside_texts(json);
+        }
+    }
+    rough
+}
+
+fn values_outside_texts(json: &[u8]) -> usize {
+    let (mut count, mut quoted, mut escaped) = (0, false, false);
+    for &byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b'{' | b'[' | b',' if !quoted => count += 1,
+            _ => {}
+        }
+        if count > MOST_VALUES {
+            break;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn sent(bytes: Vec<u8>) -> Result<usize, Refused> {
+        Intake::default().whole(Body::from(bytes)).await.map(|whole| whole.bytes.len())
+    }
+
+    #[tokio::test]
+    async fn a_body_is_read_up_to_the_last_byte_that_is_allowed() {
+        for length in [0, 1, FIRST_PIECE + 1, LARGEST_BODY] {
+            assert_eq!(sent(vec![b' '; length]).await, Ok(length));
+        }
+        assert_eq!(sent(vec![b' '; LARGEST_BODY + 1]).await, Err(Refused::TooLong));
+    }
+
+    /// Half a megabyte of `{},` would unfold to hundreds; the same in a text is one value.
+    #[tokio::test]
+    async fn a_body_that_unfolds_is_refused() {
+        let many = "{},".repeat(200_000);
+        assert_eq!(sent(format!("[{many}{{}}]").into_bytes()).await, Err(Refused::TooMuch));
+        assert!(sent(format!(r#"["\"{many}"]"#).into_bytes()).await.is_ok());
+        let escaped = format!(r#"["\\",{many}{{}}]"#);
+        assert_eq!(sent(escaped.into_bytes()).await, Err(Refused::TooMuch), "the text had ended");
+    }
+}

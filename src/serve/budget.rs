@@ -1,0 +1,194 @@
+//! Memory for request bodies: one budget for all that are being read.
+//!
+//! Owns: the bytes of unfinished bodies, and who has to make way when there is no more room: whoever has held the most
+//! for the longest. A real review holds little for a millisecond, so it wins against everything that is slow or large.
+//! Must not know: HTTP, sockets, the clock. What is taken away is freed at once, so the budget is never exceeded.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// There is no room, and nobody who should make way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// The bytes of all bodies.
+#[derive(Debug)]
+pub(super) struct Budget(Mutex<Shelf>);
+
+#[derive(Debug)]
+struct Shelf {
+    free: usize,
+    next: u64,
+    unfinished: BTreeMap<u64, Unfinished>,
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    bytes: Vec<u8>,
+    since: Instant,
+    evicted: Arc<Notify>,
+}
+
+/// One body's part of the budget. Given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    budget: &'a Budget,
+    id: u64,
+    /// What a finished body holds; an unfinished one's is on the bodies.
+    finished: usize,
+    evicted: Arc<Notify>,
+}
+
+impl Budget {
+    /// So many bytes.
+    pub(super) fn new(bytes: usize) -> Self {
+        Self(Mutex::new(Shelf { free: bytes, next: 0, unfinished: BTreeMap::new() }))
+    }
+
+    /// A body begins. `expected` is what it says of its length.
+    pub(super) fn open(&self, expected: usize, now: Instant) -> Result<Share<'_>, Full> {
+        let mut bodies = self.shelf();
+        let (id, evicted) = (bodies.next, Arc::<Notify>::default());
+        bodies.next += 1;
+        if !bodies.make_room(expected, expected, now, now) {
+            return Err(Full);
+        }
+        bodies.free -= expected;
+        let unfinished =
+            Unfinished { bytes: Vec::with_capacity(expected), since: now, evicted: Arc::clone(&evicted) };
+        bodies.unfinished.insert(id, unfinished);
+        Ok(Share { budget: self, id, finished: 0, evicted })
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    /// Room for `more` bytes of a body that then holds `all`. Takes it from whoever held more for longer.
+    fn make_room(&mut self, more: usize, all: usize, since: Instant, now: Instant) -> bool {
+        while self.free < more {
+            let others = self.unfinished.iter();
+            let worst = others.map(|(id, it)| (burden(it.bytes.capacity(), it.since, now), *id)).max();
+            let Some((_, id)) = worst.filter(|(theirs, _)| *theirs > burden(all, since, now)) else {
+                return false;
+            };
+            if let Some(gone) = self.unfinished.remove(&id) {
+                self.free += gone.bytes.capacity();
+                gone.evicted.notify_one();
+            }
+        }
+        true
+    }
+}
+
+/// Bytes times milliseconds: what a body has cost so far.
+fn burden(bytes: usize, since: Instant, now: Instant) -> u128 {
+    bytes as u128 * (now.duration_since(since).as_millis() + 1)
+}
+
+impl Share<'_> {
+    /// A piece has come. `most` is what the whole may hold.
+    pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), Full> {
+        let mut bodies = self.budget.shelf();
+        let mut own = bodies.unfinished.remove(&self.id).ok_or(Full)?;
+        let (held, length) = (own.bytes.capacity(), own.bytes.len() + piece.len());
+        if length > held {
+            let wanted = length.max((held * 2).min(most));
+            if !bodies.make_room(wanted - held, wanted, own.since, now) {
+                bodies.free += held;
+                return Err(Full);
+            }
+            own.bytes.reserve_exact(wanted - own.bytes.len());
+            bodies.free = bodies.free.saturating_sub(own.bytes.capacity() - held);
+        }
+        own.bytes.extend_from_slice(piece);
+        bodies.unfinished.insert(self.id, own);
+        Ok(())
+    }
+
+    /// All of it has come: from now on it is counted, but does not make way any more.
+    pub(super) fn finish(&mut self) -> Result<Vec<u8>, Full> {
+        let own = self.budget.shelf().unfinished.remove(&self.id).ok_or(Full)?;
+        self.finished = own.bytes.capacity();
+        Ok(own.bytes)
+    }
+
+    /// Ends when somebody else needed the room more.
+    pub(super) async fn evicted(&self) {
+        self.evicted.notified().await;
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let mut bodies = self.budget.shelf();
+        let unfinished = bodies.unfinished.remove(&self.id).map_or(0, |it| it.bytes.capacity());
+        bodies.free += unfinished + self.finished;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ALL: usize = 1000;
+
+    fn free(budget: &Budget) -> usize {
+        budget.shelf().free
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_had_again() {
+        let (budget, now) = (Budget::new(ALL), Instant::now());
+        for _ in 0..3 {
+            let mut share = budget.open(10, now).unwrap();
+            share.add(&[1; 700], ALL, now).unwrap();
+            assert_eq!(free(&budget), 300);
+            let whole = share.finish().unwrap();
+            assert_eq!((whole.len(), free(&budget)), (700, 300), "a body that is being judged still counts");
+            drop(share);
+            assert_eq!(free(&budget), ALL);
+        }
+    }
+
+    #[test]
+    fn whoever_held_most_for_longest_makes_way() {
+        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let later = now + Duration::from_secs(1);
+        let mut large = budget.open(600, now).unwrap();
+        let mut small = budget.open(300, now).unwrap();
+        let mut real = budget.open(200, later).unwrap();
+        assert_eq!(large.add(b"x", ALL, later), Err(Full), "its room is gone");
+        assert_eq!(large.finish(), Err(Full));
+        small.add(b"x", ALL, later).unwrap();
+        real.add(b"x", ALL, later).unwrap();
+        drop(large);
+        assert_eq!(free(&budget), ALL - 500);
+    }
+
+    #[test]
+    fn a_newcomer_that_is_the_heaviest_is_refused_itself() {
+        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let mut first = budget.open(200, now).unwrap();
+        let mut hungry = budget.open(100, now).unwrap();
+        assert_eq!(hungry.add(&[1; 900], ALL, now), Err(Full));
+        drop(hungry);
+        first.add(b"x", ALL, now).unwrap();
+        assert_eq!(free(&budget), ALL - 200);
+    }
+
+    #[test]
+    fn what_is_being_judged_stays() {
+        let (budget, now) = (Budget::new(ALL), Instant::now());
+        let mut judged = budget.open(900, now).unwrap();
+        judged.finish().unwrap();
+        assert_eq!(budget.open(200, now + Duration::from_secs(60)).err(), Some(Full));
+    }
+}

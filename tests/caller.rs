@@ -1,0 +1,123 @@
+//! Asks the guard as an API server does: over TLS, on a connection that is kept, in HTTP/1.1 or HTTP/2.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::{http1, http2};
+use hyper::{HeaderMap, Request, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Http {
+    One,
+    Two,
+}
+
+/// Whom to trust, and who we are.
+pub fn config(http: Http, bundle: &str, own: Option<(&str, &str)>) -> Arc<ClientConfig> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut roots = RootCertStore::empty();
+    for ca in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
+        roots.add(ca.unwrap()).unwrap();
+    }
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let mut config = match own {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap).collect();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![if http == Http::One { b"http/1.1".to_vec() } else { b"h2".to_vec() }];
+    Arc::new(config)
+}
+
+/// A connection after its handshake.
+pub async fn connect(to: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(to).await?;
+    stream.set_nodelay(true)?;
+    TlsConnector::from(Arc::clone(config)).connect(ServerName::IpAddress(to.ip().into()), stream).await
+}
+
+/// One connection that is kept.
+pub enum Caller {
+    One(http1::SendRequest<Full<Bytes>>),
+    Two(http2::SendRequest<Full<Bytes>>),
+}
+
+/// Status, headers and text.
+pub type Answered = (StatusCode, HeaderMap, String);
+
+impl Caller {
+    pub async fn open(http: Http, to: SocketAddr, config: &Arc<ClientConfig>) -> Result<Self, String> {
+        let stream = TokioIo::new(connect(to, config).await.map_err(|error| error.to_string())?);
+        let words = |error: hyper::Error| format!("{error:?}");
+        Ok(match http {
+            Http::One => {
+                let (send, connection) = http1::handshake(stream).await.map_err(words)?;
+                tokio::spawn(connection);
+                Self::One(send)
+            }
+            Http::Two => {
+                let (send, connection) =
+                    http2::handshake(TokioExecutor::new(), stream).await.map_err(words)?;
+                tokio::spawn(connection);
+                Self::Two(send)
+            }
+        })
+    }
+
+    /// Ends when the connection takes no further request.
+    pub async fn closed(&mut self) {
+        let is_closed = |it: &Self| match it {
+            Self::One(send) => send.is_closed(),
+            Self::Two(send) => send.is_closed(),
+        };
+        while !is_closed(self) {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    pub async fn ask(&mut self, path: &str, body: &Bytes) -> Result<Answered, String> {
+        let request = Request::post(format!("https://guard{path}"))
+            .header("host", "guard")
+            .header("content-type", "application/json")
+            .body(Full::new(body.clone()))
+            .unwrap();
+        let answer = match self {
+            Self::One(send) => {
+                send.ready().await.map_err(|error| format!("{error:?}"))?;
+                send.send_request(request).await
+            }
+            Self::Two(send) => send.send_request(request).await,
+        };
+        let (head, body) = answer.map_err(|error| format!("{error:?}"))?.into_parts();
+        let text = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
+        Ok((head.status, head.headers, String::from_utf8_lossy(&text).into_owned()))
+    }
+}
+
+/// An AdmissionReview of an update of this object, some 17 KiB as real ones are.
+pub fn update(object: &Value) -> Bytes {
+    let mut object = object.clone();
+    object["metadata"]["namespace"] = json!("db");
+    object["metadata"]["annotations"]["example.com/notes"] = json!("x".repeat(4096));
+    let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-000000000000", "kind": kind, "operation": "UPDATE", "namespace": "db",
+        "name": object["metadata"]["name"], "userInfo": { "username": "editor" }, "object": object, "oldObject": object,
+    } });
+    Bytes::from(review.to_string())
+}

@@ -1,0 +1,198 @@
+//! The port of the webhooks, in this process: who is answered, how long a connection is kept, and how it is sent away.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use gatera::certs::{Lives, Material};
+use gatera::config::Settings;
+use gatera::serve::{self, Leaf, Port, Speech, Stage};
+use hyper::StatusCode;
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::caller::{Answered, Caller, Http, config, connect, update};
+use crate::router;
+use crate::scene::{self, Scene};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Served {
+    address: SocketAddr,
+    material: Material,
+    stage: watch::Sender<Stage>,
+    ended: tokio::task::JoinHandle<()>,
+    folder: tempfile::TempDir,
+}
+
+fn material() -> Material {
+    Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap()
+}
+
+/// The port as `gatera serve` has it; with client CAs if there are some.
+async fn served(clients: Option<&str>) -> Served {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (material, leaf, folder) = (material(), Leaf::default(), tempfile::tempdir().unwrap());
+    leaf.swap(material.leaf.loaded().unwrap());
+    let file = clients.map(|pem| {
+        let file = folder.path().join("clients.crt");
+        std::fs::write(&file, pem).unwrap();
+        file
+    });
+    let speech = Speech::new(leaf, file, false);
+    let tls = speech.config().unwrap();
+    tokio::spawn(speech.follow(Arc::clone(&tls)));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let guard = router::guard(Scene::default().world(&Settings::default()));
+    let (stage, stages) = watch::channel(Stage::Serving);
+    let port = Port::webhooks(listener, tls, serve::admission(Arc::clone(&guard)));
+    let ended = tokio::spawn(serve::accept(port, guard, stages, Duration::from_secs(5)));
+    Served { address, material, stage, ended, folder }
+}
+
+fn review() -> Bytes {
+    let (_, object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
+    update(&object)
+}
+
+impl Served {
+    async fn open(&self, http: Http, own: Option<(&str, &str)>) -> Result<Caller, String> {
+        Caller::open(http, self.address, &config(http, &self.material.bundle(), own)).await
+    }
+}
+
+fn allowed(answer: &Answered) -> bool {
+    let (status, _, text) = answer;
+    *status == StatusCode::OK && serde_json::from_str::<Value>(text).unwrap()["response"]["allowed"] == true
+}
+
+/// A CA, and the certificate and key of a client that it signed.
+fn client() -> [String; 3] {
+    let mut params = CertificateParams::new([]).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let mut params = CertificateParams::new([]).unwrap();
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().unwrap();
+    [ca, params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem()]
+}
+
+#[tokio::test]
+async fn with_client_cas_only_a_proven_caller_is_answered() {
+    let ([ours, certificate, key], [theirs, strange, strange_key]) = (client(), client());
+    let served = served(Some(&ours)).await;
+    for http in [Http::One, Http::Two] {
+        let mut nobody = served.open(http, None).await.unwrap();
+        let (status, _, text) = nobody.ask("/validate", &review()).await.unwrap();
+        assert_eq!(status, StatusCode::FORBIDDEN);
+        assert!(
+            text.starts_with("gatera answers API servers only (--client-ca): no client certificate"),
+            "{text}"
+        );
+        let mut known = served.open(http, Some((&certificate, &key))).await.unwrap();
+        assert!(allowed(&known.ask("/validate", &review()).await.unwrap()));
+        let answer = match served.open(http, Some((&strange, &strange_key))).await {
+            Ok(mut stranger) => stranger.ask("/validate", &review()).await.map(drop),
+            Err(words) => Err(words),
+        };
+        assert!(answer.is_err(), "a certificate of another CA gets nowhere");
+    }
+    // The CA is replaced without a restart.
+    std::fs::write(served.folder.path().join("clients.crt"), theirs).unwrap();
+    let known = async {
+        loop {
+            if let Ok(mut caller) = served.open(Http::One, Some((&strange, &strange_key))).await
+                && let Ok(answer) = caller.ask("/validate", &review()).await
+            {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    assert!(allowed(&timeout(PATIENCE, known).await.expect("the new CA counts")));
+}
+
+/// API servers keep idle connections for 90 seconds; the deadline of headers that have begun is 10.
+#[tokio::test]
+async fn an_idle_connection_is_kept_and_slow_headers_are_not() {
+    let served = served(None).await;
+    let mut idle = served.open(Http::One, None).await.unwrap();
+    assert!(allowed(&idle.ask("/validate", &review()).await.unwrap()));
+    let config = config(Http::One, &served.material.bundle(), None);
+    let mut slow = connect(served.address, &config).await.unwrap();
+    slow.write_all(b"POST /validate HTTP/1.1\r\nhost:").await.unwrap();
+    let mut silent = TcpStream::connect(served.address).await.unwrap();
+    let gone = async {
+        let read = slow.read(&mut [0; 64]).await.unwrap_or_default();
+        (read, silent.read(&mut [0; 64]).await.unwrap_or_default())
+    };
+    assert_eq!(timeout(PATIENCE, gone).await.expect("both were thrown out"), (0, 0));
+    assert!(
+        allowed(&idle.ask("/validate", &review()).await.unwrap()),
+        "it waited for longer than the slow one"
+    );
+}
+
+/// In the lame duck every request is still answered, and every answer asks to go elsewhere.
+#[tokio::test]
+async fn whoever_leaves_says_so_with_every_answer() {
+    let served = served(None).await;
+    let mut one = served.open(Http::One, None).await.unwrap();
+    let mut two = served.open(Http::Two, None).await.unwrap();
+    for caller in [&mut one, &mut two] {
+        let answer = caller.ask("/validate", &review()).await.unwrap();
+        assert!(allowed(&answer) && answer.1.get("connection").is_none());
+    }
+    served.stage.send_replace(Stage::Leaving);
+    // Over HTTP/2 the connection is told at once, over HTTP/1.1 with the next answer; nobody is cut off.
+    timeout(PATIENCE, two.closed()).await.expect("it is sent away");
+    let answer = one.ask("/validate", &review()).await.unwrap();
+    assert!(allowed(&answer));
+    assert_eq!(answer.1["connection"], "close");
+    timeout(PATIENCE, one.closed()).await.expect("it is sent away");
+    for http in [Http::One, Http::Two] {
+        let mut late = served.open(http, None).await.unwrap();
+        assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "{http:?}: still served");
+        timeout(PATIENCE, late.closed()).await.expect("it is sent away");
+    }
+    served.stage.send_replace(Stage::Closing);
+    timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
+}
+
+/// What begins late is refused; what is under way is finished.
+#[tokio::test]
+async fn a_request_that_is_under_way_is_answered_to_the_end() {
+    let served = served(None).await;
+    let config = config(Http::One, &served.material.bundle(), None);
+    let mut stream = connect(served.address, &config).await.unwrap();
+    let body = review();
+    let head = format!(
+        "POST /validate HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body[..100]).await.unwrap();
+    stream.flush().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    served.stage.send_replace(Stage::Closing);
+    let refused = async {
+        while TcpStream::connect(served.address).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(PATIENCE, refused).await.expect("nobody is taken any more");
+    stream.write_all(&body[100..]).await.unwrap();
+    let mut text = String::new();
+    timeout(PATIENCE, stream.read_to_string(&mut text)).await.unwrap().ok();
+    assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("\"allowed\":true"), "{text}");
+    timeout(PATIENCE, served.ended).await.expect("it was the last").unwrap();
+}

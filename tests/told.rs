@@ -1,0 +1,104 @@
+//! What a request makes the guard tell everybody: nothing that could be made up by whoever reaches the port.
+
+use std::sync::Arc;
+
+use gatera::config::Settings;
+use gatera::review::{self, Origin};
+use gatera::serve::Guard;
+use gatera::view::{View, World};
+use gatera::{events, rules};
+use serde_json::{Value, json};
+
+use crate::router::{self, ask};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// Somebody deletes an object of this name and uid.
+fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
+    json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": { "group": group, "version": "v1", "kind": kind },
+        "resource": { "group": group, "version": "v1", "resource": plural }, "operation": "DELETE",
+        "namespace": NAMESPACE, "name": object["metadata"]["name"], "userInfo": { "username": "mallory" },
+        "object": null, "oldObject": object,
+    } })
+}
+
+/// The StatefulSet goes, with these changes to what is said of it.
+fn set(change: impl Fn(&mut Value)) -> Value {
+    let (_, mut object) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
+    change(&mut object);
+    deletion("statefulsets", "StatefulSet", "apps", &object)
+}
+
+fn told(world: &World, body: &Value, proven: bool) -> Vec<String> {
+    let (settings, bytes) = (Settings::default(), body.to_string());
+    let view = View::new(world, scene::now(), &settings);
+    let review = review::read(bytes.as_bytes(), Origin::Validating).unwrap().review;
+    let decision = rules::evaluate(&review, &view);
+    events::notices(&review, &decision, &view, proven).iter().map(|it| format!("{it:?}")).collect()
+}
+
+#[test]
+fn an_object_is_told_of_only_if_it_is_known_as_the_request_says() {
+    let world = Scene::default().world(&Settings::default());
+    let known = told(&world, &set(|_| {}), false);
+    assert_eq!(known.len(), 1, "{known:?}");
+    assert!(known[0].contains("\"this may not be deleted: ") && !known[0].contains("mallory"), "{known:?}");
+    for (what, body) in [
+        ("another uid", set(|it| it["metadata"]["uid"] = json!("made-up"))),
+        ("no uid", set(|it| it["metadata"]["uid"] = Value::Null)),
+        ("another name", set(|it| it["metadata"]["name"] = json!("made-up"))),
+    ] {
+        assert_eq!(told(&world, &body, false), Vec::<String>::new(), "{what}");
+    }
+}
+
+#[test]
+fn a_person_is_named_only_where_the_api_server_has_proven_itself() {
+    let world = Scene::default().world(&Settings::default());
+    let proven = told(&world, &set(|_| {}), true);
+    assert!(proven[0].contains("\"mallory may not delete this: "), "{proven:?}");
+    let overridden = json!({ "gatera.dev/override": "G03 until=2026-12-01T10:00:00Z reason=moving house" });
+    let body = set(|it| it["metadata"]["annotations"] = overridden.clone());
+    let [told_of_nobody, told_of_mallory] = [false, true].map(|proven| told(&world, &body, proven).concat());
+    assert!(told_of_nobody.contains("G03 was overridden: ") && !told_of_nobody.contains("mallory"));
+    assert!(told_of_nobody.contains("(reason: moving house)"), "{told_of_nobody}");
+    assert!(told_of_mallory.contains("G03 was allowed to mallory: "), "{told_of_mallory}");
+}
+
+/// The view holds no Secrets: the cluster that uses one is told of, under the uid that the view knows.
+#[test]
+fn what_the_view_does_not_hold_is_told_of_its_cluster() {
+    let world = Scene::default().world(&Settings::default());
+    let (secret, uid) = {
+        let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let mut secrets = cluster.workload.spec.template.spec.secrets();
+        (secrets.next().expect("the members read a Secret").to_owned(), &cluster.workload.metadata.uid)
+    };
+    let object = |name: &str| json!({ "metadata": { "name": name, "uid": "whatever" } });
+    let notes = told(&world, &deletion("secrets", "Secret", "", &object(&secret)), false);
+    assert!(!notes.is_empty(), "deleting a Secret in use is refused");
+    let about = format!("name: Some(\"{STATEFUL_SET}\")");
+    assert!(
+        notes.iter().all(|it| it.contains(&about) && it.contains(&format!("uid: Some({uid:?})"))),
+        "{notes:?}"
+    );
+    assert_eq!(
+        told(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
+        Vec::<String>::new()
+    );
+}
+
+#[tokio::test]
+async fn one_object_is_told_of_a_few_times_a_minute() {
+    let (tell, mut notices) = events::channel();
+    let guard = Arc::into_inner(router::guard(Scene::default().world(&Settings::default()))).unwrap();
+    let guard: Arc<Guard> = Arc::new(guard.telling(tell));
+    for _ in 0..20 {
+        assert_eq!(ask(&guard, "/validate", &set(|_| {})).await["response"]["allowed"], false);
+    }
+    let mut count = 0;
+    while notices.try_recv().is_ok() {
+        count += 1;
+    }
+    assert_eq!(count, 6);
+}
