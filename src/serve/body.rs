@@ -16,7 +16,7 @@ use super::budget::{Budget, Full, Share};
 
 /// An update carries the object twice, and the API server takes 3 MiB each.
 pub const LARGEST_BODY: usize = 8 * 1024 * 1024;
-/// All bodies that are being read or judged. A sixth of what the chart allows the process.
+/// All bodies that are being read or judged. Less than a fifth of what the chart allows the process.
 const BUDGET: usize = 24 * 1024 * 1024;
 /// The API server gives up after 2 to 30 seconds; whoever is slower than this to send is nobody we serve.
 const SLOWEST_BODY: Duration = Duration::from_secs(10);
