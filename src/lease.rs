@@ -34,6 +34,8 @@ use seat::Seat;
 const RESPECTED: Duration = Duration::from_secs(15);
 /// So long a holder acts on a renewal. The rest of the time is room for what it had begun: one slow connect.
 const ACTS: Duration = Duration::from_secs(10);
+/// What was begun at the last moment may take so long: about half of what is left until somebody else may lead.
+const SPARE: Duration = Duration::from_millis(2_500);
 /// How often the record is renewed, or looked at.
 const EVERY: Duration = Duration::from_secs(3);
 /// A turn that has no answer by then is tried again: three fit into the time a holder acts.

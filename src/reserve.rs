@@ -15,7 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
@@ -27,12 +27,14 @@ use crate::view::{Id, Release, Released};
 use note::Note;
 
 /// So many Leases. Clusters that share one only share its conflicts.
-const SHARDS: usize = 8;
+const SHARDS: u32 = 8;
 /// Longer than an API server lets another webhook think after we said "allowed" (10 s by default, 30 s at most), and than
 /// a view may be old that still counts as current.
 const LASTS: Duration = Duration::from_secs(30);
 /// The same member again within this time needs no second note.
 const AGAIN: Duration = Duration::from_secs(2);
+/// More than a drain of many nodes asks for at once: whoever makes up more of them waits for nobody's place.
+const AT_ONCE: usize = 32;
 /// API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_millis(1_200);
 
@@ -54,8 +56,9 @@ pub struct Book {
     leases: Option<Api<Lease>>,
     /// Namespace and Helm release of the Leases, for one that has to be made again.
     home: (String, String),
+    turns: Semaphore,
     /// What each Lease held when it was read or written last.
-    shards: [Mutex<Option<Lease>>; SHARDS],
+    shards: [Mutex<Option<Lease>>; SHARDS as usize],
     /// Since when each note is known. Those that are over stay as long as they are in a Lease, or they would begin anew.
     known: Lock<HashMap<Note, Instant>>,
 }
@@ -63,7 +66,13 @@ pub struct Book {
 impl Book {
     /// Nobody else lets members go.
     pub fn of_one_replica() -> Self {
-        Self { leases: None, home: Default::default(), shards: Default::default(), known: Lock::default() }
+        Self {
+            leases: None,
+            home: Default::default(),
+            turns: Semaphore::new(AT_ONCE),
+            shards: Default::default(),
+            known: Lock::default(),
+        }
     }
 
     /// Shared with the other replicas.
@@ -88,6 +97,9 @@ impl Book {
 
     /// Reserves this departure, if it is `still_right` with everything that is known at the moment of writing.
     pub async fn reserve(&self, departure: &Departure, still_right: impl Fn(&Released) -> bool) -> Outcome {
+        let Ok(_turn) = self.turns.try_acquire() else {
+            return Outcome::Unknown("too many members are asked to go at once".to_owned());
+        };
         match timeout(PATIENCE, self.write(departure, still_right)).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(error)) => {
@@ -193,7 +205,7 @@ fn shard_of(cluster: &Id) -> usize {
     let name = cluster.to_string();
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    usize::try_from((hash >> 16 ^ hash) % SHARDS as u32).unwrap_or_default()
+    usize::try_from((hash >> 16 ^ hash) % SHARDS).unwrap_or_default()
 }
 
 /// The chart makes them by these names.
@@ -227,10 +239,11 @@ mod tests {
             book.reserve(&departure("a", "a-1"), |released| *released == Released::nobody()).await,
             Outcome::Lost
         );
-        advance(LASTS - Duration::from_secs(1)).await;
+        let almost = Duration::from_secs(29);
+        advance(almost).await;
         assert!(counts());
         assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
-        advance(LASTS - Duration::from_secs(1)).await;
+        advance(almost).await;
         assert!(counts());
         advance(Duration::from_secs(1)).await;
         assert!(!counts());
@@ -245,7 +258,7 @@ mod tests {
         let note = Note::of(&departure("a", "a-0"), 1);
         book.learn(shard, vec![note.clone()]);
         advance(LASTS).await;
-        book.learn((shard + 1) % SHARDS, Vec::new());
+        book.learn(shard + 1, Vec::new());
         book.learn(shard, vec![note.clone()]);
         assert_eq!(book.released(), Released::nobody());
         book.learn(shard, Vec::new());

@@ -101,7 +101,7 @@ impl Leading {
 
     /// How long what begins now may take, so that it ends before anybody else can lead.
     pub fn time_for_a_step(&self) -> Option<Duration> {
-        left(&self.term).map(|left| left + (super::RESPECTED - super::ACTS) / 2)
+        left(&self.term).map(|left| left + super::SPARE)
     }
 
     /// Waits until this replica leads; false: never any more.
