@@ -98,7 +98,9 @@ impl<'a> View<'a> {
     /// The Service that leads to the bootstrap node of a cluster, while that node is needed.
     pub fn bootstrap_service(&self, cluster: &'a Cluster) -> Option<&'a str> {
         let instance = cluster.instance()?;
-        let goes = matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
+        // A note on a cluster without data is not the guard's, and must not cut joiners off.
+        let goes =
+            cluster.has_data() && matches!(Removal::of(&cluster.workload.metadata), Some(Removal::Going(_)));
         if goes || cluster.bootstrap.pods.is_empty() && cluster.has_data() {
             return None;
         }

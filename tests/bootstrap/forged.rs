@@ -111,6 +111,17 @@ fn a_note_that_the_guard_cannot_have_written_is_taken_out_and_told_once() {
     }
 }
 
+/// Members that are still to join find the bootstrap node.
+#[test]
+fn a_forged_note_cuts_no_joiner_off() {
+    let mut small = Small::of(&Scene { members: vec!["starting".into(); 3], claims: false, ..formed() });
+    write_note(&mut small, "removing 1");
+    let service = small.look(|view| {
+        view.bootstrap_service(view.cluster(NAMESPACE, STATEFUL_SET).unwrap()).map(str::to_owned)
+    });
+    assert_eq!(service.as_deref(), Some(SERVICE));
+}
+
 /// Another cluster's note says nothing about this one.
 #[test]
 fn a_note_of_another_uid_is_no_note() {
