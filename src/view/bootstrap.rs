@@ -32,8 +32,10 @@ impl Target {
         let kind =
             [Kind::Deployment, Kind::Service, Kind::ConfigMap].into_iter().find(|it| it.name() == kind)?;
         let plain = |text: &str, most: usize| {
-            let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
-            !text.is_empty() && text.len() <= most && text.chars().all(known)
+            let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+            let known = |c: char| word(c) || c == '-' || c == '.';
+            // As names of objects are: never a step up in a path.
+            text.len() <= most && text.starts_with(word) && text.ends_with(word) && text.chars().all(known)
         };
         (plain(&name, 253) && plain(&uid, 63) && parts.next().is_none()).then_some(Self { kind, name, uid })
     }
