@@ -278,7 +278,9 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
     eventually("the first lists", || view("current"));
     wire.cut();
     eventually("the view to be stale", || view("stale for"));
-    assert!(guard.get("/metrics").unwrap().1.contains("gatera_view_current 0\n"));
+    eventually("the metric to say so", || {
+        guard.get("/metrics")?.1.contains("gatera_view_current 0\n").then_some(())
+    });
     wire.lead_to(&[real]);
     eventually("the view to be current again", || view("current"));
 }
