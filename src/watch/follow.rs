@@ -5,6 +5,9 @@
 //! that end, like an event or a bookmark, proves that nothing was missed. Whatever is silent for longer is cut off and
 //! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
@@ -30,8 +33,12 @@ const ROUND: u32 = 8;
 const CATCH_UP: u32 = 1;
 /// Beyond a round's end a live API server is never so silent.
 const SILENCE: Duration = Duration::from_secs(3);
-/// One page of a list, or the first word of a watch.
+/// The first word of a watch.
 const ANSWER: Duration = Duration::from_secs(10);
+/// One page of a list, which may be megabytes; that it comes at all, the client sees to.
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+/// A round that ends so much earlier than it was to end was not ended by its time.
+const EARLY: Duration = Duration::from_millis(500);
 /// After a failure it is begun again, a little later each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -109,7 +116,7 @@ impl Follower {
     /// One list, or one round of the watch.
     async fn turn(&self, place: &mut Option<Place>) -> Result<(), Trouble> {
         let Some(place) = place else {
-            *place = Some(Place { version: self.list().await?, caught_up: true });
+            *place = Some(Place { version: self.list().await?, caught_up: false });
             return Ok(());
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
@@ -124,6 +131,7 @@ impl Follower {
     /// Everything there is, page by page; the version from which the watch goes on.
     async fn list(&self) -> Result<String, Trouble> {
         self.tell(Told::Begun).await?;
+        let asked = Instant::now();
         let mut params =
             ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
         loop {
@@ -134,8 +142,7 @@ impl Follower {
                 request.list(&params)
             };
             let request = request.map_err(kube::Error::BuildRequest)?;
-            let asked = Instant::now();
-            let page: ObjectList<Sent> = within(ANSWER, self.client.request(request)).await??;
+            let page: ObjectList<Sent> = within(PAGE_DEADLINE, self.client.request(request)).await??;
             for sent in &page.items {
                 self.tell(self.told(sent)).await?;
             }
@@ -143,7 +150,7 @@ impl Follower {
                 Some(token) => params = params.continue_token(&token),
                 None => {
                     self.tell(Told::Listed).await?;
-                    // The view is as old as the question.
+                    // All pages show what there was when the first one was asked for.
                     self.heard.at(self.watch, asked);
                     return Ok(page.metadata.resource_version.unwrap_or_default());
                 }
@@ -166,6 +173,7 @@ impl Follower {
             request.watch(&params, &place.version)
         };
         let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
+        let begun = Instant::now();
         let answer = within(ANSWER, self.client.send(request)).await??;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
@@ -187,7 +195,12 @@ impl Follower {
             }
             seen = text.len();
         }
-        self.up_to_date(place);
+        // API servers also end the watch of somebody who reads too slowly, and then something is missing.
+        if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
+            self.up_to_date(place);
+        } else {
+            place.caught_up = false;
+        }
         Ok(())
     }
 
