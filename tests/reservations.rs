@@ -77,11 +77,11 @@ fn ways(alive: &Alive) -> Vec<(String, Value)> {
         ways.push((name, review(kind, pods.clone(), evict)));
     }
     let last = format!("{STATEFUL_SET}-2");
-    let scale = |replicas| json!({ "metadata": { "name": STATEFUL_SET }, "spec": { "replicas": replicas } });
+    let set = alive.plane.get(&alive.ns, &format!("statefulset/{STATEFUL_SET}"));
+    let scale = |replicas| json!({ "metadata": { "name": STATEFUL_SET, "uid": set["metadata"]["uid"] }, "spec": { "replicas": replicas } });
     let kind = json!({ "group": "autoscaling", "version": "v1", "kind": "Scale" });
     let down = json!({ "name": STATEFUL_SET, "operation": "UPDATE", "subResource": "scale", "object": scale(2), "oldObject": scale(3) });
     ways.push((last.clone(), review(kind, sets.clone(), down)));
-    let set = alive.plane.get(&alive.ns, &format!("statefulset/{STATEFUL_SET}"));
     let mut rolled = set.clone();
     rolled["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
     let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });

@@ -250,6 +250,29 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
     assert_eq!(asked(removal((gone + 1) % 3, "", false)).await["allowed"], true);
 }
 
+/// Whoever reaches the port may send what looks like a review; only of what is really there somebody is let go.
+#[tokio::test]
+async fn a_made_up_deletion_lets_nobody_go() {
+    let guard = healthy();
+    let deletion = |ordinal: usize, uid: Option<&str>| {
+        let name = format!("{}-{ordinal}", scene::STATEFUL_SET);
+        let (_, mut pod) = Scene::default().object(&format!("Pod/{name}"));
+        if let Some(uid) = uid {
+            pod["metadata"]["uid"] = json!(uid);
+        }
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "", "version": "v1", "kind": "Pod" }, "resource": { "group": "", "version": "v1", "resource": "pods" },
+            "namespace": "db", "name": name, "operation": "DELETE", "oldObject": pod,
+        } })
+    };
+    for (body, allowed) in
+        [(deletion(0, Some("made-up")), true), (deletion(1, None), true), (deletion(2, None), false)]
+    {
+        let answer = ask(&guard, "/validate", &body).await;
+        assert_eq!(answer["response"]["allowed"], allowed, "{answer}");
+    }
+}
+
 async fn metrics(guard: &Arc<Guard>) -> String {
     operation(guard, "/metrics").await.1
 }

@@ -2,8 +2,8 @@
 //!
 //! Not a rule: what rules need to know of each other's answers. Deletion, eviction, a smaller number of replicas and a
 //! template that rolls each take a member away, and of two that are judged at the same moment only one may. Before such a
-//! review is allowed its member is reserved (`reserve.rs`). A review about a pod that is not the one in the view reserves
-//! nothing: it may be made up.
+//! review is allowed its member is reserved (`reserve.rs`). A review about an object that is not the one in the view reserves
+//! nothing: it may be made up. (An eviction names no uid, so a made-up one can make others wait.)
 
 use super::Released;
 use crate::exempt;
@@ -43,7 +43,8 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
         _ => return None,
     };
     let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.going)?.uid;
-    let real = |old: &Object| !matches!(old, Object::Pod(old) if old.metadata.uid != *uid);
+    let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
+    let real = |old: &Object| old.meta().uid == *known;
     let counts = review.old.as_ref().is_none_or(real) && view.mode(rule, &review.namespace) != Mode::Off;
     counts.then(|| Departure { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
