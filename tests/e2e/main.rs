@@ -23,6 +23,7 @@ mod nodes;
 mod odd;
 mod odd_ends;
 mod password;
+mod race;
 mod seed;
 mod transfer;
 mod unguarded;

@@ -1,0 +1,53 @@
+//! Two replicas of the guard, two kubectl processes, real members: of two that are asked to leave at the same moment one leaves.
+//! `GATERA_ROUNDS=50` by hand.
+
+use std::thread;
+
+use crate::galera::Galera;
+use crate::guard::guarded;
+use crate::install::{helm, until_bootstrap_is_removed};
+
+#[test]
+fn of_two_members_that_are_asked_to_leave_at_once_one_leaves() {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels("race", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "race");
+    helm(&galera, "install", &[]);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    galera.fill();
+    let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let mut left = 0;
+    for round in 0..rounds {
+        galera.until_synced(3, 3);
+        left += usize::from(one_of_two_leaves(&galera, round));
+        galera.kubectl(&["scale", "statefulset", "race-galera", "--replicas=3"]);
+        galera.until_ready(3);
+    }
+    assert!(left * 2 > rounds, "in {left} of {rounds} rounds somebody left: the others show nothing");
+    for ordinal in 0..3 {
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+    }
+    eprintln!("two at once: one member left in {left} of {rounds} rounds, never two");
+}
+
+/// A deletion beside another, or beside a smaller number of replicas.
+fn one_of_two_leaves(galera: &Galera<'_>, round: usize) -> bool {
+    let [first, second] = [[0, 1], [1, 2], [0, 2]][round % 3].map(|ordinal| galera.member(ordinal));
+    let delete = |pod| vec!["delete", "pod", pod, "--wait=false"];
+    let other = match round % 2 {
+        0 => delete(&second),
+        _ => vec!["scale", "statefulset", "race-galera", "--replicas=2"],
+    };
+    let outcomes = thread::scope(|scope| {
+        let asked = [delete(&first), other].map(|command| scope.spawn(move || galera.kubectl(&command)));
+        asked.map(|it| it.join().unwrap())
+    });
+    let allowed = outcomes.iter().filter(|outcome| outcome.status == 0).count();
+    assert!(allowed < 2, "round {round}: both were let go: {outcomes:#?}");
+    for refused in outcomes.iter().filter(|outcome| outcome.status != 0) {
+        let words = &refused.stderr;
+        assert!(words.contains("[G02] Pod") || words.contains("[G01] StatefulSet"), "{words}");
+    }
+    allowed == 1
+}
