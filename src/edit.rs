@@ -63,7 +63,7 @@ pub(crate) fn correct(object: &mut Value, path: &[&str], key: &str, value: Optio
 
 /// Sets one of the guard's annotations.
 pub(crate) fn annotate(object: &mut Value, name: &str, value: &str) {
-    set(object, &["metadata", "annotations", &format!("{}{name}", marks::PREFIX)], value.into());
+    correct(object, &[], &format!("{}{name}", marks::PREFIX), Some(value));
 }
 
 #[cfg(test)]

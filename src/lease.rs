@@ -43,12 +43,15 @@ const TURN_DEADLINE: Duration = Duration::from_secs(3);
 /// After a turn that failed.
 const AGAIN: Duration = Duration::from_millis(500);
 
+/// Said of a turn that was given up.
+const NO_ANSWER: &str = "no answer";
+
 /// The name of the one Lease.
 const NAME: &str = "gatera";
 
 /// What to do about the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
+enum Choice {
     /// It is free, ours, or its holder is silent: write our name and the time.
     Write,
     /// It is somebody else's.
@@ -56,7 +59,7 @@ pub enum Choice {
 }
 
 /// Decides. `unchanged` is how long we have seen this version of the record.
-pub fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
+fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
     let free = holder.is_empty() || holder == me || unchanged >= RESPECTED;
     if free { Choice::Write } else { Choice::Wait }
 }
@@ -110,7 +113,7 @@ pub async fn hold(
 }
 
 /// The record as it was seen last, and since when it is so.
-struct Seen {
+struct Record {
     lease: Lease,
     since: Instant,
 }
@@ -120,7 +123,7 @@ struct Turns<S, G> {
     /// What is created if there is none.
     blank: Lease,
     me: String,
-    seen: Option<Seen>,
+    seen: Option<Record>,
     seat: Seat,
     gauge: G,
 }
@@ -140,12 +143,12 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
                     seat.leave();
                     EVERY
                 }
-                Ok(Err(error)) => {
-                    warn!(error = chain(&error), "lease");
-                    AGAIN
-                }
-                Err(_) => {
-                    warn!(error = "no answer", "lease");
+                failed => {
+                    let trouble = match failed {
+                        Ok(outcome) => outcome.map_err(|error| chain(&error)).err(),
+                        Err(_) => Some(NO_ANSWER.to_owned()),
+                    };
+                    warn!(error = trouble, "lease");
                     AGAIN
                 }
             };
@@ -164,26 +167,19 @@ impl<S: Store, G: Fn(bool)> Turns<S, G> {
         self.seat.leave();
         (self.gauge)(false);
         if led {
-            match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    warn!(
-                        error = chain(&error),
-                        "giving up the lease; another replica takes it when it has run out"
-                    );
-                }
-                Err(_) => warn!(
-                    error = "no answer",
-                    "giving up the lease; another replica takes it when it has run out"
-                ),
-            }
+            let trouble = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => chain(&error),
+                Err(_) => NO_ANSWER.to_owned(),
+            };
+            warn!(error = trouble, "giving up the lease; another replica takes it when it has run out");
         }
     }
 }
 
 /// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
 /// somebody else was faster.
-async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Seen>) -> kube::Result<bool> {
+async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Record>) -> kube::Result<bool> {
     let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
     let lease = match ours {
         Some(lease) => Some(lease),
@@ -194,7 +190,7 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<See
         let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
         let since = known.map_or_else(Instant::now, |seen| seen.since);
         let unchanged = since.elapsed();
-        *seen = Some(Seen { lease: lease.clone(), since });
+        *seen = Some(Record { lease: lease.clone(), since });
         if decide(holder(lease), me, unchanged) == Choice::Wait {
             return Ok(false);
         }
@@ -204,7 +200,7 @@ async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<See
     *seen = None;
     match written {
         Ok(lease) => {
-            *seen = Some(Seen { lease, since: Instant::now() });
+            *seen = Some(Record { lease, since: Instant::now() });
             Ok(true)
         }
         // Changed, or gone, or created meanwhile.

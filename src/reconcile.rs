@@ -29,21 +29,21 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
     let mut desk = Desk::default();
-    let turn = Turn { client, guard, leading: leading.clone() };
+    let means = Means { client, guard, leading: leading.clone() };
     loop {
         if !leading.elected().await {
             return;
         }
         changed.mark_unchanged();
-        let steps = turn.look(plan::next);
+        let steps = means.look(plan::next);
         let mut anew = false;
         for step in desk.due(&steps) {
             // What follows is planned anew: the world is not the same after a step that destroys.
             anew = step.destroys();
-            if !turn.may(step) {
+            if !means.may(step) {
                 break;
             }
-            one(&turn, &mut desk, step).await;
+            one(&means, &mut desk, step).await;
             if anew {
                 break;
             }
@@ -63,9 +63,9 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(turn: &Turn, desk: &mut Desk, step: &Step) {
-    let Some(time) = turn.leading.time_for_a_step() else { return };
-    let outcome = timeout(time, apply::step(turn, step)).await;
+async fn one(means: &Means, desk: &mut Desk, step: &Step) {
+    let Some(time) = means.leading.time_for_a_step() else { return };
+    let outcome = timeout(time, apply::step(means, step)).await;
     // What could not be told is still to be told.
     if matches!(outcome, Ok(Ok(_))) || !matches!(step, Step::Tell(_)) {
         desk.did(step);
@@ -89,13 +89,13 @@ enum Done {
 }
 
 /// What a step is done with.
-struct Turn {
+struct Means {
     client: Client,
     guard: Arc<Guard>,
     leading: Leading,
 }
 
-impl Turn {
+impl Means {
     /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
     /// before every single call that deletes.
     fn may(&self, step: &Step) -> bool {

@@ -33,7 +33,8 @@ const SHARDS: u32 = 8;
 const LASTS: Duration = Duration::from_secs(30);
 /// The same member again within this time needs no second note.
 const AGAIN: Duration = Duration::from_secs(2);
-/// More than a drain of many nodes asks for at once: whoever makes up more of them waits for nobody's place.
+/// More than a drain of many nodes asks for at once. Beyond it a request is refused at once, so that made-up ones do not
+/// take the places of all others.
 const AT_ONCE: usize = 32;
 /// API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_millis(1_200);
@@ -100,17 +101,13 @@ impl Book {
         let Ok(_turn) = self.turns.try_acquire() else {
             return Outcome::Unknown("too many members are asked to go at once".to_owned());
         };
-        match timeout(PATIENCE, self.write(departure, still_right)).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(error)) => {
-                warn!(cluster = %departure.cluster, pod = departure.pod, error = chain(&error), "reservation");
-                Outcome::Unknown(short(&error))
-            }
-            Err(_) => {
-                warn!(cluster = %departure.cluster, pod = departure.pod, error = "no answer", "reservation");
-                Outcome::Unknown("the API server did not answer in time".to_owned())
-            }
-        }
+        let (problem, error) = match timeout(PATIENCE, self.write(departure, still_right)).await {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(error)) => (short(&error), chain(&error)),
+            Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
+        };
+        warn!(cluster = %departure.cluster, pod = departure.pod, error, "reservation");
+        Outcome::Unknown(problem)
     }
 
     async fn write(

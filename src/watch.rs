@@ -85,7 +85,8 @@ pub async fn keep(
     loop {
         let world = tokio::select! {
             Some(world) = current.worlds.recv() => Some(world),
-            Some((watches, world)) = first_world(&mut next) => {
+            first = first_world(&mut next) => {
+                let Some((watches, world)) = first else { return };
                 guard.settings.rcu(|settings| settings.with_adoption(watches.adoption.clone()));
                 current = watches;
                 guard.heard.store(Some(Arc::new(current.heard.clone())));
@@ -116,9 +117,13 @@ pub async fn keep(
     }
 }
 
-/// Waits until these watches know everything, and takes them out.
+/// Waits until these watches, if there are any, know everything, and takes them out. `None`: one of them has ended.
 async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
-    let world = next.as_mut()?.worlds.recv().await?;
+    let Some(watches) = next else { return std::future::pending().await };
+    let world = tokio::select! {
+        world = watches.worlds.recv() => world?,
+        _ = watches.tasks.join_next() => return None,
+    };
     Some((next.take()?, world))
 }
 

@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, Turn, finish};
+use super::{Done, Means, finish};
 use crate::events;
 use crate::guard::FIELD_MANAGER;
 use crate::marks::{self, PREFIX};
@@ -21,8 +21,8 @@ use crate::plan::{Condemned, Mark, Step, Told};
 use crate::view::Id;
 
 /// Does one step.
-pub(super) async fn step(turn: &Turn, step: &Step) -> kube::Result<Done> {
-    let client = &turn.client;
+pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
+    let client = &means.client;
     match step {
         Step::Mark(it) => mark(client, it).await?,
         Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
@@ -34,7 +34,7 @@ pub(super) async fn step(turn: &Turn, step: &Step) -> kube::Result<Done> {
             }
             if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
         }
-        Step::Finish(it) => return finish::finish(turn, step, it).await,
+        Step::Finish(it) => return finish::finish(means, step, it).await,
         Step::Tell(told) => tell(client, told).await?,
     }
     Ok(Done::Yes)
@@ -65,7 +65,7 @@ async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
 }
 
 /// One annotation of this very object in this version, or none of that name.
-async fn annotate<K: Object>(
+async fn annotate<K: Namespaced>(
     api: &Api<K>,
     name: &str,
     uid: &str,
@@ -97,7 +97,7 @@ pub(super) async fn spare(client: &Client, it: &Condemned) -> kube::Result<()> {
 }
 
 async fn set_removing(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
-    async fn of<K: Object>(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+    async fn of<K: Namespaced>(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
         let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
         annotate(&api, &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
     }
@@ -119,7 +119,7 @@ pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> 
 }
 
 /// A kind that is in namespaces.
-trait Object:
+trait Namespaced:
     Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
     + Clone
     + DeserializeOwned
@@ -127,7 +127,7 @@ trait Object:
 {
 }
 
-impl<K> Object for K where
+impl<K> Namespaced for K where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + Clone
         + DeserializeOwned
@@ -137,7 +137,7 @@ impl<K> Object for K where
 
 /// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
 /// judged: what somebody changed or applied again meanwhile is judged again.
-async fn delete_one<K: Object>(client: &Client, it: &Condemned) -> kube::Result<()> {
+async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
     let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
     let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
     let params = DeleteParams {

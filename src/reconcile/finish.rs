@@ -9,21 +9,21 @@ use kube::core::Request;
 use kube::{Api, Client};
 
 use super::apply::{delete, mark, spare, tell};
-use super::{Done, Turn};
+use super::{Done, Means};
 use crate::object::{self, Kind, Meta, Object, Reader};
 use crate::plan::{self, Condemned, Finish, Found, Step, Warrant};
 use crate::view::Target;
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
-pub(super) async fn finish(turn: &Turn, step: &Step, it: &Finish) -> kube::Result<Done> {
-    let client = &turn.client;
+pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {
+    let client = &means.client;
     let mut left = it.left.clone();
     for target in &it.rest {
         let found = look_up(client, &it.id.namespace, target).await?;
-        if !turn.may(step) {
+        if !means.may(step) {
             return Ok(Done::NotNow("the world has changed".to_owned()));
         }
-        let warrant = turn.look(|view| {
+        let warrant = means.look(|view| {
             let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
             Some(plan::warrant(cluster, view, it, target, &found))
         });
@@ -39,7 +39,7 @@ pub(super) async fn finish(turn: &Turn, step: &Step, it: &Finish) -> kube::Resul
         }
     }
     for (target, _) in &it.left {
-        let service = turn.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+        let service = means.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
         if let Some(meta) = service {
             let_be(client, it, target, &meta).await?;
         }

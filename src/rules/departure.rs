@@ -30,7 +30,7 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
     let judged = review.origin == Origin::Validating
         && !review.dry_run
         && !exempt::passes(&review.user, review.operation, review.kind)
-        && !view.namespace_going(&review.namespace);
+        && !super::let_through(review, view);
     let (cluster, pod, rule) = match review.kind {
         Kind::Pod if judged => {
             (view.cluster_of_pod(&review.namespace, &review.name)?, deleted(review)?, "G02")
@@ -94,13 +94,11 @@ pub fn refuse_unreserved(
         rule: departure.rule,
         verdict: Verdict::Unknown,
         field: String::new(),
-        says: format!("gatera could not write down at the API server that {} goes: {problem}", departure.pod),
-        why: "without that note another replica of gatera could let a second member go at the same moment, and a cluster \
-              of three stops"
+        says: format!("gatera could not reserve {} at the API server: {problem}", departure.pod),
+        why: "without a reservation another replica of gatera could let a second member go at the same moment, and the \
+              members that are left may be no majority"
             .into(),
-        instead: "repeat the command in a minute; `kubectl -n GATERA'S-NAMESPACE get leases` lists the notes, and the log \
-                  of gatera says what failed"
-            .into(),
+        instead: "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server".into(),
     };
     let releases = Released::of(review, view, &mut Decision::default());
     let mode = view.mode(departure.rule, &review.namespace);

@@ -1,6 +1,6 @@
 //! G02: members leave one at a time.
 //!
-//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a roll-out of the
+//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a rollout of the
 //! StatefulSet is about to stop the next one, to force a deletion while its server runs, and to restart a member whose claim is being deleted before all others are Synced. A member
 //! whose server does not run may always be deleted: a crash loop must be curable.
 //!
@@ -215,7 +215,7 @@ impl<'a> Leaving<'a> {
             let Cluster { id, .. } = self.cluster;
             return wait(
                 format!(
-                    "a roll-out of StatefulSet {} is under way, and its next member goes by itself ({})",
+                    "a rollout of StatefulSet {} is under way and restarts the next member by itself ({})",
                     id.name,
                     self.seen()
                 ),

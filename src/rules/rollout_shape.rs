@@ -46,7 +46,7 @@
 
 mod budgets;
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, Verb, WRITTEN, departure};
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -99,11 +99,9 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
             "delete one pod at a time, the next when all members are Ready".into(),
         ));
     }
-    if strategy.reaches_from() >= ordinals.end {
-        return None;
-    }
+    let first = departure::first_to_roll(old, new)?;
     match view.cluster(&review.namespace, &review.name) {
-        Some(cluster) => let_go_besides(what, cluster, ordinals.end - 1, view)
+        Some(cluster) => let_go_besides(what, cluster, first, view)
             .or_else(|| may_restart(what, cluster, new.parallel(), view)),
         // Not a cluster before this change, so none of its members joined anything.
         None if view.freshness == Freshness::Current => None,

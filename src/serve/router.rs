@@ -37,7 +37,7 @@ const LONGEST_WORDS: usize = 1024;
 
 /// `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
-    let desk = Desk { guard, intake: Arc::default() };
+    let desk = Admission { guard, intake: Arc::default() };
     Router::new()
         .route(Endpoint::Validate.path(), post(|desk, request| admit(Endpoint::Validate, desk, request)))
         .route(Endpoint::Mutate.path(), post(|desk, request| admit(Endpoint::Mutate, desk, request)))
@@ -47,12 +47,16 @@ pub fn admission(guard: Arc<Guard>) -> Router {
 
 /// Where requests are taken.
 #[derive(Clone)]
-struct Desk {
+struct Admission {
     guard: Arc<Guard>,
     intake: Arc<Intake>,
 }
 
-async fn admit(endpoint: Endpoint, State(Desk { guard, intake }): State<Desk>, request: Request) -> Response {
+async fn admit(
+    endpoint: Endpoint,
+    State(Admission { guard, intake }): State<Admission>,
+    request: Request,
+) -> Response {
     let refused = |status: StatusCode, label: &'static str, words: &'static str| {
         guard.metrics.not_answered(endpoint.path(), label);
         (status, words).into_response()

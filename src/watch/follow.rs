@@ -57,7 +57,7 @@ pub(super) struct Follower {
 }
 
 /// Where a watch is.
-struct Place {
+struct Position {
     version: String,
     /// Nothing was missed up to the last word.
     caught_up: bool,
@@ -65,7 +65,7 @@ struct Place {
 
 /// Why a list or a round did not come to its end.
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum Interruption {
     #[error("the API server does not remember this version any more")]
     Expired,
     #[error("nothing was heard for {}s", .0.as_secs())]
@@ -80,7 +80,7 @@ enum Trouble {
     Over,
 }
 
-impl From<kube::Error> for Trouble {
+impl From<kube::Error> for Interruption {
     fn from(error: kube::Error) -> Self {
         match error {
             kube::Error::Api(status) if status.code == 410 => Self::Expired,
@@ -99,12 +99,12 @@ impl Follower {
                     pause = FIRST_PAUSE;
                     continue;
                 }
-                Err(Trouble::Over) => return,
+                Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
             warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "watch");
             match (&trouble, &mut place) {
-                (Trouble::Expired, place) => *place = None,
+                (Interruption::Expired, place) => *place = None,
                 (_, Some(place)) => place.caught_up = false,
                 (_, None) => {}
             }
@@ -114,9 +114,9 @@ impl Follower {
     }
 
     /// One list, or one round of the watch.
-    async fn turn(&self, place: &mut Option<Place>) -> Result<(), Trouble> {
+    async fn turn(&self, place: &mut Option<Position>) -> Result<(), Interruption> {
         let Some(place) = place else {
-            *place = Some(Place { version: self.list().await?, caught_up: false });
+            *place = Some(Position { version: self.list().await?, caught_up: false });
             return Ok(());
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
@@ -129,7 +129,7 @@ impl Follower {
     }
 
     /// Everything there is, page by page; the version from which the watch goes on.
-    async fn list(&self) -> Result<String, Trouble> {
+    async fn list(&self) -> Result<String, Interruption> {
         self.tell(Told::Begun).await?;
         let asked = Instant::now();
         let mut params =
@@ -159,7 +159,7 @@ impl Follower {
     }
 
     /// The watch for so many seconds.
-    async fn round(&self, place: &mut Place, seconds: u32) -> Result<(), Trouble> {
+    async fn round(&self, place: &mut Position, seconds: u32) -> Result<(), Interruption> {
         let params = WatchParams {
             label_selector: self.selector.clone(),
             timeout: Some(seconds),
@@ -205,12 +205,12 @@ impl Follower {
     }
 
     /// One line of a watch.
-    async fn line(&self, line: &[u8], place: &mut Place) -> Result<(), Trouble> {
-        let Line { kind, object } = serde_json::from_slice(line).map_err(Trouble::Line)?;
+    async fn line(&self, line: &[u8], place: &mut Position) -> Result<(), Interruption> {
+        let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
             return Err(refused(500, Ok(object.get().as_bytes().to_vec())));
         }
-        let sent: Sent = serde_json::from_str(object.get()).map_err(Trouble::Line)?;
+        let sent: Sent = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
         place.version = sent.resource_version().unwrap_or_default();
         match &*kind {
             "BOOKMARK" => self.up_to_date(place),
@@ -221,7 +221,7 @@ impl Follower {
     }
 
     /// Something happened; after a break it may be one of many that happened meanwhile.
-    async fn event(&self, told: Told, place: &Place) -> Result<(), Trouble> {
+    async fn event(&self, told: Told, place: &Position) -> Result<(), Interruption> {
         self.tell(told).await?;
         if place.caught_up {
             self.heard.now(self.watch);
@@ -229,7 +229,7 @@ impl Follower {
         Ok(())
     }
 
-    fn up_to_date(&self, place: &mut Place) {
+    fn up_to_date(&self, place: &mut Position) {
         place.caught_up = true;
         self.heard.now(self.watch);
     }
@@ -241,8 +241,8 @@ impl Follower {
         }
     }
 
-    async fn tell(&self, told: Told) -> Result<(), Trouble> {
-        self.tell.send((self.watch, told)).await.map_err(|_| Trouble::Over)
+    async fn tell(&self, told: Told) -> Result<(), Interruption> {
+        self.tell.send((self.watch, told)).await.map_err(|_| Interruption::Over)
     }
 }
 
@@ -256,17 +256,17 @@ struct Line<'a> {
 }
 
 /// The outcome, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
-async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Trouble> {
+async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
     match timeout(limit, what).await {
         Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
-        _ => Err(Trouble::Silent(begun.elapsed())),
+        _ => Err(Interruption::Silent(begun.elapsed())),
     }
 }
 
 /// What an answer says that is no list and no watch.
-fn refused(code: u16, body: Result<Vec<u8>, kube::Error>) -> Trouble {
+fn refused(code: u16, body: Result<Vec<u8>, kube::Error>) -> Interruption {
     let status: Option<Status> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
     let (code, message) = status.map_or((code, String::new()), |status| (status.code, status.message));
-    if code == 410 { Trouble::Expired } else { Trouble::Answer { code, message } }
+    if code == 410 { Interruption::Expired } else { Interruption::Answer { code, message } }
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::view::Freshness;
 
 /// What the API server does with one request.
-enum Answer {
+enum Reply {
     List(&'static str),
     /// Lines, each so many milliseconds after the one before, and then the end.
     Watch(Vec<(u64, &'static str)>, End),
@@ -36,7 +36,7 @@ const EXPIRED: &str =
 /// What was asked: "list", or the version that a watch was begun from and for how long.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-fn api_server(script: Vec<Answer>) -> (Client, Asked) {
+fn api_server(script: Vec<Reply>) -> (Client, Asked) {
     let (asked, script) = (Asked::default(), Arc::new(Mutex::new(VecDeque::from(script))));
     let told = Arc::clone(&asked);
     let service = service_fn(move |request: http::Request<Body>| {
@@ -57,10 +57,10 @@ fn api_server(script: Vec<Answer>) -> (Client, Asked) {
 
 type Said = Result<Frame<Bytes>, std::io::Error>;
 
-fn body(answer: Option<Answer>) -> StreamBody<impl futures_util::Stream<Item = Said> + Send> {
+fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Said> + Send> {
     let (lines, end) = match answer {
-        Some(Answer::List(text)) => (vec![(0, text)], End::Clean(0)),
-        Some(Answer::Watch(lines, end)) => (lines, end),
+        Some(Reply::List(text)) => (vec![(0, text)], End::Clean(0)),
+        Some(Reply::Watch(lines, end)) => (lines, end),
         // The script is over.
         None => (vec![], End::Never),
     };
@@ -79,7 +79,7 @@ fn body(answer: Option<Answer>) -> StreamBody<impl futures_util::Stream<Item = S
 }
 
 /// Follows the script for so many seconds: what was asked, and how current the view is then.
-async fn after(seconds: u64, script: Vec<Answer>) -> (Vec<String>, Freshness) {
+async fn after(seconds: u64, script: Vec<Reply>) -> (Vec<String>, Freshness) {
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
     let heard = Heard::of(1);
@@ -107,18 +107,18 @@ fn stale(freshness: Freshness) -> Option<i64> {
 
 #[tokio::test(start_paused = true)]
 async fn rounds_that_end_by_their_time_keep_the_view_current() {
-    let round = || Answer::Watch(vec![], End::Clean(8_000));
-    let first = Answer::Watch(vec![], End::Clean(1_000));
-    let (asked, freshness) = after(24, vec![Answer::List(LIST), first, round(), round(), round()]).await;
+    let round = || Reply::Watch(vec![], End::Clean(8_000));
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let (asked, freshness) = after(24, vec![Reply::List(LIST), first, round(), round(), round()]).await;
     assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "from 1 for 8s", "from 1 for 8s"]);
     assert_eq!(freshness, Freshness::Current);
 }
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_cut_off_and_old() {
-    let first = Answer::Watch(vec![], End::Clean(1_000));
-    let silent = Answer::Watch(vec![(100, EVENT)], End::Never);
-    let (asked, freshness) = after(18, vec![Answer::List(LIST), first, silent]).await;
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let silent = Reply::Watch(vec![(100, EVENT)], End::Never);
+    let (asked, freshness) = after(18, vec![Reply::List(LIST), first, silent]).await;
     assert_eq!(asked[2], "from 1 for 8s");
     assert!(asked[3..].iter().all(|it| it == "from 5 for 1s"), "begun again, in short rounds: {asked:?}");
     assert_eq!(stale(freshness), Some(16), "since the event");
@@ -127,23 +127,23 @@ async fn silence_is_cut_off_and_old() {
 /// After a break an event may be one of many that happened meanwhile; a bookmark, or the end of a round, is behind them all.
 #[tokio::test(start_paused = true)]
 async fn after_a_break_only_what_stands_behind_everything_counts() {
-    let broken = || Answer::Watch(vec![], End::Broken);
-    let events = || Answer::Watch(vec![(100, EVENT), (100, EVENT)], End::Never);
-    let first = || Answer::Watch(vec![], End::Clean(1_000));
-    let script = |last| vec![Answer::List(LIST), first(), broken(), last];
+    let broken = || Reply::Watch(vec![], End::Broken);
+    let events = || Reply::Watch(vec![(100, EVENT), (100, EVENT)], End::Never);
+    let first = || Reply::Watch(vec![], End::Clean(1_000));
+    let script = |last| vec![Reply::List(LIST), first(), broken(), last];
     assert!(stale(after(18, script(events())).await.1).is_some());
-    let bookmark = Answer::Watch(vec![(100, EVENT), (14_000, BOOKMARK)], End::Never);
+    let bookmark = Reply::Watch(vec![(100, EVENT), (14_000, BOOKMARK)], End::Never);
     assert!(stale(after(18, script(bookmark)).await.1).is_some(), "beyond its round nobody waits for it");
-    let bookmark = Answer::Watch(vec![(3_900, BOOKMARK)], End::Never);
+    let bookmark = Reply::Watch(vec![(3_900, BOOKMARK)], End::Never);
     assert_eq!(after(20, script(bookmark)).await.1, Freshness::Current);
 }
 
 /// An API server that drops a slow reader ends the watch as if all had been told.
 #[tokio::test(start_paused = true)]
 async fn an_end_before_its_time_proves_nothing() {
-    let first = Answer::Watch(vec![], End::Clean(1_000));
-    let early = (0..20).map(|_| Answer::Watch(vec![(10, EVENT)], End::Clean(200)));
-    let script = [Answer::List(LIST), first].into_iter().chain(early).collect();
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let early = (0..20).map(|_| Reply::Watch(vec![(10, EVENT)], End::Clean(200)));
+    let script = [Reply::List(LIST), first].into_iter().chain(early).collect();
     let (asked, freshness) = after(18, script).await;
     assert!(asked.len() > 10 && asked[4..].iter().all(|it| it == "from 5 for 1s"), "{asked:?}");
     assert!(stale(freshness).is_some(), "{freshness:?}");
@@ -151,9 +151,9 @@ async fn an_end_before_its_time_proves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_api_server_has_forgotten_is_listed_again() {
-    let first = Answer::Watch(vec![], End::Clean(1_000));
-    let expired = Answer::Watch(vec![(10, EXPIRED)], End::Clean(0));
-    let (asked, freshness) = after(4, vec![Answer::List(LIST), first, expired, Answer::List(LIST)]).await;
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let expired = Reply::Watch(vec![(10, EXPIRED)], End::Clean(0));
+    let (asked, freshness) = after(4, vec![Reply::List(LIST), first, expired, Reply::List(LIST)]).await;
     assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
     assert_eq!(freshness, Freshness::Current);
 }
