@@ -184,8 +184,8 @@ fn without_an_answer_of_the_api_server_nobody_is_let_go() {
     link.holds("/leases/gatera-let-go-");
     let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
     let says = format!(
-        "[G02] Pod {}/{STATEFUL_SET}-0: gatera could not write down at the API server that {STATEFUL_SET}-0 goes: the API server did \
-         not answer in time",
+        "[G02] Pod {}/{STATEFUL_SET}-0: gatera could not reserve {STATEFUL_SET}-0 at the API server: the API server did not \
+         answer in time",
         alive.ns
     );
     assert!(words.contains(&says), "{words}");
