@@ -205,7 +205,11 @@ fn shard_of(cluster: &Id) -> usize {
     usize::try_from((hash >> 16 ^ hash) % SHARDS).unwrap_or_default()
 }
 
-/// The chart makes them by these names.
+/// All Leases, by name. The chart makes them, and names them in the guard's rights.
+pub fn leases() -> impl Iterator<Item = String> {
+    (0..SHARDS as usize).map(name_of)
+}
+
 fn name_of(shard: usize) -> String {
     format!("gatera-let-go-{shard}")
 }

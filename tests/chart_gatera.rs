@@ -205,6 +205,21 @@ fn its_arguments_are_the_program_s() {
 }
 
 /// Whatever a guard has done so far in this control plane, and it has read a cluster's configuration at least.
+/// The Leases by which replicas agree: the program's, the chart's, and those that the guard may write.
+#[test]
+fn its_leases_are_the_programs() {
+    let objects = objects(&rendered(&[]).succeeded());
+    let wanted: BTreeSet<_> = gatera::reserve::leases().chain(["gatera".to_owned()]).collect();
+    let name = |value: &Value| value.as_str().unwrap().to_owned();
+    let made = objects.iter().filter(|it| it["kind"] == "Lease").map(|it| name(&it["metadata"]["name"]));
+    assert_eq!(made.collect::<BTreeSet<_>>(), wanted);
+    let role = of_kind(&objects, "Role");
+    let rule =
+        role["rules"].as_array().unwrap().iter().find(|it| it["resources"] == json!(["leases"])).unwrap();
+    let written = rule["resourceNames"].as_array().unwrap().iter().map(name);
+    assert_eq!(written.collect::<BTreeSet<_>>(), wanted);
+}
+
 #[test]
 fn its_rights_are_enough() {
     let (plane, _ns) = running_cluster("rights");

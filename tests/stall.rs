@@ -11,13 +11,13 @@ use axum::http::header;
 use axum::response::Response;
 use futures_util::stream;
 use http_body_util::BodyExt as _;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
 use crate::guarded::{Guard, Start, install, program, shared};
-use crate::lab::{ControlPlane, User, eventually};
+use crate::lab::{ControlPlane, eventually};
+use crate::wire::without_identity;
 
 /// The proxy. It speaks HTTP, so it can tell one watch from another.
 pub struct Link {
@@ -34,14 +34,8 @@ impl Link {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (held, holds) = watch::channel(None);
-        let kubeconfig = plane.kubeconfig(User::Admin);
+        let api_server = runtime.block_on(without_identity(plane));
         let address = runtime.block_on(async move {
-            let file = Kubeconfig::read_from(kubeconfig).unwrap();
-            let mut config =
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-            // Whoever asks brings a token.
-            config.auth_info = AuthInfo::default();
-            let api_server = Client::try_from(config).unwrap();
             let app =
                 Router::new().fallback(move |request| forward(api_server.clone(), request, holds.clone()));
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -9,11 +9,11 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{Method, header};
 use axum::response::Response;
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use tokio::runtime::Runtime;
 
-use crate::lab::{ControlPlane, User};
+use crate::lab::ControlPlane;
+use crate::wire::without_identity;
 
 pub(super) struct Gate {
     address: SocketAddr,
@@ -35,14 +35,8 @@ impl Gate {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let limit = Arc::<Mutex<Option<Limit>>>::default();
-        let (kubeconfig, limits) = (plane.kubeconfig(User::Admin), Arc::clone(&limit));
+        let (api_server, limits) = (runtime.block_on(without_identity(plane)), Arc::clone(&limit));
         let address = runtime.block_on(async move {
-            let file = Kubeconfig::read_from(kubeconfig).unwrap();
-            let mut config =
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-            // Whoever asks brings a token.
-            config.auth_info = AuthInfo::default();
-            let api_server = Client::try_from(config).unwrap();
             let app = Router::new().fallback(move |request: Request| {
                 let (api_server, limits) = (api_server.clone(), Arc::clone(&limits));
                 let counts = counts(&limits, &request);
