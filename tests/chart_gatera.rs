@@ -214,9 +214,9 @@ fn its_leases_are_the_programs() {
     let made = objects.iter().filter(|it| it["kind"] == "Lease").map(|it| name(&it["metadata"]["name"]));
     assert_eq!(made.collect::<BTreeSet<_>>(), wanted);
     let role = of_kind(&objects, "Role");
-    let rule =
+    let leases =
         role["rules"].as_array().unwrap().iter().find(|it| it["resources"] == json!(["leases"])).unwrap();
-    let written = rule["resourceNames"].as_array().unwrap().iter().map(name);
+    let written = leases["resourceNames"].as_array().unwrap().iter().map(name);
     assert_eq!(written.collect::<BTreeSet<_>>(), wanted);
 }
 
