@@ -1,6 +1,6 @@
 //! Who leads: one Lease, one holder.
 //!
-//! Owns: [`decide`], which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
+//! Owns: `decide`, which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
 //! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
 //! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
 //! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
