@@ -34,7 +34,7 @@ lint: ## formatting, clippy with warnings denied, documentation
 	find src tests -name '*.rs' -exec rustfmt --check --edition 2024 {} +
 	$(CARGO) clippy --all-targets -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/inject/wait-for-sync.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/build.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/build.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 

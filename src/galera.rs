@@ -11,3 +11,4 @@ pub mod options;
 pub mod programs;
 pub mod quorum;
 pub mod server;
+pub mod start;

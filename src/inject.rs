@@ -10,6 +10,7 @@ mod ours;
 mod probes;
 mod profile;
 mod spread;
+mod start;
 
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ use crate::view::{Cluster, PodFact, View};
 use profile::Profile;
 
 pub use ours::{Doubt, doubt};
+pub use start::Start;
 
 /// Room to shut down: waiting for a joiner, then flushing to disk.
 const GRACE: i64 = 600;
@@ -59,6 +61,8 @@ pub struct Prospect {
     pub replaces_liveness: bool,
     /// Ready will mean Synced.
     pub readiness_proves: bool,
+    /// Whether a server that crashed will know its position.
+    pub start: Start,
 }
 
 impl Prospect {
@@ -77,7 +81,14 @@ impl Prospect {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
         let replaces_readiness = kept.is_none() && meta.mark(marks::READINESS) != Some("keep");
         let readiness_proves = !in_the_way && sees || replaces_readiness;
-        Self { replaces_liveness: asks && kept.is_none(), readiness_proves, in_the_way, kept }
+        let start = match Start::of(server, meta) {
+            Start::Prepended if in_the_way => Start::Blind {
+                why: "gatera injects nothing into its pods",
+                instead: "give the volume that is in the way another name or place",
+            },
+            start => start,
+        };
+        Self { replaces_liveness: asks && kept.is_none(), readiness_proves, in_the_way, start, kept }
     }
 }
 
@@ -111,6 +122,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         files::add_mounts(container, &patient);
         probes::add_pre_stop(container, grace - FLUSH);
         proven = probes::add(container, server, &patient, &mut remarks);
+        start::add(container, server, &patient, &mut remarks);
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);

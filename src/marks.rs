@@ -20,6 +20,8 @@ pub const READINESS: &str = "readiness";
 pub const ADDRESS: &str = "address";
 /// required, preferred or none.
 pub const ANTI_AFFINITY: &str = "anti-affinity";
+/// `keep` leaves the command of the server alone: nothing recovers its position after a crash.
+pub const START: &str = "start";
 /// Seconds that a member may take to start, if an hour is not enough.
 pub const STARTUP_LIMIT: &str = "startup-limit";
 
@@ -29,6 +31,8 @@ pub const INJECTED: &str = "injected";
 pub const UNPROVEN: &str = "readiness unproven";
 /// The text of the script that a pod mounts.
 pub const SCRIPT: &str = "script";
+/// The text of the step that starts the server.
+pub const START_SCRIPT: &str = "start-script";
 /// The text of the option file that a pod mounts.
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
@@ -108,9 +112,11 @@ pub const MARKS: &[Mark] = &[
     ),
     peoples(ADDRESS, Stands::Template, "leaves the cluster address alone"),
     peoples(ANTI_AFFINITY, Stands::Template, "instead of what the number of nodes suggests"),
+    peoples(START, Stands::Template, "leaves the server's command alone; after a crash it does not know its position"),
     peoples(STARTUP_LIMIT, Stands::Template, "how long a member may take to start, if an hour is not enough"),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
+    guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
     guards(MY_CNF, Stands::Pod, "the option file that its server reads"),
     guards(DATA, Stands::StatefulSet, "whether a member ever held data"),
     guards(BOOTSTRAP, Stands::StatefulSet, "what became of the bootstrap node"),

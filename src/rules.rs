@@ -25,6 +25,7 @@ mod scale_order;
 mod second_bootstrap;
 mod services;
 mod settings;
+mod start;
 mod template;
 mod whole_stop;
 
@@ -106,6 +107,7 @@ pub const RULES: &[Rule] = &[
     services::RULE,
     image::RULE,
     own_marks::RULE,
+    start::RULE,
 ];
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.

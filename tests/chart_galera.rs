@@ -21,6 +21,7 @@ use crate::scene::{self, NAMESPACE, Scene};
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
 const INSTANCE: &str = "galera-instance";
 const SCRIPT: &str = include_str!("../src/inject/wait-for-sync.sh");
+const STEP: &str = include_str!("../src/inject/start-member.sh");
 /// Passwords that are the same in every run.
 const FIXED: [&str; 2] =
     ["--set-string=auth.rootPassword=for-a-test", "--set-string=auth.sstPassword=for-a-test"];
@@ -65,7 +66,7 @@ fn helm_finds_no_fault_in_it() {
 #[test]
 fn what_it_renders_is_on_one_page() {
     let mut text = template(INSTANCE, &FIXED).succeeded();
-    for name in ["wait-for-sync.sh", "first.sh", "sst-user.sh", "test.sh"] {
+    for name in ["wait-for-sync.sh", "start-member.sh", "first.sh", "sst-user.sh", "test.sh"] {
         let script = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
         for indent in ["    ", "      "] {
             let block: String = script.lines().map(|line| format!("{indent}{line}\n")).collect();
@@ -93,13 +94,15 @@ fn the_notes_say_what_comes_next() {
 }
 
 #[test]
-fn its_script_is_the_one_that_is_injected() {
-    let own = std::fs::read_to_string(format!("{CHART}/files/wait-for-sync.sh")).unwrap();
-    assert!(own == SCRIPT, "cp src/inject/wait-for-sync.sh charts/galera/files/");
+fn its_scripts_are_those_that_are_injected() {
     let objects = rendered(&[]);
-    for map in ["node-scripts", "bootstrap"] {
-        let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"]["wait-for-sync.sh"];
-        assert!(text == SCRIPT, "{map}");
+    for (name, injected) in [("wait-for-sync.sh", SCRIPT), ("start-member.sh", STEP)] {
+        let own = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
+        assert!(own == injected, "cp src/inject/{name} charts/galera/files/");
+        for map in ["node-scripts", "bootstrap"] {
+            let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"][name];
+            assert!(text == injected, "{map} {name}");
+        }
     }
 }
 
@@ -300,6 +303,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
                 mark("injected"),
                 mark("my-cnf"),
                 mark("script"),
+                mark("start-script"),
                 format!("/spec/containers/0/env/{env}"),
                 format!("/spec/containers/0/volumeMounts/{mount}"),
                 format!("/spec/volumes/{volume}"),

@@ -1,5 +1,6 @@
 //! Injection: what a pod looks like afterwards, for every kind of pod there is, and twice over.
 
+mod step;
 mod taken;
 
 use gatera::config::Settings;
@@ -86,6 +87,7 @@ async fn a_member_of_the_seeds_gets_everything() {
     json_patch::patch(&mut after, &patch).unwrap();
     assert_eq!(after, injected(&pod, &scene).0, "the patch makes what injection makes");
     after["metadata"]["annotations"]["gatera.dev/script"] = json!("(the script)");
+    after["metadata"]["annotations"]["gatera.dev/start-script"] = json!("(the step)");
     let mut text = answer["response"]["warnings"]
         .as_array()
         .unwrap()

@@ -65,7 +65,8 @@ fn marks(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-const OWN: [&str; 3] = ["gatera.dev/injected", "gatera.dev/my-cnf", "gatera.dev/script"];
+const OWN: [&str; 4] =
+    ["gatera.dev/injected", "gatera.dev/my-cnf", "gatera.dev/script", "gatera.dev/start-script"];
 
 /// Whatever the guard skips, no mark stays that somebody wrote into the template.
 #[tokio::test]
@@ -96,7 +97,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     let mut pod = member(&json!({}));
     pod["metadata"]["annotations"] = forged;
     let (response, after) = created(&Scene::default(), "/mutate", &pod).await;
-    assert_eq!(marks(&after), [OWN[0], OWN[1], "gatera.dev/profile", OWN[2]]);
+    assert_eq!(marks(&after), [OWN[0], OWN[1], "gatera.dev/profile", OWN[2], OWN[3]]);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
 }
 

@@ -3,6 +3,7 @@
 //! It sees a /proc of our own and a PATH with the few tools every image has: busybox's own under busybox.
 
 mod pod;
+mod start;
 
 use std::ffi::OsStr;
 use std::fs;

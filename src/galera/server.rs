@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::address::{self, Address, Placed, Source};
 use super::image::Image;
 use super::options::{Value, flags, last, switch};
-use super::programs;
+use super::{programs, start};
 use crate::object::{Container, Literal, PodSpec};
 
 /// Where images keep their data; a mount there makes a container a server.
@@ -56,7 +56,10 @@ pub fn starts_by_a_script(container: &Container) -> bool {
 
 /// What runs where a command replaces the entry point: a script may stand in the arguments.
 fn started(container: &Container) -> Vec<Literal> {
-    container.command.iter().chain(&container.args).cloned().collect()
+    let words: Vec<_> = container.command.iter().chain(&container.args).collect();
+    // What the step in front starts.
+    let begin = words.iter().position(|word| start::is_step(word)).map_or(0, |step| step + 1);
+    words.into_iter().skip(begin).cloned().collect()
 }
 
 /// A volume that outlives the pod: a claim, or one made from the StatefulSet's templates.

@@ -20,11 +20,17 @@ const VOLUME: &str = "gatera";
 /// The script, as a command.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
+/// The step in front of the server.
+pub(super) const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
+pub(super) const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
 pub(super) const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// The files of the first volume, and the marks they show.
-const FILES: [(&str, &str, u32); 2] =
-    [("wait-for-sync.sh", marks::SCRIPT, 0o755), ("my.cnf", marks::MY_CNF, 0o644)];
+const FILES: [(&str, &str, u32); 3] = [
+    ("wait-for-sync.sh", marks::SCRIPT, 0o755),
+    ("start-member.sh", marks::START_SCRIPT, 0o755),
+    ("my.cnf", marks::MY_CNF, 0o644),
+];
 
 fn field(mark: &str) -> String {
     format!("metadata.annotations['{}{mark}']", marks::PREFIX)
@@ -95,6 +101,7 @@ fn within(inner: &str, outer: &str) -> bool {
 /// The texts, as annotations, and the volumes that show them.
 pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
+    edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });

@@ -3,9 +3,9 @@
 //!
 //! Owns: [`doubt`], which compares a pod with what injection makes. Must not know: what becomes of a pod that is doubted.
 
-use super::{Profile, VERSION, files, probes};
+use super::{Profile, Start, VERSION, files, probes};
 use crate::galera::server;
-use crate::marks::{self, INJECTED, MY_CNF, PREFIX, SCRIPT};
+use crate::marks::{self, INJECTED, MY_CNF, PREFIX, SCRIPT, START_SCRIPT};
 use crate::object::Pod;
 use crate::view::View;
 
@@ -31,7 +31,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let first = guards.clone().next()?;
     let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
     let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
-    if let Some(stray) = guards.find(|mark| ![INJECTED, SCRIPT, MY_CNF].contains(mark)) {
+    if let Some(stray) = guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF].contains(mark)) {
         return forged(stray, "it does not belong on a pod");
     }
     let Some((version, claim)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
@@ -49,11 +49,17 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if meta.mark(SCRIPT) != Some(files::SCRIPT_TEXT) {
         return forged(SCRIPT, "the script is not this guard's");
     }
+    if meta.mark(START_SCRIPT) != Some(files::START_SCRIPT_TEXT) {
+        return forged(START_SCRIPT, "the script is not this guard's");
+    }
     if !meta.mark(MY_CNF).is_some_and(files::is_option_file) {
         return forged(MY_CNF, "the option file is not this guard's");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "the volumes and mounts that it stands for are not there");
+    }
+    if Start::of(server, meta) == Start::Prepended {
+        return forged(INJECTED, "the server does not start by the step that it stands for");
     }
     let proves = || {
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);

@@ -43,7 +43,7 @@ impl Profile {
         }
     }
 
-    fn by_looks(server: &Container, named: Option<&str>) -> Self {
+    pub(super) fn by_looks(server: &Container, named: Option<&str>) -> Self {
         match named {
             Some("official") => return Self::Official,
             Some("bitnami") => return Self::Bitnami,

@@ -12,7 +12,9 @@ use std::{env, fs, iter, thread};
 use tempfile::TempDir;
 
 pub(super) const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/inject/wait-for-sync.sh");
-pub(super) const TOOLS: [&str; 8] = ["cat", "grep", "mkdir", "sed", "sleep", "stat", "timeout", "tr"];
+pub(super) const STEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/inject/start-member.sh");
+pub(super) const TOOLS: [&str; 10] =
+    ["cat", "date", "grep", "mkdir", "mv", "sed", "sleep", "stat", "timeout", "tr"];
 pub(super) const BOOT: u64 = 1_700_000_000;
 /// When the server of a new pod started; its status file is ten seconds younger.
 pub(super) const START: u64 = BOOT + 500;
@@ -157,8 +159,19 @@ impl Pod {
     }
 
     pub(super) fn command(&self, trace: &str, args: &str) -> Command {
+        self.script(trace, SCRIPT, args)
+    }
+
+    /// The step in front of a server.
+    pub(super) fn step(&self, args: &str) -> Command {
+        let mut command = self.script("+x", STEP, args);
+        command.env("GATERA_TERMINATION_LOG", self.path("termination"));
+        command
+    }
+
+    fn script(&self, trace: &str, script: &str, args: &str) -> Command {
         let mut command = Command::new(&self.shell);
-        command.args(self.in_busybox().then_some("sh")).args([trace, SCRIPT]).args(args.split(' '));
+        command.args(self.in_busybox().then_some("sh")).args([trace, script]).args(args.split(' '));
         command.env_clear().env("PATH", self.path("bin")).env("POD", self.root.path());
         command.env("GATERA_PROC", self.path("proc")).env("GATERA_STATUS_FILE", self.path("status.json"));
         command.envs(self.env.borrow().iter().cloned()).stdin(Stdio::null());

@@ -2,7 +2,7 @@
 # Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
 #
 #   ready [blocking]  readiness probe: SYNCED, or DONOR unless the state transfer blocks the donor
-#   started           startup probe: joining is over
+#   started           startup probe: joining is over; what start-member.sh found out goes with a "not yet"
 #   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
 #
 # No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
@@ -17,6 +17,7 @@ export LC_ALL=C # a message in another encoding must not upset sed
 
 proc=${GATERA_PROC:-/proc}
 status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
+run=${status_file%/*}
 
 # Sets pid and ticks (start time, in 1/100 s since boot) of the server: PID 1 in most images, else the first
 # process of that name. A zombie has ended; only its parent has not noticed.
@@ -123,6 +124,21 @@ require() {
     exit 1
 }
 
+# Once joining is over, what was told of the start is no longer true, and an orderly end is waited for.
+started() {
+    now=$(state) start=''
+    [ ! -r "$run/start" ] || read -r start <"$run/start"
+    case $now in
+        JOINED | SYNCED | DONOR)
+            [ -z "$start" ] || { echo "$now" >"$run/joined" && : >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"; } 2>/dev/null
+            in_words "$now"
+            exit 0
+            ;;
+    esac
+    echo "$(in_words "$now")${start:+; $start}"
+    exit 1
+}
+
 seconds_since_boot() { # not `date`: a clock that is set must not cut the wait short or draw it out
     read -r uptime _ </proc/uptime
     echo "${uptime%%.*}"
@@ -157,7 +173,7 @@ leave() {
 case "$# $*" in
     '1 ready') require SYNCED DONOR ;;
     '2 ready blocking') require SYNCED ;;
-    '1 started') require JOINED SYNCED DONOR ;;
+    '1 started') started ;;
     '2 leave ' | '2 leave '*[!0-9]*) ;;
     '2 leave '*) leave "$2" ;;
 esac

@@ -96,6 +96,9 @@ tolerations:
 {{- define "galera.server" -}}
 name: mariadb
 {{ include "galera.image" .Values.image }}
+# In front of the server: after a crash it starts from where its data is.
+command: [sh, /etc/galera/start-member.sh, docker-entrypoint.sh]
+args: [mariadbd]
 env:
 - name: MARIADB_ROOT_PASSWORD
   valueFrom:
@@ -159,7 +162,7 @@ resources:
   configMap:
     name: {{ .scripts }}
     defaultMode: 0755
-    items: [{key: wait-for-sync.sh, path: wait-for-sync.sh}]
+    items: [{key: wait-for-sync.sh, path: wait-for-sync.sh}, {key: start-member.sh, path: start-member.sh}]
 - name: gatera-run
   emptyDir: {}
 {{- end }}

@@ -1,0 +1,254 @@
+#!/bin/sh
+# Starts a Galera server from where its data is, and ends one that hangs when the pod is asked to go.
+#
+#   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ..., or mariadbd ...
+#
+# A position is the number of the last transaction that a member has, together with the id of the history it belongs
+# to: UUID:SEQNO. A server that was stopped in order finds its position in grastate.dat. After a crash it stands only
+# in InnoDB's own files. On a host mysqld_safe or systemd gets it from there; in a container nobody does, and members
+# without a position form their cluster again without comparing what they have: rows that only some of them got differ
+# from then on. So here:
+#   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
+#   - a server whose position Galera would ignore (set_view_aside) does not form a cluster out of its last view;
+#   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
+# This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM.
+# Plain POSIX shell. Of the image it needs the server itself, mv, sleep, and my_print_defaults where option files say where
+# the data is; as root also find and chown.
+set -u
+
+proc=${GATERA_PROC:-/proc}
+status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
+run=${status_file%/*}
+message=${GATERA_TERMINATION_LOG:-/dev/termination-log}
+here=${0%/*}
+zeros=00000000-0000-0000-0000-000000000000
+child='' asked=''
+
+say() { echo "gatera: $*" >&2; }
+
+# What this start knows of its data. In the log; beside the status file, where the probe reads it; and as the message
+# that the kubelet keeps when the container ends. That one is emptied when joining is over: it is then no longer true,
+# and an empty one makes way for the server's own last words.
+tell() {
+    now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
+    line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
+    say "$line"
+    { echo "$line" >"$run/start"; : >"$run/joined"; echo "$line" >"$message"; } 2>/dev/null
+}
+
+# Not started on a guess. The words stay in the termination message.
+refuse() {
+    say "$*"
+    echo "gatera did not start the server: $*" 2>/dev/null >"$message"
+    exit 1
+}
+
+# Sets server, and before: how many words stand before its own arguments.
+find_server() {
+    before=0 server=''
+    for word; do
+        case $word in
+            -- | tini | */tini | dumb-init | */dumb-init | docker-entrypoint.sh | */docker-entrypoint.sh)
+                before=$((before + 1))
+                continue
+                ;;
+            mariadbd | */mariadbd | mysqld | */mysqld) before=$((before + 1)) server=$word ;;
+            -*) [ "$before" = 0 ] || server=$(command -v mariadbd || command -v mysqld) ;; # the image adds its name
+        esac
+        break
+    done
+    [ -n "$server" ] && command -v "$server" >/dev/null
+}
+
+# Takes one option, from a file or from the command line, in any spelling.
+take() {
+    key=${1%%=*} key=${key#--} key=${key#loose[-_]}
+    while :; do case $key in *_*) key=${key%%_*}-${key#*_} ;; *) break ;; esac; done
+    case $1 in *=*) value=${1#*=} ;; *) value=${2:-} ;; esac
+    case $key in
+        datadir) datadir=$value ;;
+        -h) datadir=$value ;;
+        -h*) datadir=${1#-h} ;;
+        wsrep-data-home-dir) home=$value ;;
+        innodb-data-home-dir) tablespaces=$value ;;
+        wsrep-start-position) own_position=$value ;;
+    esac
+}
+
+# Where the data is, as the server itself will find it: its option files first, then its arguments.
+read_options() {
+    datadir=/var/lib/mysql home='' tablespaces='' own_position='' defaults=''
+    for word; do
+        case $word in
+            --defaults-file=* | --defaults-extra-file=* | --defaults-group-suffix=* | --no-defaults) ;;
+            *) break ;;
+        esac
+        defaults="$defaults $word"
+    done
+    # shellcheck disable=SC2086 # these are words
+    files=$(my_print_defaults $defaults --mysqld 2>/dev/null)
+    while IFS= read -r word; do take "$word"; done <<EOF
+$files
+EOF
+    files='' # there may be passwords in it
+    while [ $# -gt 0 ]; do
+        take "$@"
+        shift
+    done
+    home=${home:-$datadir}
+    case $tablespaces in /*) ;; *) tablespaces=$datadir/$tablespaces ;; esac
+}
+
+# Sets uuid, seqno and safe from grastate.dat, which may hold anything.
+read_state() {
+    uuid='' seqno='' safe=''
+    while read -r key value _; do
+        case $key in
+            uuid:) uuid=$value ;;
+            seqno:) seqno=$value ;;
+            safe_to_bootstrap:) safe=$value ;;
+        esac
+    done <"$home/grastate.dat"
+    case $safe in 0 | 1) ;; *) safe='' ;; esac
+    case $uuid in *[!0-9a-f-]* | "$zeros") uuid='' ;; ????????-????-????-????-????????????) ;; *) uuid='' ;; esac
+    case $seqno in '' | *[!0-9]*) seqno='' ;; esac
+} 2>/dev/null
+
+holds_data() {
+    for file in "$tablespaces/ibdata1" "$datadir/mysql/global_priv.frm" "$datadir/mysql/user.frm"; do
+        [ ! -s "$file" ] || return 0
+    done
+    return 1
+}
+
+# The last view lets members find each other and form their cluster again. It belongs to a server whose position counts
+# then; and one that is cut short keeps the server from starting.
+set_view_aside() {
+    [ -e "$home/gvwstate.dat" ] || return 0
+    mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat is still there: $1"
+    say "gvwstate.dat is set aside: $1"
+}
+
+view_is_whole() {
+    parts=''
+    while read -r key _; do
+        case $key in my_uuid:) parts=$parts.id ;; view_id:) parts=$parts.view ;; member:) parts=$parts.member ;; '#vwend') parts=$parts.end ;; esac
+    done <"$home/gvwstate.dat"
+    case $parts in .id.view.member*.end) return 0 ;; *) return 1 ;; esac
+}
+
+is_root() {
+    while read -r key real _; do [ "$key" = Uid: ] && break; done <"$proc/self/status"
+    [ "${real:-}" = 0 ]
+}
+
+# Asks the server for the position, with the very arguments of its start. Sets position.
+recover() {
+    log=$run/recovery.log position=''
+    if is_root; then
+        # The image does so too, but later.
+        find "$datadir" "$home" ! -user mysql -exec chown mysql: {} + 2>/dev/null
+        set -- "$@" --user=mysql
+    fi
+    # What is warm in memory is neither read for this nor forgotten over it.
+    LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-innodb-buffer-pool-dump-at-shutdown=OFF \
+        --loose-innodb-buffer-pool-load-at-startup=OFF 2>"$log" >/dev/null </dev/null &
+    child=$!
+    await
+    child=''
+    [ -z "$asked" ] || exit 143
+    prepared='' skipped=''
+    while IFS= read -r line; do
+        case $line in
+            *"WSREP: Recovered position: "*) position=${line##*"WSREP: Recovered position: "} ;;
+            *"skipping position recovery"*) skipped=yes ;;
+            *"prepared transaction"*) prepared=yes ;;
+        esac
+    done <"$log"
+    [ -z "$skipped" ] || return 0
+    case $position in
+        *[!0-9a-f:,-]*) position='' ;;
+        "$zeros":*) position=none ;;
+    esac
+    if [ "$code" != 0 ] || [ -z "$position" ]; then
+        while IFS= read -r line; do echo "$line"; done <"$log" >&2
+        why="its position could not be recovered (exit code $code; the server's words are above)"
+        [ -z "$prepared" ] || why="there are prepared transactions: commit or roll them back (XA RECOVER), or have this member copy everything anew"
+        refuse "$why"
+    fi
+}
+
+# Waits for the child. A signal that is passed on interrupts `wait`, but not the child.
+await() {
+    while :; do
+        wait "$child"
+        code=$?
+        kill -0 "$child" 2>/dev/null || break
+    done
+}
+
+# SIGTERM goes on to the server. One that has not joined does not hear it: it waits for others, or receives a copy. It
+# has nothing to lose; what it was doing it does again at its next start.
+# shellcheck disable=SC2317 # by `trap`
+stop() {
+    asked=yes
+    [ -n "$child" ] || exit 143
+    kill -TERM "$child" 2>/dev/null
+    (
+        sleep 3
+        [ -s "$run/joined" ] || sh "$here/wait-for-sync.sh" started >/dev/null 2>&1 || {
+            say "the server has not joined, and does not hear SIGTERM while it waits: killed"
+            kill -KILL "$child"
+        }
+    ) &
+    killer=$!
+}
+
+# Where this member starts from; adds the position to the command, if there is one to add.
+prepare() {
+    read_options "$@"
+    read_state
+    position=''
+    if ! holds_data; then
+        tell "empty"
+    elif [ -n "$own_position" ]; then
+        tell "position $own_position by option"
+    # A server that stops in order takes its view away. One that a lock paused writes its position, too, and may then
+    # crash: what grastate.dat says may by then be more than the disk has.
+    elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ]; then
+        tell "position $uuid:$seqno, stopped in order"
+    elif [ -e "$datadir/sst_in_progress" ] && [ -z "$uuid" ]; then
+        tell "a state transfer was not finished"
+    else
+        say "the server was not stopped in order: asking it for its position"
+        recover "$@"
+        case $position in
+            "$uuid":*) tell "position $position, recovered after a crash" ;;
+            '') tell "position unknown, because wsrep is off" ;;
+            none)
+                position=''
+                tell "position unknown: InnoDB holds none"
+                set_view_aside "the data has no position"
+                ;;
+            *)
+                tell "position $position, in a DDL or grastate.dat was lost"
+                position=''
+                set_view_aside "grastate.dat does not carry the id of the data, so Galera would not compare it"
+                ;;
+        esac
+    fi
+    [ ! -e "$home/gvwstate.dat" ] || view_is_whole || set_view_aside "it is cut short"
+}
+
+[ $# -gt 0 ] || refuse "no command was given"
+trap stop TERM INT
+if find_server "$@"; then
+    of_server() { shift "$before"; prepare "$@"; }
+    of_server "$@"
+    [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
+fi
+"$@" &
+child=$!
+await
+[ -z "${killer:-}" ] || kill "$killer" 2>/dev/null
+exit "$code"

@@ -1,0 +1,86 @@
+//! What stands in front of a server when its container starts, and whether its position is recovered there after a crash.
+//!
+//! The script itself is `inject/start-member.sh`; here it is only recognised.
+
+use super::image::Image;
+use super::programs;
+use crate::object::{Container, Literal};
+
+/// The script that recovers the position, by whatever path a template carries it.
+const STEP: &str = "start-member.sh";
+
+/// What becomes of the position of a server that was not stopped in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// The step stands in front.
+    Step,
+    /// The image, or mysqld_safe, recovers the position itself.
+    Itself,
+    /// The command is one in front of which the step can stand.
+    Bare,
+    /// A script of somebody's, of which nothing is known.
+    Unknown,
+}
+
+impl Front {
+    /// Of a container that runs a server.
+    pub fn of(container: &Container) -> Self {
+        let words = || container.command.iter().chain(&container.args);
+        if words().any(is_step) {
+            return Self::Step;
+        }
+        let image = Image::read(&container.image);
+        let whole: Vec<_> = words().cloned().collect();
+        let safe = |path: &str| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
+        if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
+            return Self::Itself;
+        }
+        // Wrappers of the kind that pass on their arguments stay in front of the step's own.
+        let known = |word: &Literal| {
+            matches!(name(word.look()), "docker-entrypoint.sh" | "mariadbd" | "mysqld" | "tini" | "dumb-init")
+        };
+        if container.command.first().is_none_or(known) { Self::Bare } else { Self::Unknown }
+    }
+
+    /// A server that crashed starts from where its data is.
+    pub fn recovers(self) -> bool {
+        matches!(self, Self::Step | Self::Itself)
+    }
+}
+
+/// This word is the step.
+pub(super) fn is_step(word: &Literal) -> bool {
+    name(word.look()) == STEP
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_front() {
+        for (image, command, front) in [
+            ("mariadb:10.11", &[][..], Front::Bare),
+            ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Bare),
+            ("our/db:1", &["mysqld", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("mariadb:10.11", &["mariadbd-safe"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], Front::Itself),
+            ("percona/percona-xtradb-cluster:8.0", &[], Front::Itself),
+            ("our/pxc:8.0", &["sh", "-c", "exec /entrypoint.sh mysqld"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec docker-entrypoint.sh mariadbd"], Front::Unknown),
+            ("mariadb:10.11", &["/scripts/start.sh"], Front::Unknown),
+        ] {
+            let command = command.iter().map(|word| Literal::from(*word)).collect();
+            let container = Container { image: image.into(), command, ..Container::default() };
+            assert_eq!(Front::of(&container), front, "{image} {:?}", container.command);
+        }
+    }
+}

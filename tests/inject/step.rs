@@ -1,0 +1,53 @@
+//! Injection in front of the server: where the step is put, and where it is not.
+
+use serde_json::{Value, json};
+
+use super::{injected, member, with_server};
+use crate::scene::Scene;
+
+/// The step in front of the server, and what then is the whole command line.
+#[test]
+fn the_step_is_put_in_front_of_a_command_that_is_known() {
+    const STEP: &str = "/etc/gatera/start-member.sh";
+    let entry = "docker-entrypoint.sh";
+    for (change, line) in [
+        (json!({}), json!(["sh", STEP, entry, "mariadbd"])),
+        (json!({ "command": [], "args": [] }), json!(["sh", STEP, entry, "mariadbd"])),
+        (json!({ "args": ["--wsrep-on=ON"] }), json!(["sh", STEP, entry, "--wsrep-on=ON"])),
+        (json!({ "args": ["mariadbd", "--x"] }), json!(["sh", STEP, entry, "mariadbd", "--x"])),
+        (json!({ "command": [entry, "mariadbd"] }), json!(["sh", STEP, entry, "mariadbd"])),
+        (json!({ "command": [entry], "args": ["--x"] }), json!(["sh", STEP, entry, "--x"])),
+        (json!({ "command": ["mysqld", "--x"] }), json!(["sh", STEP, "mysqld", "--x"])),
+        (
+            json!({ "image": "example.com/our/db:1", "command": ["mariadbd"] }),
+            json!(["sh", STEP, "mariadbd"]),
+        ),
+        (
+            json!({ "command": ["sh", "/own/start-member.sh", entry, "mariadbd"] }),
+            json!(["sh", "/own/start-member.sh", entry, "mariadbd"]),
+        ),
+        (
+            json!({ "command": ["sh", "-c", "exec docker-entrypoint.sh"] }),
+            json!(["sh", "-c", "exec docker-entrypoint.sh"]),
+        ),
+        (json!({ "command": ["mysqld_safe"] }), json!(["mysqld_safe"])),
+        (json!({ "image": "example.com/our/db:1", "args": ["--x"] }), json!(["--x"])),
+        (json!({ "image": "percona/percona-xtradb-cluster:8.0", "args": ["--x"] }), json!(["--x"])),
+    ] {
+        let (after, remarks) = injected(&with_server(&change), &Scene::default());
+        let container = &after["spec"]["containers"][0];
+        let words = ["command", "args"].map(|field| container[field].as_array().cloned().unwrap_or_default());
+        assert_eq!(json!(words.concat()), line, "{change}");
+        let blind = remarks.iter().any(|it| it.contains("starts without knowing its position"));
+        let recovers =
+            ["start-member.sh", "mysqld_safe", "xtradb"].iter().any(|it| container.to_string().contains(it));
+        assert_eq!(blind, !recovers, "{change}: {remarks:?}");
+    }
+    let kept = member(&json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } }));
+    let (after, remarks) = injected(&kept, &Scene::default());
+    assert_eq!(after["spec"]["containers"][0]["command"], Value::Null);
+    assert!(
+        remarks.iter().any(|it| it.ends_with("gatera.dev/start: keep leaves its command alone")),
+        "{remarks:?}"
+    );
+}

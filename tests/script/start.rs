@@ -1,0 +1,324 @@
+//! The step in front of a server, in a made-up pod: whatever its data directory holds, what is handed to the server, what is
+//! told, and what becomes of its last view. The server is a stand-in; the real one is in `tests/e2e`.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::pod::{Outcome, Pod, STEP, for_each, in_ci, program};
+
+const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
+const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
+const VIEW: &str =
+    "my_uuid: a-b\n#vwbeg\nview_id: 3 a-b 4\nbootstrap: 0\nmember: a-b 0\nmember: c-d 0\n#vwend\n";
+
+/// A server that keeps its arguments, or prints `recovered` where it is asked for its position.
+fn server(pod: &Pod, recovered: &str) {
+    pod.write("recovered", recovered);
+    pod.tool(
+        "mariadbd",
+        r#"for word; do case $word in --wsrep-recover)
+            printf '%s\n' "$@" >"$POD/asked"; while read -r line; do echo "$line"; done <"$POD/recovered" >&2; exit 0 ;; esac; done
+        printf '%s\n' "$@" >"$POD/started""#,
+    );
+    pod.write("proc/self/status", "Name:\tsh\nUid:\t999\t999\t999\t999\n");
+    fs::create_dir_all(pod.path("data")).unwrap();
+}
+
+fn line(position: &str) -> String {
+    format!(
+        "2026-11-22  1:02:48 0 [Note] Plugin 'FEEDBACK' is disabled.\n2026-11-22  1:02:48 0 [Note] WSREP: Recovered position: {position}\n"
+    )
+}
+
+fn state(uuid: &str, seqno: &str, safe: &str) -> String {
+    format!(
+        "# GALERA saved state\nversion: 2.1\nuuid:    {uuid}\nseqno:   {seqno}\nsafe_to_bootstrap: {safe}\n"
+    )
+}
+
+fn run(pod: &Pod, args: &str) -> Outcome {
+    let args = args.replace("DATA", pod.path("data").to_str().unwrap());
+    Outcome::of(&pod.step(&args).output().unwrap())
+}
+
+fn started(pod: &Pod) -> Vec<String> {
+    let text = fs::read_to_string(pod.path("started")).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+fn told(pod: &Pod) -> String {
+    let line = fs::read_to_string(pod.path("start")).unwrap();
+    assert_eq!(line, fs::read_to_string(pod.path("termination")).unwrap());
+    line.trim_end().split_once("Z: ").unwrap().1.to_owned()
+}
+
+struct Case {
+    what: &'static str,
+    state: Option<String>,
+    view: Option<&'static str>,
+    data: bool,
+    transfer: bool,
+    recovered: String,
+    position: Option<String>,
+    says: String,
+    keeps_view: bool,
+}
+
+fn cases() -> Vec<Case> {
+    let crashed = || Case {
+        what: "a crash",
+        state: Some(state(ID, "-1", "0")),
+        view: Some(VIEW),
+        data: true,
+        transfer: false,
+        recovered: line(&format!("{ID}:363")),
+        position: Some(format!("{ID}:363")),
+        says: format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
+        keeps_view: true,
+    };
+    let in_ddl = || Case {
+        what: "a crash in a DDL",
+        state: Some(state(ZEROS, "-1", "0")),
+        position: None,
+        says: format!("position {ID}:363, in a DDL or grastate.dat was lost, safe_to_bootstrap 0"),
+        keeps_view: false,
+        ..crashed()
+    };
+    let unknown =
+        |what| Case { what, says: in_ddl().says.replace("bootstrap 0", "bootstrap unknown"), ..in_ddl() };
+    vec![
+        crashed(),
+        Case {
+            what: "an orderly stop",
+            state: Some(state(ID, "41", "1")),
+            view: None,
+            position: None,
+            says: format!("position {ID}:41, stopped in order, safe_to_bootstrap 1"),
+            ..crashed()
+        },
+        Case { what: "a crash while a lock paused it", state: Some(state(ID, "999", "0")), ..crashed() },
+        Case {
+            what: "a position with wsrep_gtid_mode",
+            recovered: line(&format!("{ID}:363,0-1-77")),
+            position: Some(format!("{ID}:363,0-1-77")),
+            says: format!("position {ID}:363,0-1-77, recovered after a crash, safe_to_bootstrap 0"),
+            ..crashed()
+        },
+        Case {
+            what: "two lines: the last counts",
+            recovered: line(&format!("{ID}:1")) + &line(&format!("{ID}:363")),
+            ..crashed()
+        },
+        in_ddl(),
+        Case { state: None, ..unknown("grastate.dat lost") },
+        Case { state: Some(String::new()), ..unknown("grastate.dat empty") },
+        Case {
+            state: Some("uuid: \u{fffd}garbage\nseqno: 5\n".repeat(100)),
+            ..unknown("grastate.dat garbage")
+        },
+        Case { state: Some(state(&ID[..20], "12", "7")), ..unknown("an id that is cut short") },
+        Case { what: "grastate.dat of another history", state: Some(state(OTHER, "-1", "0")), ..in_ddl() },
+        Case {
+            what: "data that never was in a cluster",
+            recovered: line(&format!("{ZEROS}:-1")),
+            position: None,
+            says: "position unknown: InnoDB holds none, safe_to_bootstrap 0".into(),
+            keeps_view: false,
+            ..crashed()
+        },
+        Case {
+            what: "no Galera",
+            recovered: "[Note] WSREP: disabled, skipping position recovery\n".into(),
+            position: None,
+            says: "position unknown, because wsrep is off, safe_to_bootstrap 0".into(),
+            ..crashed()
+        },
+        Case {
+            what: "a transfer that was not finished",
+            state: Some(state(ZEROS, "-1", "0")),
+            transfer: true,
+            position: None,
+            says: "a state transfer was not finished, safe_to_bootstrap 0".into(),
+            ..crashed()
+        },
+        Case {
+            what: "an empty volume",
+            state: None,
+            view: None,
+            data: false,
+            position: None,
+            says: "empty, safe_to_bootstrap unknown".into(),
+            ..crashed()
+        },
+        Case { what: "a view that is cut short", view: Some(&VIEW[..60]), keeps_view: false, ..crashed() },
+        Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
+    ]
+}
+
+#[test]
+fn whatever_the_data_directory_holds_the_server_starts_from_there() {
+    for_each(&cases(), |pod, case| {
+        server(pod, &case.recovered);
+        if let Some(state) = &case.state {
+            pod.write("data/grastate.dat", state);
+        }
+        if let Some(view) = case.view {
+            pod.write("data/gvwstate.dat", view);
+        }
+        if case.data {
+            pod.write("data/ibdata1", "x");
+        }
+        if case.transfer {
+            pod.write("data/sst_in_progress", "");
+        }
+        let outcome = run(pod, "mariadbd --wsrep-on=ON --datadir=DATA").exits(0);
+        assert_eq!(told(pod), case.says, "{}: {outcome:#?}", case.what);
+        let mut expected =
+            vec!["--wsrep-on=ON".to_owned(), format!("--datadir={}", pod.path("data").display())];
+        expected.extend(case.position.iter().map(|it| format!("--wsrep-start-position={it}")));
+        assert_eq!(started(pod), expected, "{}: {outcome:#?}", case.what);
+        let kept = pod.path("data/gvwstate.dat").exists();
+        assert_eq!(kept, case.view.is_some() && case.keeps_view, "{}", case.what);
+        let aside = pod.path("data/gvwstate.dat.set-aside").exists();
+        assert_eq!(aside, case.view.is_some() && !case.keeps_view, "{}", case.what);
+    });
+}
+
+#[test]
+fn without_a_position_nothing_is_started_on_a_guess() {
+    for_each(
+        &[
+            ("", "could not be recovered"),
+            ("[ERROR] Found 2 prepared transactions! It means\n", "XA RECOVER"),
+            ("WSREP: Recovered position: $(id)\n", "could not be recovered"),
+        ],
+        |pod, (recovered, says)| {
+            server(pod, recovered);
+            pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+            let outcome = run(pod, "mariadbd --datadir=DATA").exits(1);
+            let message = fs::read_to_string(pod.path("termination")).unwrap();
+            assert!(
+                message.starts_with("gatera did not start the server: ") && message.contains(says),
+                "{message}"
+            );
+            assert!(outcome.err.contains(recovered.trim_end()), "{outcome:#?}");
+            assert_eq!(started(pod), [""; 0]);
+        },
+    );
+}
+
+#[test]
+fn data_is_found_where_the_server_looks_for_it() {
+    let rows = [
+        ("mariadbd --datadir=DATA", ""),
+        ("mariadbd --datadir DATA", ""),
+        ("mariadbd --loose-datadir=DATA", ""),
+        ("mariadbd -h DATA", ""),
+        ("mariadbd -hDATA", ""),
+        ("docker-entrypoint.sh --datadir=DATA", ""),
+        ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
+        ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
+        ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
+        ("mariadbd", "--datadir=DATA\n--wsrep_data_home_dir=DATA/wsrep"),
+    ];
+    for_each(&rows, |pod, (args, file)| {
+        server(pod, &line(&format!("{ID}:363")));
+        pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
+        pod.tool(
+            "my_print_defaults",
+            r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
+        );
+        pod.write("file", file.replace("DATA", pod.path("data").to_str().unwrap()) + "\n");
+        let home = if args.contains("wsrep") && args.contains("home") || file.contains("home") {
+            "data/wsrep"
+        } else {
+            "data"
+        };
+        pod.write("data/ibdata1", "x").write(&format!("{home}/grastate.dat"), state(ID, "-1", "0"));
+        let outcome = run(pod, args).exits(0);
+        assert_eq!(
+            started(pod).pop(),
+            Some(format!("--wsrep-start-position={ID}:363")),
+            "{args}: {outcome:#?}"
+        );
+        let defaults = fs::read_to_string(pod.path("defaults")).unwrap();
+        let expected =
+            if args.contains("defaults") { "--defaults-file=/x\n--mysqld\n" } else { "--mysqld\n" };
+        assert_eq!(defaults, expected);
+    });
+}
+
+#[test]
+fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
+    let rows = [
+        ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
+        ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),
+        ("sleeper mariadbd --datadir=DATA", "mariadbd"),
+    ];
+    for_each(&rows, |pod, (args, word)| {
+        server(pod, &line(&format!("{ID}:363")));
+        pod.tool("docker-entrypoint.sh", r#"exec "$@""#);
+        pod.tool("sleeper", r#"printf '%s\n' "$@" >"$POD/started""#);
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+        run(pod, args).exits(0);
+        let started = started(pod);
+        let word = word.replace("DATA", pod.path("data").to_str().unwrap());
+        assert!(started.contains(&word) && !started.iter().any(|it| it.contains(ID)), "{started:?}");
+        assert!(!pod.path("asked").exists());
+    });
+}
+
+/// The server's end is the container's.
+#[test]
+fn the_exit_code_is_the_servers() {
+    for_each(&[("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)], |pod, (end, code)| {
+        server(pod, "");
+        pod.tool("mariadbd", end);
+        run(pod, "mariadbd --datadir=DATA").exits(*code);
+    });
+}
+
+/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended.
+#[test]
+fn sigterm_ends_a_server_that_never_joined_within_seconds() {
+    const DEAF: &str =
+        r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    const HEARS: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    for_each(&[(DEAF, false, 137), (HEARS, true, 0)], |pod, &(body, joined, code)| {
+        server(pod, "");
+        pod.tool("mariadbd", body).tool("sh", &format!(r#"exec {} "$@""#, pod.shell.display()));
+        if !joined {
+            pod.state("CONNECTED");
+        }
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !pod.path("deaf").exists() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if joined {
+            pod.write("joined", "SYNCED\n");
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        let began = Instant::now();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(code));
+        assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn the_text_fits_into_an_annotation_and_pleases_shellcheck() {
+    let text = fs::read(STEP).unwrap();
+    assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
+    assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+    assert!(text.len() < 16 * 1024, "{} bytes", text.len());
+    if let Some(shellcheck) = program("shellcheck", in_ci()) {
+        let output = std::process::Command::new(shellcheck).args(["-s", "sh", STEP]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
