@@ -12,3 +12,4 @@ pub mod programs;
 pub mod quorum;
 pub mod server;
 pub mod start;
+pub mod start_note;

@@ -168,7 +168,8 @@ recover() {
     [ -z "$skipped" ] || return 0
     case $position in
         *[!0-9a-f:,-]*) position='' ;;
-        "$zeros":*) position=none ;;
+        "$zeros":-1) position=none ;;
+        "$zeros":*) position=nobody ;;
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
@@ -229,6 +230,11 @@ prepare() {
                 position=''
                 tell "position unknown: InnoDB holds none"
                 set_view_aside "the data has no position"
+                ;;
+            nobody)
+                position=''
+                tell "position unknown: its cluster was formed without an identity"
+                set_view_aside "positions without an identity cannot be compared"
                 ;;
             *)
                 tell "position $position, in a DDL or grastate.dat was lost"

@@ -251,6 +251,12 @@ pub struct ContainerStatus {
     /// Waiting, running or terminated.
     #[serde(deserialize_with = "or_default")]
     pub state: ContainerState,
+    /// How it ended the last time.
+    #[serde(deserialize_with = "or_default")]
+    pub last_state: ContainerState,
+    /// Its startup probe has succeeded.
+    #[serde(deserialize_with = "or_default")]
+    pub started: bool,
 }
 
 /// Waiting, running or terminated.
@@ -260,7 +266,21 @@ pub struct ContainerState {
     /// Why it does not run (yet, or again).
     pub waiting: Option<Waiting>,
     /// It runs.
-    pub running: Option<serde::de::IgnoredAny>,
+    pub running: Option<Run>,
+    /// It has ended.
+    pub terminated: Option<Run>,
+}
+
+/// One life of a container.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Run {
+    /// When it began, by the clock of its node.
+    #[serde(deserialize_with = "or_default")]
+    pub started_at: String,
+    /// Its last words, whoever wrote them.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
 }
 
 /// Why a container does not run.
@@ -284,6 +304,24 @@ impl Pod {
             .container_statuses
             .iter()
             .any(|status| status.name == container && status.state.running.is_some())
+    }
+
+    /// What this container left behind when it ended the last time, as long as it has not started well since.
+    pub fn last_words(&self, container: &str) -> Option<&str> {
+        let status = self.container_status(container)?;
+        let ended = status.state.terminated.as_ref().or(status.last_state.terminated.as_ref());
+        ended.filter(|_| !status.started).map(|ended| &*ended.message)
+    }
+
+    /// When this container began to run the last time, as the kubelet wrote it; `None`: it never did, or has started well.
+    pub fn began(&self, container: &str) -> Option<&str> {
+        let status = self.container_status(container).filter(|status| !status.started)?;
+        let runs = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
+        runs.into_iter().flatten().next().map(|run| &*run.started_at)
+    }
+
+    fn container_status(&self, container: &str) -> Option<&ContainerStatus> {
+        self.status.container_statuses.iter().find(|status| status.name == container)
     }
 
     /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.

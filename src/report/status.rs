@@ -5,7 +5,9 @@
 //!
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says",
-//!                  "members": [{ "name", "says", "ready", "verified", "node": or null }],
+//!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
+//!                                "start": what it told of a start that has not come to its end, or null:
+//!                                         { "says", "at", "id", "seqno", "safeToBootstrap" } }],
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
@@ -14,6 +16,7 @@
 
 use serde_json::{Value, json};
 
+use crate::galera::start_note::{Start, StartNote};
 use crate::inject;
 use crate::plan::bootstrap::{self, Stage};
 use crate::view::{Cluster, Member, View};
@@ -121,6 +124,33 @@ fn word(member: &Member) -> String {
     }
 }
 
+/// Members that are not Ready, and what they told.
+fn starts(cluster: &Cluster) -> impl Iterator<Item = (&str, &StartNote)> {
+    let waits = cluster.members.iter().filter(|member| !member.ready());
+    waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
+}
+
+/// Of a cluster of which nobody is Ready: who has the newest data, if each member told what it has.
+fn newest(cluster: &Cluster) -> Option<String> {
+    let known: Vec<_> = starts(cluster)
+        .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
+        .collect();
+    if cluster.ready() > 0 || known.len() < cluster.members.len() {
+        return None;
+    }
+    let (_, first, _) = known.first()?;
+    if known.iter().any(|(_, position, _)| position.id != first.id) {
+        return Some("their histories differ: members with another id were in another cluster\n".to_owned());
+    }
+    let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
+    let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
+    // A table that was about to change may be half changed: of two with the same position the other one is better.
+    let whole = have.clone().any(|(_, _, compared)| *compared);
+    let have: Vec<_> =
+        have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
+    Some(format!("newest data: {} (seqno {highest}), by what they told when they started\n", have.join(", ")))
+}
+
 /// For a person.
 pub fn text(all: &[Status<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
@@ -138,6 +168,11 @@ fn one(status: &Status<'_>) -> String {
         format!("{:names$}  {word:words$}  {node}", member.name)
     });
     branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
+    let starts: Vec<_> = starts(cluster).map(|(name, note)| format!("{name:names$}  {note}")).collect();
+    if !starts.is_empty() {
+        text.push_str("├── Where members that have not joined start from, as they told\n");
+        branches(&mut text, "│   ", &starts);
+    }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
@@ -151,6 +186,9 @@ fn one(status: &Status<'_>) -> String {
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = advice {
         text.push_str(&format!("unverified: {advice}\n"));
+    }
+    if let Some(newest) = newest(cluster) {
+        text.push_str(&newest);
     }
     text
 }
@@ -168,6 +206,21 @@ pub fn json(all: &[Status<'_>]) -> Value {
     json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() })
 }
 
+fn start(told: &StartNote) -> Value {
+    let (at, safe) = match told {
+        StartNote::Started(Start { at, safe_to_bootstrap, .. }) => (Some(at.to_string()), *safe_to_bootstrap),
+        StartNote::Refused(_) => (None, None),
+    };
+    let position = told.position();
+    json!({
+        "says": told.to_string(),
+        "at": at,
+        "id": position.map(|it| &it.id),
+        "seqno": position.map(|it| it.seqno),
+        "safeToBootstrap": safe,
+    })
+}
+
 fn cluster(status: &Status<'_>) -> Value {
     let Status { cluster, state, steps, .. } = status;
     let member = |it: &Member| {
@@ -178,6 +231,7 @@ fn cluster(status: &Status<'_>) -> Value {
             "ready": it.ready(),
             "verified": pod.is_some_and(|pod| pod.verified),
             "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
+            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_ref()).map(start),
         })
     };
     let step = |Step { name, status, says }: &Step| json!({ "name": name, "status": status, "says": says });

@@ -5,6 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use crate::galera::start_note::StartNote;
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::object::{Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Unreadable, Workload};
@@ -89,9 +92,25 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// Its cluster address is left alone.
     pub keeps_address: bool,
+    /// What its server told of a start that has not come to its end.
+    pub start_note: Option<StartNote>,
+    /// When its server's container began to run the last time, if it has not started well.
+    pub began: Option<Timestamp>,
 }
 
 impl PodFact {
+    /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
+    /// was before it went on.
+    pub fn heard(&mut self, note: StartNote) {
+        let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
+        let newer = |known: &StartNote| matches!(known, StartNote::Started(known) if known.at < start.at);
+        // Kubelets write whole seconds.
+        let of_this_run = start.at.as_second() >= began.as_second();
+        if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
+            self.start_note = Some(note);
+        }
+    }
+
     /// Keeps what matters.
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
@@ -113,6 +132,8 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
+            start_note: server.and_then(|server| StartNote::read(pod.last_words(&server.name)?)),
+            began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }
     }
 }

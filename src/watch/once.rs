@@ -3,9 +3,10 @@
 //! For `gatera audit`. Whoever may look into one namespace only asks for that one.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
@@ -13,6 +14,7 @@ use super::contents::{self, AT_ONCE};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
+use crate::galera::start_note::StartNote;
 use crate::object::Kind;
 use crate::view::{Facts, Id};
 
@@ -82,7 +84,38 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             take(&mut listed.facts, Kind::ConfigMap, told, adoption);
         }
     }
+    hear(client, namespace, &mut listed.facts).await;
     Ok(listed)
+}
+
+/// What servers that have not joined told their startup probes: kubelets make Events of it. Whoever may not list Events, or
+/// asks when they are gone, knows less.
+async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
+    let mut waiting = facts.pods.values().filter(|pod| pod.server && pod.began.is_some() && !pod.ready);
+    if waiting.next().is_none() {
+        return;
+    }
+    let api: Api<Event> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let mut params = ListParams::default().fields("reason=Unhealthy,involvedObject.kind=Pod").limit(PAGE);
+    while let Ok(page) = api.list(&params).await {
+        for event in page.items {
+            let about = event.involved_object;
+            let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
+            let note = event.message.as_deref().and_then(StartNote::read);
+            if let (Some(note), Some(pod)) = (note, facts.pods.get_mut(&id))
+                && about.uid.as_deref() == Some(&*pod.uid)
+            {
+                Arc::make_mut(pod).heard(note);
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return,
+        }
+    }
 }
 
 /// Page by page, so that a large cluster is never in memory as text.

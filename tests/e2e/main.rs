@@ -23,6 +23,7 @@ mod nodes;
 mod odd;
 mod odd_ends;
 mod password;
+mod power;
 mod race;
 mod seed;
 mod transfer;

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
+use crate::power;
 
 /// How fast a donor sends, in KiB/s.
 const RATE: u64 = 1024;
@@ -67,6 +68,8 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
     fs::remove_dir_all(&volume).unwrap();
     galera.until_synced(2, 2);
     galera.kubectl(&["scale", set, "--replicas=3"]).succeeded();
+    donor(galera);
+    power::a_member_that_copies_leaves_within_seconds(galera, &joiner);
     let (began, donor) = (Instant::now(), donor(galera));
     assert!(galera.is_ready(&donor), "a donor that can answer stays Ready: {donor}");
 
@@ -107,7 +110,7 @@ pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
     let pod = galera.member(ordinal);
     let starts = |pod: &Value| pod["status"]["containerStatuses"][0]["restartCount"].as_u64();
     let before = galera.pod(&pod).as_ref().and_then(starts);
-    kill_server(&pod);
+    power::kill_servers(&[&pod]);
     let restarted = |pod: &Value| starts(pod) > before;
     patiently("the server is started again", || {
         galera.pod(&pod).filter(restarted).map(drop).ok_or_else(|| "not yet".to_owned())
@@ -122,17 +125,4 @@ pub fn ready_never_outlives_its_server(galera: &Galera<'_>, ordinal: usize) {
         }
         thread::sleep(Duration::from_millis(100));
     }
-}
-
-/// As the kernel does when memory runs out. The pods of this lab are processes of this machine.
-fn kill_server(pod: &str) {
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let is_its = |path: &std::path::Path| {
-        let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
-        read("comm").trim() == "mariadbd" && read("root/etc/hostname").trim() == pod
-    };
-    let server = processes.map(|it| it.path()).find(|path| is_its(path)).expect("its server runs");
-    let pid: i32 = server.file_name().unwrap().to_str().unwrap().parse().unwrap();
-    let pid = rustix::process::Pid::from_raw(pid).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

@@ -1,9 +1,11 @@
-//! Without the guard: the danger is real. Two everyday commands, and the database is gone while every pod is 1/1 Running.
+//! Without the guard: the danger is real. After a power failure members differ, and two everyday commands erase the
+//! database, while every pod is 1/1 Running.
 //! `make e2e` runs this first, in a lab of its own.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::lab::User;
 use crate::nodes::lab;
+use crate::power;
 
 #[test]
 fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
@@ -23,6 +25,17 @@ fn deleting_the_pods_and_applying_the_manifests_again_erases_the_database() {
     galera.fill();
     assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 
+    power::names_of_members_that_are_not_ready_resolve(&galera);
+    // A power failure: nobody compares anything, and every pod is Ready.
+    assert_eq!(
+        power::all_servers_die_while_one_is_behind(&galera),
+        ["10", "10", "0"],
+        "they differ for good"
+    );
+    galera.until_ready(3);
+
+    let patch = r#"{"spec":{"publishNotReadyAddresses":false}}"#;
+    galera.kubectl(&["patch", "service", "galera-instance-hs", "--patch", patch]).succeeded();
     // The first command. Nobody is left for member 0 to join: the cluster is down, the data is intact.
     galera.kubectl(&["delete", "pod", "--selector=app=galera", "--wait=false"]).succeeded();
     patiently("member 0 cannot start", || {

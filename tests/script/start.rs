@@ -129,6 +129,15 @@ fn cases() -> Vec<Case> {
             ..crashed()
         },
         Case {
+            what: "a cluster that was formed blindly",
+            state: Some(state(ZEROS, "-1", "0")),
+            recovered: line(&format!("{ZEROS}:4")),
+            position: None,
+            says: "position unknown: its cluster was formed without an identity, safe_to_bootstrap 0".into(),
+            keeps_view: false,
+            ..crashed()
+        },
+        Case {
             what: "no Galera",
             recovered: "[Note] WSREP: disabled, skipping position recovery\n".into(),
             position: None,

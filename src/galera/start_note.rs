@@ -1,0 +1,179 @@
+//! What a member told of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
+//! output of a startup probe.
+//!
+//! Anybody in the container may have written it, and it is the position of a *start*: it says from where the member began,
+//! not what it has by now. So nothing is decided by it alone.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+/// What a member told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartNote {
+    /// It started, and had not joined when it said so.
+    Started(Start),
+    /// The step did not start the server.
+    Refused(String),
+}
+
+/// A start that has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// By the member's own clock.
+    pub at: Timestamp,
+    /// From where.
+    pub from: From,
+    /// What `grastate.dat` says.
+    pub safe_to_bootstrap: Option<bool>,
+}
+
+/// Where a member starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// Its last transaction, and how that is known.
+    Position(Position, String),
+    /// Anything else, in the words of the script.
+    Words(String),
+}
+
+/// The number of a transaction in a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Of the history: members of one cluster share it.
+    pub id: String,
+    /// Its last transaction.
+    pub seqno: u64,
+}
+
+const REFUSED: &str = "gatera did not start the server: ";
+/// A line is short; what is longer was not written by the script.
+const LONGEST: usize = 1000;
+
+impl StartNote {
+    /// Of a text that may hold such a line.
+    pub fn read(text: &str) -> Option<Self> {
+        let line = |begins: &str| {
+            let (_, rest) = text.split_once(begins)?;
+            let line = rest.lines().next()?;
+            (line.len() <= LONGEST && !line.contains(char::is_control)).then_some(line)
+        };
+        if let Some(why) = text.starts_with(REFUSED).then(|| line(REFUSED)).flatten() {
+            return Some(Self::Refused(why.to_owned()));
+        }
+        let (at, rest) = line("start of ")?.split_once(": ")?;
+        let (words, safe) = rest.rsplit_once(", safe_to_bootstrap ")?;
+        let safe_to_bootstrap = match safe {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        };
+        let from = position(words).unwrap_or_else(|| From::Words(words.to_owned()));
+        Some(Self::Started(Start { at: at.parse().ok()?, from, safe_to_bootstrap }))
+    }
+
+    /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
+    pub fn is_compared(&self) -> bool {
+        matches!(self, Self::Started(Start { from: From::Position(_, how), .. }) if !how.contains("DDL"))
+    }
+
+    /// The position, if one is known.
+    pub fn position(&self) -> Option<&Position> {
+        match self {
+            Self::Started(Start { from: From::Position(position, _), .. }) => Some(position),
+            _ => None,
+        }
+    }
+}
+
+fn position(words: &str) -> Option<From> {
+    let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
+    let (id, seqno) = place.split_once(':')?;
+    let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    // With wsrep_gtid_mode MariaDB's own position follows.
+    let seqno = seqno.split(',').next()?.parse().ok()?;
+    grouped.then(|| From::Position(Position { id: id.to_owned(), seqno }, how.to_owned()))
+}
+
+impl fmt::Display for StartNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
+            Self::Started(Start { at, from, safe_to_bootstrap }) => {
+                match from {
+                    From::Position(Position { id, seqno }, how) => write!(f, "at {id}:{seqno}, {how}")?,
+                    From::Words(words) => f.write_str(words)?,
+                }
+                if let Some(safe) = safe_to_bootstrap {
+                    write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
+                }
+                write!(f, "; told at {at:.0}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+
+    #[test]
+    fn what_the_step_writes_is_read() {
+        let told = |words: &str| StartNote::read(&format!("start of 2026-11-22T01:02:48Z: {words}\n"));
+        for (words, says, seqno) in [
+            (
+                format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
+                format!(
+                    "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-11-22T01:02:48Z"
+                ),
+                Some(363),
+            ),
+            (
+                format!("position {ID}:41, stopped in order, safe_to_bootstrap 1"),
+                format!("at {ID}:41, stopped in order, safe_to_bootstrap 1; told at 2026-11-22T01:02:48Z"),
+                Some(41),
+            ),
+            (
+                format!("position {ID}:41,0-1-77, recovered after a crash, safe_to_bootstrap 0"),
+                format!(
+                    "at {ID}:41, recovered after a crash, safe_to_bootstrap 0; told at 2026-11-22T01:02:48Z"
+                ),
+                Some(41),
+            ),
+            ("empty, safe_to_bootstrap unknown".into(), "empty; told at 2026-11-22T01:02:48Z".into(), None),
+        ] {
+            let told = told(&words).unwrap();
+            assert_eq!(told.position().map(|it| it.seqno), seqno, "{words}");
+            assert_eq!(told.to_string(), says);
+        }
+        let probe = format!(
+            "Startup probe failed: the server is DISCONNECTED; start of 2026-11-22T01:02:48Z: position {ID}:7, stopped in order, safe_to_bootstrap 1\n"
+        );
+        assert_eq!(StartNote::read(&probe).unwrap().position().unwrap().seqno, 7);
+        let refused = StartNote::read("gatera did not start the server: there are prepared transactions\n");
+        assert_eq!(refused, Some(StartNote::Refused("there are prepared transactions".into())));
+    }
+
+    #[test]
+    fn what_others_write_is_nothing() {
+        for text in [
+            "",
+            "OOMKilled",
+            "start of yesterday: empty, safe_to_bootstrap 0",
+            "start of 2026-11-22T01:02:48Z: empty",
+            "start of 2026-11-22T01:02:48Z: \u{1b}[2Jempty, safe_to_bootstrap 0",
+            "said: gatera did not start the server: x",
+        ] {
+            assert_eq!(StartNote::read(text), None, "{text}");
+        }
+        assert_eq!(
+            StartNote::read(&format!(
+                "start of 2026-11-22T01:02:48Z: {}, safe_to_bootstrap 0",
+                "x".repeat(2000)
+            )),
+            None
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Power failures: servers that die without a good-bye, and what their members have afterwards. Rows are compared member by
+//! member: that every pod is Ready says nothing about them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::galera::{Galera, patiently};
+
+/// As the kernel does when memory runs out, or as a power failure does to all of them: found first, then killed within the
+/// same moment. The pods of this lab are processes of this machine.
+pub fn kill_servers(pods: &[&str]) {
+    let found: Vec<_> = pods.iter().map(|pod| server_of(pod)).collect();
+    for pid in found {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+}
+
+fn server_of(pod: &str) -> Pid {
+    let read = |path: &Path, name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+    let is_its = |path: &PathBuf| {
+        read(path, "comm").trim() == "mariadbd" && read(path, "root/etc/hostname").trim() == pod
+    };
+    let mut processes = fs::read_dir("/proc").unwrap().flatten().map(|it| it.path());
+    let server = processes.find(is_its).expect("its server runs");
+    Pid::from_raw(server.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap()
+}
+
+/// How often the containers of its members were started again.
+fn restarts(galera: &Galera<'_>) -> Vec<u64> {
+    let count = |pod: String| {
+        let pod = galera.pod(&pod).unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or_default()
+    };
+    (0..3).map(|ordinal| count(galera.member(ordinal))).collect()
+}
+
+/// What G16 asks for. The seed documents leave it out: after a power failure their members do not find each other at all.
+pub fn names_of_members_that_are_not_ready_resolve(galera: &Galera<'_>) {
+    let patch = r#"{"spec":{"publishNotReadyAddresses":true}}"#;
+    galera.kubectl(&["patch", "service", &format!("{}-hs", galera.name), "--patch", patch]).succeeded();
+}
+
+/// All servers die at once, while a backup's read lock keeps the last member some rows behind. Returns how many rows each
+/// member has once all of them are Synced again, of ten that were acknowledged.
+pub fn all_servers_die_while_one_is_behind(galera: &Galera<'_>) -> Vec<String> {
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+    galera.ask(&pods[0], "CREATE OR REPLACE TABLE shop.late (id INT PRIMARY KEY)");
+    for pod in &pods {
+        galera.ask(pod, "SET SESSION wsrep_sync_wait=15; SELECT COUNT(*) FROM shop.late");
+    }
+    let before = restarts(galera);
+    let behind = pods[2].clone();
+    let locked = galera.clone();
+    let lock = "FLUSH TABLES WITH READ LOCK; SELECT SLEEP(600)";
+    thread::scope(|scope| {
+        scope.spawn(|| locked.sql(&behind, lock));
+        patiently("the last member applies nothing", || {
+            let seen = galera.wsrep(&behind)?;
+            if seen.state.starts_with("Donor") { Ok(()) } else { Err(format!("{seen:?}")) }
+        });
+        for id in 0..10 {
+            galera.ask(&pods[0], &format!("INSERT INTO shop.late VALUES ({id})"));
+        }
+        let late =
+            |pod: &str| galera.ask(pod, "SET SESSION wsrep_sync_wait=0; SELECT COUNT(*) FROM shop.late");
+        patiently("the second member has them all", || {
+            let rows = late(&pods[1]);
+            if rows == "10" { Ok(()) } else { Err(rows) }
+        });
+        assert_eq!(late(&behind), "0", "it is behind");
+        kill_servers(&pods.each_ref().map(String::as_str));
+    });
+    let began = Instant::now();
+    patiently("every container is started again", || {
+        let now = restarts(galera);
+        if now.iter().zip(&before).all(|(now, before)| now > before) {
+            Ok(())
+        } else {
+            Err(format!("{now:?}"))
+        }
+    });
+    galera.until_synced(3, 3);
+    println!("power failure of {}: Synced again after {:.1} s", galera.name, began.elapsed().as_secs_f64());
+    pods.iter()
+        .map(|pod| galera.ask(pod, "SET SESSION wsrep_sync_wait=0; SELECT COUNT(*) FROM shop.late"))
+        .collect()
+}
+
+/// Tables of the test are the same on all members.
+pub fn members_agree(galera: &Galera<'_>, tables: &str) {
+    let sums = || -> Vec<String> {
+        (0..3)
+            .map(|ordinal| {
+                galera.ask(
+                    &galera.member(ordinal),
+                    &format!("SET SESSION wsrep_sync_wait=15; CHECKSUM TABLE {tables}"),
+                )
+            })
+            .collect()
+    };
+    let sums = sums();
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:#?}");
+}
+
+/// A server whose position is recovered is told of: in its log, and nowhere else once it has joined.
+pub fn each_told_where_it_started(galera: &Galera<'_>) {
+    for ordinal in 0..3 {
+        let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
+        assert!(log.contains("recovered after a crash"), "{log}");
+    }
+}
+
+/// A member that receives a copy does not hear SIGTERM; it leaves within seconds all the same.
+pub fn a_member_that_copies_leaves_within_seconds(galera: &Galera<'_>, pod: &str) {
+    let began = Instant::now();
+    galera.kubectl(&["delete", "pod", pod, "--wait=true", "--timeout=120s"]).succeeded();
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(60), "{took:?}");
+    println!("{pod} left after {:.1} s", took.as_secs_f64());
+}

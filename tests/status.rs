@@ -1,0 +1,119 @@
+//! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
+
+use gatera::config::Settings;
+use gatera::galera::start_note::StartNote;
+use gatera::object::{Kind, Object};
+use gatera::report::status::{self, Status};
+use gatera::view::{PodFact, View};
+use serde_json::{Value, json};
+
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
+
+/// A member in a crash loop, and the last words of its container.
+fn member(ordinal: u8, words: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("{STATEFUL_SET}-{ordinal}"), "namespace": NAMESPACE, "uid": format!("pod-{ordinal}"),
+            "labels": { "app": "galera", "galera": "galera", "instance": "galera-instance" },
+            "annotations": { "gatera.dev/injected": "0.1.0" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
+        },
+        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] },
+        "status": {
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": "False" }],
+            "containerStatuses": [{
+                "name": "mariadb",
+                "started": false,
+                "state": { "running": { "startedAt": "2026-12-01T09:20:00Z" } },
+                "lastState": { "terminated": { "startedAt": "2026-12-01T09:19:00Z", "message": words } },
+            }],
+        },
+    })
+}
+
+fn told(words: &str) -> String {
+    format!("start of 2026-12-01T09:19:00Z: {words}\n")
+}
+
+fn story(members: &[Value]) -> (String, Value) {
+    let scene = Scene { also: members.to_vec(), ..Scene::default() };
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+    (status::text(&all), status::json(&all))
+}
+
+#[test]
+fn who_waits_tells_where_it_starts_from() {
+    let at =
+        |id: &str, seqno: u64, how: &str| told(&format!("position {id}:{seqno}, {how}, safe_to_bootstrap 0"));
+    let crashed = "recovered after a crash";
+    let mut text = String::new();
+    for (what, members) in [
+        ("a power failure, and one member is behind", [at(ID, 363, crashed), at(ID, 363, crashed), at(ID, 146, crashed)]),
+        ("in the middle of a DDL", [at(ID, 21, "in a DDL or grastate.dat was lost"), at(ID, 21, crashed), at(ID, 20, crashed)]),
+        ("two histories", [at(ID, 363, crashed), at(OTHER, 900, crashed), at(ID, 146, crashed)]),
+        (
+            "one has nothing, one says why it does not start",
+            [
+                told("empty, safe_to_bootstrap unknown"),
+                "gatera did not start the server: there are prepared transactions: commit or roll them back (XA RECOVER), or have this member copy everything anew\n".into(),
+                at(ID, 146, crashed),
+            ],
+        ),
+        ("words of somebody else", ["Killed".into(), "start of never: x".into(), String::new()]),
+    ] {
+        let members: Vec<_> = (0..).zip(&members).map(|(ordinal, words)| member(ordinal, words)).collect();
+        text += &format!("# {what}\n{}\n", story(&members).0);
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("status-starts", text);
+    });
+}
+
+#[test]
+fn programs_are_told_too() {
+    let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
+    let (_, json) = story(&[member(0, &words)]);
+    assert_eq!(
+        json["clusters"][0]["members"][0]["start"],
+        json!({
+            "says": format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-12-01T09:19:00Z"),
+            "at": "2026-12-01T09:19:00Z", "id": ID, "seqno": 363, "safeToBootstrap": false,
+        })
+    );
+    assert_eq!(json["clusters"][0]["members"][1]["start"], Value::Null);
+}
+
+/// By a position from before its last run nobody may be chosen: it went on since.
+#[test]
+fn what_was_told_before_the_last_run_does_not_count() {
+    let fact = |pod: &Value| {
+        let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable") };
+        PodFact::of(&pod)
+    };
+    let note = |at: &str, seqno: u64| {
+        let line =
+            format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
+        StartNote::read(&line).unwrap()
+    };
+    let seqno = |fact: &PodFact| fact.start_note.as_ref().and_then(StartNote::position).map(|it| it.seqno);
+    let pod = member(0, &told(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
+    for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
+    {
+        let mut fact = fact(&pod);
+        fact.heard(note(at, 7));
+        assert_eq!(seqno(&fact), Some(heard), "{at}");
+    }
+    let mut started = pod.clone();
+    started["status"]["containerStatuses"][0]["started"] = json!(true);
+    let mut fact = fact(&started);
+    fact.heard(note("2026-12-01T09:21:00Z", 7));
+    assert_eq!(seqno(&fact), None, "it has joined since");
+}
