@@ -256,8 +256,8 @@ impl<'a> Leaving<'a> {
             "members that lost each other form the cluster again by themselves when all of them meet; one that is \
              restarted forgets whom it belonged to",
             format!(
-                "give them some minutes and look at their logs (kubectl -n {} logs {}); gatera explain G04 shows the way \
-                 back and the override it needs",
+                "give them some minutes; `gatera status -n {0}` tells where each starts from, kubectl -n {0} logs {1} what it \
+                 waits for; gatera explain G04 shows the way back and the override it needs",
                 self.review.namespace, self.review.name
             ),
         )

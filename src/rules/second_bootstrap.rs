@@ -29,13 +29,14 @@
 //! If no member is Ready, the data is still on their claims. Start from the member with the newest data, never from an
 //! empty node:
 //!
-//! 1. Find N, the member with the newest data. `grastate.dat` in the data directory of each tells its `uuid` and `seqno`
-//!    (`kubectl exec`, or a pod of your own that mounts the claim). A member with a `uuid` of zeros has no whole
-//!    database, whatever else it says. If the others differ in `uuid`, two clusters were founded: touch nothing and compare
-//!    their tables first. After an orderly stop one of these says
-//!    `safe_to_bootstrap: 1`: that is N. After a crash every `seqno` is -1; then `mariadbd --wsrep-recover` tells the
-//!    position of each, and the highest is N. Galera refuses to start from it before `safe_to_bootstrap` in its
-//!    `grastate.dat` is set to 1 by hand.
+//! 1. Find N, the member with the newest data. `gatera status` tells where each member that waits starts from, and who is
+//!    the newest; it is the position of their last start. Where it tells nothing, `grastate.dat` in the data directory of
+//!    each has its `uuid` and `seqno` (`kubectl exec`, or a pod of your own that mounts the claim), and after a crash, when
+//!    every `seqno` is -1, `mariadbd --wsrep-recover` tells them. The highest is N; after an orderly stop it says
+//!    `safe_to_bootstrap: 1`. A `uuid` of zeros means a state transfer that was not finished (then `sst_in_progress` lies
+//!    beside it: never N) or a crash in the middle of a DDL: such a member is N only if no other has its position. If members differ in
+//!    `uuid` otherwise, two clusters were founded: touch nothing and compare their tables first. Galera refuses to start from N before
+//!    `safe_to_bootstrap` in its `grastate.dat` is set to 1 by hand.
 //! 2. Set `wsrep_cluster_address = gcomm://` in the members' ConfigMap, then `spec.ordinals.start: N` and `replicas: 1`
 //!    on the StatefulSet; delete the pods that are left, so that N reads the address and the others make room, and wait
 //!    until N is Ready. Its data is kept, and it founds the cluster with it.
