@@ -11,7 +11,8 @@
 #   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside) does not form a cluster out of its last view;
 #   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
-# This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM.
+# This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
+# may not signal the server it becomes the server.
 # Plain POSIX shell. Of the image it needs the server itself, mv, sleep, and my_print_defaults where option files say where
 # the data is; as root also find and chown.
 set -u
@@ -22,7 +23,7 @@ run=${status_file%/*}
 message=${GATERA_TERMINATION_LOG:-/dev/termination-log}
 here=${0%/*}
 zeros=00000000-0000-0000-0000-000000000000
-child='' asked=''
+child='' asked='' recovering=''
 
 say() { echo "gatera: $*" >&2; }
 
@@ -137,15 +138,20 @@ view_is_whole() {
     case $parts in .id.view.member*.end) return 0 ;; *) return 1 ;; esac
 }
 
-is_root() {
-    while read -r key real _; do [ "$key" = Uid: ] && break; done <"$proc/self/status"
-    [ "${real:-}" = 0 ]
+# Sets user, and may_signal: root that gave up the capability KILL cannot signal a server of another user.
+look_at_self() {
+    user='' may_signal=yes capabilities=''
+    while read -r key value _; do
+        case $key in Uid:) user=$value ;; CapEff:) capabilities=$value ;; esac
+    done <"$proc/self/status"
+    [ "$user" = 0 ] || return 0
+    case $capabilities in *[014589cd]?) may_signal='' ;; esac
 }
 
 # Asks the server for the position, with the very arguments of its start. Sets position.
 recover() {
     log=$run/recovery.log position=''
-    if is_root; then
+    if [ "$user" = 0 ]; then
         # The image does so too, but later.
         find "$datadir" "$home" ! -user mysql -exec chown mysql: {} + 2>/dev/null
         set -- "$@" --user=mysql
@@ -153,9 +159,9 @@ recover() {
     # What is warm in memory is neither read for this nor forgotten over it.
     LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-innodb-buffer-pool-dump-at-shutdown=OFF \
         --loose-innodb-buffer-pool-load-at-startup=OFF 2>"$log" >/dev/null </dev/null &
-    child=$!
+    recovering=yes
     await
-    child=''
+    recovering='' child=''
     [ -z "$asked" ] || exit 143
     prepared='' skipped=''
     while IFS= read -r line; do
@@ -179,8 +185,11 @@ recover() {
     fi
 }
 
-# Waits for the child. A signal that is passed on interrupts `wait`, but not the child.
+# Waits for the child that was started last. A signal that is passed on interrupts `wait`, but not the child; one that came
+# before its number was known is passed on now.
 await() {
+    child=$!
+    [ -z "$asked" ] || stop
     while :; do
         wait "$child"
         code=$?
@@ -189,18 +198,24 @@ await() {
 }
 
 # SIGTERM goes on to the server. One that has not joined does not hear it: it waits for others, or receives a copy. It
-# has nothing to lose; what it was doing it does again at its next start.
+# has nothing to lose; what it was doing it does again at its next start. One that has joined, or of which nothing is
+# known, has all the time it needs.
 # shellcheck disable=SC2317 # by `trap`
 stop() {
     asked=yes
-    [ -n "$child" ] || exit 143
+    [ -n "$child" ] || return 0
+    if [ -n "$recovering" ]; then
+        kill -KILL "$child" # as harmless as a crash, and it does not hear SIGTERM either
+        return 0
+    fi
+    known=$(sh "$here/wait-for-sync.sh" started 2>/dev/null)
     kill -TERM "$child" 2>/dev/null
+    [ ! -s "$run/joined" ] || return 0
+    case $known in "the server is "*) ;; *) return 0 ;; esac
     (
         sleep 3
-        [ -s "$run/joined" ] || sh "$here/wait-for-sync.sh" started >/dev/null 2>&1 || {
-            say "the server has not joined, and does not hear SIGTERM while it waits: killed"
-            kill -KILL "$child"
-        }
+        say "the server has not joined, and does not hear SIGTERM while it waits: killed"
+        kill -KILL "$child"
     ) &
     killer=$!
 }
@@ -210,7 +225,7 @@ prepare() {
     read_options "$@"
     read_state
     position=''
-    if ! holds_data; then
+    if [ -z "$uuid" ] && ! holds_data; then
         tell "empty"
     elif [ -n "$own_position" ]; then
         tell "position $own_position by option"
@@ -246,15 +261,22 @@ prepare() {
     [ ! -e "$home/gvwstate.dat" ] || view_is_whole || set_view_aside "it is cut short"
 }
 
+# Everything else goes on as it is: log files are opened anew on SIGHUP.
+# shellcheck disable=SC2317 # by `trap`
+pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
+
 [ $# -gt 0 ] || refuse "no command was given"
-trap stop TERM INT
+look_at_self
+trap stop TERM INT QUIT
+trap pass_on HUP
 if find_server "$@"; then
     of_server() { shift "$before"; prepare "$@"; }
     of_server "$@"
     [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
 fi
+[ -z "$asked" ] || exit 143
+[ -n "$may_signal" ] || exec "$@"
 "$@" &
-child=$!
 await
 [ -z "${killer:-}" ] || kill "$killer" 2>/dev/null
 exit "$code"

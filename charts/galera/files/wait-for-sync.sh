@@ -2,7 +2,8 @@
 # Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
 #
 #   ready [blocking]  readiness probe: SYNCED, or DONOR unless the state transfer blocks the donor
-#   started           startup probe: joining is over; what start-member.sh found out goes with a "not yet"
+#   started           startup probe: joining is over
+# What start-member.sh found out goes with a "not yet".
 #   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
 #
 # No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
@@ -116,25 +117,22 @@ joiner_is_connected() {
     grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
 }
 
+# Joining is over: what start-member.sh told of the start is no longer true, and an orderly end will be waited for.
+joined() {
+    [ -e "$run/start" ] && [ ! -s "$run/joined" ] || return 0
+    echo "$now" >"$run/joined" && : >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
+} 2>/dev/null
+
 # Exits 0 if the state is one of those given, and says what it is: a failed probe's output becomes an Event.
 require() {
-    now=$(state)
-    in_words "$now"
-    for good in "$@"; do [ "$now" = "$good" ] && exit 0; done
-    exit 1
-}
-
-# Once joining is over, what was told of the start is no longer true, and an orderly end is waited for.
-started() {
     now=$(state) start=''
-    [ ! -r "$run/start" ] || read -r start <"$run/start"
-    case $now in
-        JOINED | SYNCED | DONOR)
-            [ -z "$start" ] || { echo "$now" >"$run/joined" && : >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"; } 2>/dev/null
-            in_words "$now"
-            exit 0
-            ;;
-    esac
+    for good in "$@"; do
+        [ "$now" = "$good" ] || continue
+        joined
+        in_words "$now"
+        exit 0
+    done
+    [ ! -r "$run/start" ] || [ -s "$run/joined" ] || read -r start <"$run/start"
     echo "$(in_words "$now")${start:+; $start}"
     exit 1
 }
@@ -173,7 +171,7 @@ leave() {
 case "$# $*" in
     '1 ready') require SYNCED DONOR ;;
     '2 ready blocking') require SYNCED ;;
-    '1 started') started ;;
+    '1 started') require JOINED SYNCED DONOR ;;
     '2 leave ' | '2 leave '*[!0-9]*) ;;
     '2 leave '*) leave "$2" ;;
 esac

@@ -92,7 +92,7 @@ tolerations:
 {{- end }}
 
 {{/* The server container, without its mounts. The image starts as root, gives the data to its own user and becomes that
-     user: those are the capabilities. */}}
+     user: those are the capabilities, and KILL, to pass SIGTERM on to it. */}}
 {{- define "galera.server" -}}
 name: mariadb
 {{ include "galera.image" .Values.image }}
@@ -114,7 +114,7 @@ ports:
 - {name: ist, containerPort: 4568}
 securityContext:
   allowPrivilegeEscalation: false
-  capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID]}
+  capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID]}
 terminationMessagePolicy: FallbackToLogsOnError
 # An hour to copy the whole database.
 startupProbe:
