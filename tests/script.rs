@@ -7,9 +7,12 @@ mod start;
 
 use std::ffi::OsStr;
 use std::fs;
-
+use std::io::Write as _;
+use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pod::{BOOT, SCRIPT, START, for_each, in_ci, program, status};
@@ -140,6 +143,38 @@ fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
         pod.state("SYNCED").process(1, "x) Z 1 (y) z", 'S', start);
         pod.write("proc/1/comm", "mariadbd\n");
         pod.run("ready").exits(code);
+    });
+}
+
+#[test]
+fn a_server_that_is_frozen_is_not_ready() {
+    let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let (silent, greets, nobody) = (listener(), listener(), listener().local_addr().unwrap().port());
+    let ports = [&silent, &greets].map(|it| it.local_addr().unwrap().port());
+    thread::spawn(move || {
+        greets.incoming().for_each(|it| it.unwrap().write_all(b"Z\0\0\0\x0a10.11").unwrap_or(()))
+    });
+    let rows = [
+        // connections that wait, bash is there, exit code
+        (ports[0], 2, true, 1),
+        (ports[0], 0, true, 0),
+        (ports[0], 2, false, 0),
+        (ports[1], 2, true, 0),
+        (nobody, 2, true, 0),
+    ];
+    for_each(&rows, |pod, &(port, waiting, bash, code)| {
+        if bash {
+            symlink(program("bash", true).unwrap(), pod.path("bin/bash")).unwrap();
+        }
+        let line = format!("00000000:{port:04X} 00000000:0000 0A");
+        pod.state("SYNCED").env("GATERA_PORT", port.to_string()).connections("tcp", &[&line]);
+        let table = fs::read_to_string(pod.path("proc/net/tcp")).unwrap();
+        let queue = format!("00000000:{waiting:08X}");
+        pod.write("proc/net/tcp", table.replacen("00000000:00000000", &queue, 1));
+        let outcome = pod.run("ready").exits(code);
+        pod.run("ready blocking").exits(code);
+        pod.run("started").exits(0);
+        assert_eq!(outcome.out.contains("does not answer"), code == 1, "{outcome:#?}");
     });
 }
 
@@ -374,7 +409,7 @@ fn the_text_fits_into_an_annotation_and_pleases_shellcheck() {
     let text = fs::read(SCRIPT).unwrap();
     assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
     assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
-    assert!(text.len() < 8 * 1024, "{} bytes", text.len());
+    assert!(text.len() < 12 * 1024, "{} bytes", text.len());
     if let Some(shellcheck) = program("shellcheck", in_ci()) {
         let output = Command::new(shellcheck).args(["-s", "sh", SCRIPT]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));

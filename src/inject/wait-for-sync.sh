@@ -1,7 +1,7 @@
 #!/bin/sh
 # Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
 #
-#   ready [blocking]  readiness probe: SYNCED, or DONOR unless the state transfer blocks the donor
+#   ready [blocking]  readiness probe: the server answers, and is SYNCED, or DONOR unless its state transfer blocks it
 #   started           startup probe: joining is over
 # What start-member.sh found out goes with a "not yet".
 #   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
@@ -123,6 +123,19 @@ joined() {
     echo "$now" >"$run/joined" && : >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
 } 2>/dev/null
 
+# A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. Where some wait to be
+# accepted (the receive queue of a port in state 0A), only its greeting shows that somebody is there. It is not asked
+# without need: the server warns of every connection that does not log in.
+answers() {
+    port=${GATERA_PORT:-3306}
+    queue=$(printf '[0-9A-F]*:%04X [0-9A-F]*:0000 0A [0-9A-F]*:0*[1-9A-F]' "$port")
+    grep -qs "^ *[0-9]*: $queue" "$proc/net/tcp" "$proc/net/tcp6" || return 0
+    command -v bash >/dev/null && timeout 3 cat </dev/null 2>/dev/null || return 0
+    # shellcheck disable=SC2016 # for bash
+    timeout 3 bash -c 'exec 3<>"/dev/tcp/127.0.0.1/$0" && read -r -n 1 -u 3' "$port" 2>/dev/null </dev/null
+    case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
+}
+
 # Exits 0 if the state is one of those given, and says what it is: a failed probe's output becomes an Event.
 require() {
     now=$(state) start=''
@@ -169,8 +182,8 @@ leave() {
 }
 
 case "$# $*" in
-    '1 ready') require SYNCED DONOR ;;
-    '2 ready blocking') require SYNCED ;;
+    '1 ready') answers && require SYNCED DONOR || exit 1 ;;
+    '2 ready blocking') answers && require SYNCED || exit 1 ;;
     '1 started') require JOINED SYNCED DONOR ;;
     '2 leave ' | '2 leave '*[!0-9]*) ;;
     '2 leave '*) leave "$2" ;;
