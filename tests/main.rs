@@ -42,6 +42,7 @@ mod scene;
 mod script;
 mod secrets;
 mod stall;
+mod stop;
 mod told;
 mod way_back;
 mod wire;
