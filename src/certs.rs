@@ -67,6 +67,9 @@ pub enum Error {
     /// It may not sign others.
     #[error("ca.crt is not a CA")]
     NoCa,
+    /// API servers would be told to trust nobody.
+    #[error("ca.crt holds no certificate")]
+    NoBundle,
     /// API servers would not trust what they are shown.
     #[error("tls.crt is signed by another CA than ca.crt")]
     OtherCa,

@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::guard::Guard;
 use crate::ownership;
-use crate::register::Place;
+use crate::register::Registration;
 use crate::telemetry::chain;
 
 pub use seat::Leading;
@@ -97,15 +97,17 @@ pub struct Candidate {
 /// Holds the lease whenever it can be had until `closing`; then gives it up at once.
 pub async fn hold(
     client: Client,
-    place: Place,
+    registration: Registration,
     me: String,
     candidate: Candidate,
     guard: Arc<Guard>,
     closing: watch::Receiver<bool>,
 ) {
-    let api: Api<Lease> = Api::namespaced(client, &place.namespace);
-    let blank =
-        Lease { metadata: ownership::object_meta(&place.release, &place.namespace, NAME), spec: None };
+    let api: Api<Lease> = Api::namespaced(client, &registration.namespace);
+    let blank = Lease {
+        metadata: ownership::object_meta(&registration.release, &registration.namespace, NAME),
+        spec: None,
+    };
     let gauge = |leads| {
         guard.metrics.leader.set(i64::from(leads));
     };

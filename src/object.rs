@@ -28,6 +28,7 @@ use serde::Deserialize;
 pub use affinity::{Affinity, AntiAffinity, Term};
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;
+pub(crate) use meta::LONGEST_NAME;
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};
@@ -40,7 +41,7 @@ pub use selector::Selector;
 pub use service::Service;
 pub use workload::{ClaimTemplate, Scale, Workload};
 
-use meta::or_default;
+use meta::{by_name, or_default};
 
 /// The kinds that something in the guard reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -289,9 +290,9 @@ pub struct ConfigMap {
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
     /// File name or key, and its text.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "by_name")]
     pub data: BTreeMap<String, Literal>,
-    #[serde(rename = "binaryData", deserialize_with = "or_default")]
+    #[serde(rename = "binaryData", deserialize_with = "by_name")]
     binary_data: BTreeMap<String, Fingerprint>,
 }
 
@@ -323,6 +324,27 @@ mod tests {
             without_values(r#"invalid type: string "a\"b`c", expected i64"#),
             "invalid type: string, expected i64"
         );
+    }
+
+    #[test]
+    fn names_that_no_api_server_stores_are_not_read() {
+        for (kind, before, after, most) in [
+            (Kind::StatefulSet, r#"{"metadata":{"name":""#, r#""}}"#, 253),
+            (Kind::Pod, r#"{"metadata":{"generateName":""#, r#""}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"containers":[{"name":""#, r#""}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"containers":[{"env":[{"name":""#, r#""}]}]}}"#, 1024),
+            (Kind::Pod, r#"{"spec":{"containers":[{"volumeMounts":[{"name":""#, r#""}]}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"volumes":[{"name":""#, r#""}]}}"#, 253),
+            (Kind::Pod, r#"{"spec":{"volumes":[{"secret":{"secretName":""#, r#""}}]}}"#, 253),
+            (Kind::StatefulSet, r#"{"spec":{"serviceName":""#, r#""}}"#, 253),
+            (Kind::ConfigMap, r#"{"data":{""#, r#"":""}}"#, 253),
+        ] {
+            let with = |length: usize| Object::read(kind, &format!("{before}{}{after}", "n".repeat(length)));
+            assert!(with(most).is_ok(), "{before}");
+            let words = with(100_000).unwrap_err().to_string();
+            let says = format!("a name has 100000 bytes, and {most} is the most there can be");
+            assert!(words.contains(&says) && words.len() < 200, "{words}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Nobody remembers tomorrow what was released today.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+/// In bytes. Whatever it releases repeats the reason.
+const LONGEST_TEXT: usize = 1024;
 
 /// A released rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub enum Invalid {
     /// The form is wrong.
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
+    /// It is too long to be repeated.
+    #[error("it is longer than {LONGEST_TEXT} bytes")]
+    Overlong,
     /// It is over.
     #[error("it ended at {0}; take it off")]
     Ended(Timestamp),
@@ -36,6 +41,9 @@ pub enum Invalid {
 impl Override {
     /// Reads the annotation's value as it counts now.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+        if text.len() > LONGEST_TEXT {
+            return Err(Invalid::Overlong);
+        }
         let (rules, rest) = text.trim().split_once(" until=").ok_or(Invalid::Form)?;
         let (until, reason) = rest.split_once(" reason=").ok_or(Invalid::Form)?;
         let until: Timestamp = until.trim().parse().map_err(|_| Invalid::Form)?;
@@ -75,6 +83,8 @@ mod tests {
             Override::read("G07 until=2026-12-01T10:30:01Z reason=x", now),
             Err(Invalid::TooLong(_))
         ));
+        let long = format!("G07 until=2026-12-01T10:00:00Z reason={}", "x".repeat(1024));
+        assert_eq!(Override::read(&long, now), Err(Invalid::Overlong));
         for text in [
             "",
             "G07",

@@ -36,9 +36,9 @@ use crate::webhooks::Target;
 use entries::{Configuration, Settling};
 use watch::Seen;
 
-/// Where everything is.
+/// What is registered, and where everything is that this takes.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Registration {
     /// The guard's own namespace.
     pub namespace: String,
     /// The Helm release that our objects belong to; empty: none.
@@ -90,23 +90,11 @@ pub async fn run(
     client: Client,
     guard: Arc<Guard>,
     leaf: Leaf,
-    place: Place,
+    registration: Registration,
     leading: Leading,
     changed: channel::Receiver<u64>,
 ) {
-    let mut desk = Desk {
-        client,
-        guard,
-        leaf,
-        place,
-        shown: None,
-        held: None,
-        secret: Seen::NotYet,
-        bundle: None,
-        entries: [Seen::NotYet, Seen::NotYet],
-        settling: Settling::default(),
-        told_gone: Vec::new(),
-    };
+    let mut desk = Desk::new(client, guard, leaf, registration);
     desk.work(leading, changed).await;
 }
 
@@ -115,7 +103,7 @@ struct Desk {
     client: Client,
     guard: Arc<Guard>,
     leaf: Leaf,
-    place: Place,
+    registration: Registration,
     /// The pair that new handshakes get.
     shown: Option<Pair>,
     /// What was taken from the Secret last, when it could be used.
@@ -132,17 +120,33 @@ struct Desk {
 }
 
 impl Desk {
+    fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
+        Self {
+            client,
+            guard,
+            leaf,
+            registration,
+            shown: None,
+            held: None,
+            secret: Seen::NotYet,
+            bundle: None,
+            entries: [Seen::NotYet, Seen::NotYet],
+            settling: Settling::default(),
+            told_gone: Vec::new(),
+        }
+    }
+
     async fn work(&mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
-        let Place { namespace, secret, configuration, .. } = self.place.clone();
+        let Registration { namespace, secret, configuration, .. } = self.registration.clone();
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
         let mut secrets = pin!(watch::object(secrets, &secret));
         let mut mutating = pin!(watch::object(mutating, &configuration));
         let mut validating = pin!(watch::object(validating, &configuration));
-        let own = self.place.folder.is_none();
+        let own = self.registration.folder.is_none();
         // Certificates that live for seconds (in tests) want looking after more often.
-        let look = LOOK.min((self.place.lives.leaf / 20).unsigned_abs());
+        let look = LOOK.min((self.registration.lives.leaf / 20).unsigned_abs());
         loop {
             let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
             tokio::select! {

@@ -1,7 +1,7 @@
 //! The settings file: read at the start, and again whenever its content changes.
 //!
-//! Owns: the file, and what becomes of a change. Must not know: what is set (`config.rs` does). Modes and webhook settings count at
-//! once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
+//! Owns: the file, what becomes of a change, and how any file is followed ([`contents`]). Must not know: what is set
+//! (`config.rs` does). Modes and webhook settings count at once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
 //! by labels that the view does not know yet. A file that cannot be read changes nothing and is said.
 
 use std::path::{Path, PathBuf};
@@ -52,13 +52,25 @@ pub async fn follow(
     adopted: watch::Sender<Adoption>,
     changed: watch::Sender<u64>,
 ) {
+    let read = || text(&path).map_err(|error| chain(&error));
+    let take = |now: &Result<String, String>| {
+        let read = now.clone().and_then(|text| parse(&path, &text).map_err(|error| chain(&error)));
+        take(read, &guard, &adopted);
+        changed.send_modify(|count| *count += 1);
+    };
+    contents(read, take).await;
+}
+
+/// Hands out what is read, or why it cannot be, at once and whenever it is something else, until the process ends.
+pub async fn contents<T: PartialEq>(
+    read: impl Fn() -> Result<T, String>,
+    mut take: impl FnMut(&Result<T, String>),
+) {
     let mut seen = None;
     loop {
-        let now = text(&path).map_err(|error| chain(&error));
+        let now = read();
         if seen.as_ref() != Some(&now) {
-            let read = now.clone().and_then(|text| parse(&path, &text).map_err(|error| chain(&error)));
-            take(read, &guard, &adopted);
-            changed.send_modify(|count| *count += 1);
+            take(&now);
             seen = Some(now);
         }
         tokio::time::sleep(LOOK).await;

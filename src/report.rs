@@ -126,7 +126,6 @@ pub fn admission(
 pub fn unanswerable(uid: &str) -> Value {
     let message = "gatera refuses this: the answer would be longer than it sends; shorten names, or change less at once";
     let status = json!({ "code": 403, "reason": "Forbidden", "message": message });
-    let uid: String = uid.chars().take(64).collect();
     envelope(API_VERSION, &json!({ "uid": uid, "allowed": false, "status": status }))
 }
 

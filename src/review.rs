@@ -8,7 +8,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::object::{DeleteOptions, Kind, Object, Unreadable};
+use crate::object::{DeleteOptions, Kind, LONGEST_NAME, Object, Unreadable};
 
 /// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,6 +200,21 @@ struct Request<'a> {
     options: Option<&'a RawValue>,
 }
 
+impl Request<'_> {
+    /// What is longer than it can be in an object that exists, in words. Messages repeat all of it.
+    fn overlong(&self) -> Option<String> {
+        let Self { uid, name, namespace, sub_resource, .. } = self;
+        let known = [
+            ("uid", uid, LONGEST_UID),
+            ("name", name, LONGEST_NAME),
+            ("namespace", namespace, LONGEST_NAME),
+            ("subResource", sub_resource, LONGEST_NAME),
+        ];
+        let (field, text, most) = known.into_iter().find(|(_, text, most)| text.len() > *most)?;
+        Some(format!("request.{field} has {} bytes, and {most} is the most there can be", text.len()))
+    }
+}
+
 #[derive(Deserialize)]
 struct GroupKind {
     group: String,
@@ -217,20 +232,34 @@ struct User {
     username: String,
 }
 
+/// An API server's has 36 characters.
+const LONGEST_UID: usize = 128;
+/// `admission.k8s.io/v1beta1` has 24.
+const LONGEST_VERSION: usize = 64;
+
+impl Malformed {
+    /// What the body says of itself is repeated only as far as an API server could mean it: whoever takes no answers must
+    /// not be able to leave megabytes lying here.
+    fn new(uid: Option<String>, api_version: Option<String>, problem: String) -> Self {
+        let uid = uid.filter(|uid| (1..=LONGEST_UID).contains(&uid.len()));
+        let api_version = api_version.filter(|version| version.len() <= LONGEST_VERSION);
+        Self { uid, api_version: api_version.unwrap_or_else(|| API_VERSION.into()), problem }
+    }
+}
+
 /// Reads a request body. Two stages: the envelope, then the objects in it.
 pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
         let (uid, api_version) = uid_at_least(body);
-        Malformed {
-            uid,
-            api_version: api_version.unwrap_or_else(|| API_VERSION.into()),
-            problem: position_of(&error),
-        }
+        Malformed::new(uid, api_version, position_of(&error))
     })?;
     let request = envelope.request;
     if envelope.kind != "AdmissionReview" || envelope.api_version != API_VERSION {
         let problem = format!("it is not of kind AdmissionReview, version {API_VERSION}");
-        return Err(Malformed { uid: Some(request.uid), api_version: envelope.api_version, problem });
+        return Err(Malformed::new(Some(request.uid), Some(envelope.api_version), problem));
+    }
+    if let Some(problem) = request.overlong() {
+        return Err(Malformed::new(Some(request.uid), None, problem));
     }
     let sent = Kind::of(&request.kind.group, &request.kind.kind);
     let mut unreadable = None;
@@ -297,7 +326,7 @@ fn uid_at_least(body: &[u8]) -> (Option<String>, Option<String>) {
         uid: String,
     }
     match serde_json::from_slice::<Only>(body) {
-        Ok(only) => (Some(only.request.uid).filter(|uid| !uid.is_empty()), only.api_version),
+        Ok(only) => (Some(only.request.uid), only.api_version),
         Err(_) => (None, None),
     }
 }
@@ -313,49 +342,4 @@ fn position_of(error: &serde_json::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn body(request: &str) -> Vec<u8> {
-        format!(r#"{{"apiVersion":"{API_VERSION}","kind":"AdmissionReview","request":{{"uid":"u1","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},{request}}}}}"#).into_bytes()
-    }
-
-    #[test]
-    fn the_uid_survives_whatever_else_is_wrong() {
-        for (text, uid) in [
-            (r#"{"request":{"uid":"u1","operation":"EXPLODE"}}"#, Some("u1")),
-            (
-                r#"{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{"uid":"u1","kind":{"group":"","kind":"Pod"},"operation":"CREATE"}}"#,
-                Some("u1"),
-            ),
-            (r#"{"request":{"uid":"u1"#, None),
-            ("", None),
-            ("[]", None),
-            ("null", None),
-        ] {
-            assert_eq!(read(text.as_bytes(), Origin::Validating).unwrap_err().uid.as_deref(), uid, "{text}");
-        }
-        let error = read(b"{\"request\":{\"uid\":\"\xff\"}}", Origin::Validating).unwrap_err();
-        assert_eq!(error.uid, None);
-    }
-
-    #[test]
-    fn an_object_that_cannot_be_read_is_kept_as_a_finding() {
-        let bytes = body(r#""operation":"CREATE","object":{"spec":{"replicas":"three"}}"#);
-        let incoming = read(&bytes, Origin::Validating).unwrap();
-        assert_eq!(incoming.uid, "u1");
-        assert!(incoming.review.new.is_none() && incoming.review.unreadable.is_some());
-    }
-
-    #[test]
-    fn names_come_from_wherever_there_is_one() {
-        for (request, name) in [
-            (r#""operation":"DELETE","oldObject":{"metadata":{"name":"a"}},"object":null"#, "a"),
-            (r#""operation":"CREATE","object":{"metadata":{"generateName":"a-"}}"#, "a-"),
-            (r#""operation":"DELETE""#, ""),
-        ] {
-            let bytes = body(request);
-            assert_eq!(read(&bytes, Origin::Validating).unwrap().review.name, name, "{request}");
-        }
-    }
-}
+mod tests;

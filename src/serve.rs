@@ -10,11 +10,12 @@ mod budget;
 mod connections;
 mod decide;
 mod router;
+mod signals;
 mod tasks;
 mod tls;
 mod wire;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,19 +23,19 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use axum::http::Uri;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
 use crate::certs::Lives;
 use crate::config::Settings;
-use crate::register::{self, Place};
+use crate::register::{self, Registration};
 use crate::reserve::Book;
 use crate::view::World;
 use crate::webhooks::Target;
@@ -43,6 +44,7 @@ use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
 pub use accept::{Port, Stage, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
+use signals::Signals;
 use tasks::Tasks;
 pub use tls::{Speech, config};
 // For those who put a server together themselves.
@@ -117,9 +119,13 @@ pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
 }
 
 async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
-    let place = place(&options)?;
+    let mut signals = Signals::listen()?;
+    let registration = registration(&options)?;
     let client = connect::guard(options.kubeconfig.as_deref()).await?;
-    settings.own_user = own_user(&client).await;
+    settings.own_user = tokio::select! {
+        user = own_user(&client) => user,
+        () = signals.next() => return Ok(()),
+    };
     let webhooks = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("listening at {}", options.listen))?;
@@ -130,10 +136,11 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
 
     let (stage, stages) = channel::channel(Stage::Serving);
     let (close, closing) = channel::channel(false);
-    let (mut tasks, guard) = start(&options, settings, client, place, [webhooks, probes], stages, closing)?;
+    let (mut tasks, guard) =
+        start(&options, settings, client, registration, [webhooks, probes], stages, closing)?;
 
     tokio::select! {
-        stop = stopped() => stop?,
+        () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
     info!(seconds = options.lame_duck, "stopping: unready, still serving");
@@ -141,15 +148,20 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     stage.send_replace(Stage::Leaving);
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
-        again = stopped() => again?,
+        () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
     stage.send_replace(Stage::Closing);
     close.send_replace(true);
-    for end in tasks.finish(&[ADMISSION, LEASE]).await {
-        warn!(error = %end, "stopping");
+    tokio::select! {
+        broken = tasks.finish(&[ADMISSION, LEASE]) => {
+            for end in broken {
+                warn!(error = %end, "stopping");
+            }
+            info!("stopped");
+        }
+        () = signals.next() => info!("stopped at once"),
     }
-    info!("stopped");
     Ok(())
 }
 
@@ -162,7 +174,7 @@ fn start(
     options: &Options,
     settings: Settings,
     client: Client,
-    place: Place,
+    registration: Registration,
     [webhooks, probes]: [TcpListener; 2],
     stages: channel::Receiver<Stage>,
     closing: channel::Receiver<bool>,
@@ -170,7 +182,7 @@ fn start(
     let mut tasks = Tasks::default();
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
-    let book = Book::shared(client.clone(), &place.namespace, &place.release);
+    let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
     let guard = Arc::new(Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
@@ -194,7 +206,7 @@ fn start(
             client.clone(),
             Arc::clone(&guard),
             leaf.clone(),
-            place.clone(),
+            registration.clone(),
             leading.clone(),
             world_changed.clone(),
         ),
@@ -203,7 +215,7 @@ fn start(
     tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
     let me = identity(options);
     tasks.start("events", events::publish(client.clone(), me.clone(), notices));
-    tasks.start(LEASE, lease::hold(client, place, me, candidate, Arc::clone(&guard), closing));
+    tasks.start(LEASE, lease::hold(client, registration, me, candidate, Arc::clone(&guard), closing));
 
     let speech = Speech::new(leaf, options.client_ca.clone(), options.http1_only);
     let tls = speech.config()?;
@@ -226,17 +238,6 @@ fn start(
 async fn and_stay(done: impl Future<Output = ()>) {
     done.await;
     std::future::pending::<()>().await;
-}
-
-/// The first signal asks to stop, a second one to stop at once.
-async fn stopped() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }
 
 /// Who we are to the API server: our own writes are not judged.
@@ -270,17 +271,14 @@ fn identity(options: &Options) -> String {
     format!("{name}_{}", std::process::id())
 }
 
-fn place(options: &Options) -> anyhow::Result<Place> {
+fn registration(options: &Options) -> anyhow::Result<Registration> {
     let Options { namespace, release, service, secret, configuration, webhook_url, tls_folder, .. } =
         options.clone();
     let (target, names) = match webhook_url {
         Some(url) => {
             let base = url.trim_end_matches('/').to_owned();
-            let host = base.strip_prefix("https://").context("--webhook-url must begin with https://")?;
-            let host = host.split('/').next().unwrap_or_default();
-            let name =
-                host.rsplit_once(':').map_or(host, |(name, _)| name).trim_matches(['[', ']']).to_owned();
-            (Target::Url { base, namespace: namespace.clone() }, vec![name])
+            let names = vec![host(&base)?];
+            (Target::Url { base, namespace: namespace.clone() }, names)
         }
         None => {
             let names =
@@ -289,7 +287,17 @@ fn place(options: &Options) -> anyhow::Result<Place> {
         }
     };
     let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
-    Ok(Place { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
+    Ok(Registration { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
+}
+
+/// The name that a certificate must be for. An address is written as certificates are read back, or the leaf would never be
+/// the one that is wanted.
+fn host(url: &str) -> anyhow::Result<String> {
+    let url: Uri = url.parse().context("--webhook-url is not a URL")?;
+    anyhow::ensure!(url.scheme_str() == Some("https"), "--webhook-url must begin with https://");
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    anyhow::ensure!(!host.is_empty(), "--webhook-url names no host");
+    Ok(host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |address| address.to_string()))
 }
 
 fn days(days: f64) -> anyhow::Result<SignedDuration> {
@@ -304,6 +312,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::certs::Material;
 
     #[derive(clap::Parser)]
     struct Line {
@@ -320,9 +329,9 @@ mod tests {
         let listeners = [listener().await.unwrap(), listener().await.unwrap()];
         let (stage, stages) = channel::channel(Stage::Serving);
         let (close, closing) = channel::channel(false);
-        let place = place(&options).unwrap();
+        let registration = registration(&options).unwrap();
         let (tasks, _) =
-            start(&options, Settings::default(), client, place, listeners, stages, closing).unwrap();
+            start(&options, Settings::default(), client, registration, listeners, stages, closing).unwrap();
         (tasks, close, stage)
     }
 
@@ -354,6 +363,26 @@ mod tests {
                     .starts_with(&format!("the guard's task \"{name}\" ended: it was cancelled; ")),
                 "{end}"
             );
+        }
+    }
+
+    /// The leaf is made for it and read back; what is wanted must be what is read.
+    #[test]
+    fn the_host_of_a_url_is_what_its_certificate_says() {
+        for (url, name) in [
+            ("https://gatera.example:8443/hooks", "gatera.example"),
+            ("https://127.0.0.1", "127.0.0.1"),
+            ("https://[::1]", "::1"),
+            ("https://[2001:DB8:0:0::1]:8443", "2001:db8::1"),
+            ("https://[::ffff:192.0.2.1]:8443/", "::ffff:192.0.2.1"),
+        ] {
+            assert_eq!(host(url).unwrap(), name, "{url}");
+            let (names, lives) = ([name.to_owned()], Lives::default());
+            let made = Material::new(&names, lives, Timestamp::now()).unwrap();
+            assert_eq!(made.next(None, &names, lives, None, Timestamp::now()).unwrap(), None, "{url}");
+        }
+        for url in ["http://a", "https://", "https://:8443", "a", "https://[::1", ""] {
+            assert!(host(url).is_err(), "{url}");
         }
     }
 

@@ -38,7 +38,7 @@ pub struct Metrics {
     pub unreadable: Counter,
     /// Connections that are open.
     pub connections: Gauge,
-    /// Connections that were turned away: too many, or no handshake in time.
+    /// Connections that were ended before their time: too many, too slow, or no handshake.
     pub turned_away: Family<Reason, Counter>,
     spoken: Family<Protocol, Counter>,
     /// When the serving certificate ends, in seconds since 1970.

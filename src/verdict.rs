@@ -3,7 +3,12 @@
 //! Owns: [`Finding`], [`Verdict`], [`Mode`] and their fold, the [`Decision`]. Must not know: any rule, any wire format.
 //! A rule returns findings and never learns its mode; the fold softens, and never drops anything silently.
 
+use std::collections::BTreeMap;
+
 use crate::overrides::Override;
+
+/// Findings of one rule in one decision. Nobody reads more at once, and an API server takes no answer of any length.
+const MOST_FINDINGS: usize = 100;
 
 /// How bad a finding is, mildest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -168,9 +173,20 @@ impl Decision {
         self.judged.push(Judged { finding, effect, softened });
     }
 
-    /// Worst first; equals keep the order of the rules.
+    /// Worst first; equals keep the order of the rules. Of each rule the worst stay, with a word on how many more there
+    /// are.
     pub fn sort(&mut self) {
         self.judged.sort_by_key(|judged| std::cmp::Reverse((judged.effect, judged.finding.verdict)));
+        let mut found = BTreeMap::new();
+        self.judged.retain(|judged| {
+            let count = found.entry(judged.finding.rule).or_insert(0);
+            *count += 1;
+            *count <= MOST_FINDINGS
+        });
+        let more = found.into_iter().filter(|(_, count)| *count > MOST_FINDINGS);
+        self.remarks.extend(more.map(|(rule, count)| {
+            format!("{rule} finds this {count} times here; the worst {MOST_FINDINGS} are listed")
+        }));
     }
 }
 
@@ -210,6 +226,25 @@ mod tests {
             );
             assert_eq!(decision.allowed(), effect != Refused);
         }
+    }
+
+    /// What refuses is never among those that are left out.
+    #[test]
+    fn a_decision_lists_a_hundred_findings_of_a_rule_the_worst_first() {
+        let mut decision = Decision::default();
+        for turn in 0..1000 {
+            let (field, text) = (turn.to_string(), String::new);
+            let rule = if turn % 2 == 0 { "G01" } else { "G02" };
+            let finding = Finding { rule, verdict: Deny, field, says: text(), why: text(), instead: text() };
+            decision.add(finding, Mode::Enforce, turn < 998, None);
+        }
+        decision.sort();
+        assert_eq!(decision.judged.len(), 200);
+        assert_eq!(decision.with(Refused).map(|it| &*it.finding.field).collect::<Vec<_>>(), ["998", "999"]);
+        assert_eq!(
+            decision.remarks,
+            ["G01", "G02"].map(|rule| format!("{rule} finds this 500 times here; the worst 100 are listed"))
+        );
     }
 
     #[test]

@@ -48,6 +48,15 @@ pub fn config(http: Http, bundle: &str, own: Option<(&str, &str)>) -> Arc<Client
 pub async fn connect(to: SocketAddr, config: &Arc<ClientConfig>) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(to).await?;
     stream.set_nodelay(true)?;
+    encrypted(stream, to, config).await
+}
+
+/// The handshake of one.
+pub async fn encrypted(
+    stream: TcpStream,
+    to: SocketAddr,
+    config: &Arc<ClientConfig>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     TlsConnector::from(Arc::clone(config)).connect(ServerName::IpAddress(to.ip().into()), stream).await
 }
 

@@ -138,6 +138,16 @@ fn free_address() -> SocketAddr {
         .expect("a free port on loopback")
 }
 
+/// The guard that is a child of this shell.
+pub fn guard_of(shell: u32) -> Option<u32> {
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
+    let is_guard = |pid: &u32| {
+        fs::read_link(format!("/proc/{pid}/exe"))
+            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "gatera"))
+    };
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_guard)
+}
+
 impl Guard {
     /// Starts the program and waits until it listens.
     pub fn start(plane: &ControlPlane, program: &Path, start: &Start) -> Guard {
@@ -187,13 +197,7 @@ impl Guard {
 
     /// Its process id. Our child is the shell that ends it when we end; the guard is that shell's child.
     pub fn pid(&self) -> u32 {
-        let shell = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap_or_default();
-        let is_guard = |pid: &u32| {
-            fs::read_link(format!("/proc/{pid}/exe"))
-                .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "gatera"))
-        };
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_guard).expect("the guard runs")
+        guard_of(self.child.id()).expect("the guard runs")
     }
 
     /// A GET on the operations port: status line and body.

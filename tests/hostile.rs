@@ -138,7 +138,7 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     let (guard, bundle) = guard(folder.path(), "hostile");
     let calm = asked(&guard, &bundle, CALM);
     let before = memory(&guard, "VmHWM");
-    let crowd = crowd::gather(HOSTILE, guard.webhooks, &bundle);
+    let (crowd, tally) = crowd::gather(HOSTILE, guard.webhooks, &bundle);
     let told = asked(&guard, &bundle, LASTS);
     crowd.shutdown_timeout(Duration::from_secs(1));
     let peak = memory(&guard, "VmHWM");
@@ -158,6 +158,15 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     let metrics = guard.get("/metrics").unwrap().1;
     let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
     assert!(metrics.contains(line), "nobody had to make way: what did the crowd do?\n{metrics}");
+    let told = tally.told();
+    assert!(told.iter().all(|(_, count)| *count > 0), "not all of them came to do harm: {told:?}");
+}
+
+/// A counter of `/metrics`; 0 while it is not there.
+fn counted(guard: &Guard, line: &str) -> u64 {
+    let metrics = guard.get("/metrics").unwrap().1;
+    let value = metrics.lines().find_map(|it| it.strip_prefix(line));
+    value.map_or(0, |value| value.trim().parse().unwrap())
 }
 
 /// Bodies of 8 MiB less one byte, on connections that look like an API server's: 32 of them once took 303 MiB.
@@ -168,7 +177,26 @@ fn bodies_that_never_end_take_no_more_than_their_budget() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let held = runtime.block_on(crowd::unfinished_bodies(32, guard.webhooks, &bundle));
     let peak = memory(&guard, "VmHWM");
-    eprintln!("{} of 32 were taken so far; {peak} KiB", held.len());
+    let busy = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="busy"}"#);
+    eprintln!("{} of 32 were taken so far, {busy} had to make way; {peak} KiB", held.len());
+    assert!(busy > 0, "the budget was never used up");
     assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
     asked(&guard, &bundle, CALM);
+}
+
+/// Refusals of 100 KiB over HTTP/2, to clients that have no room for them: 150 MiB, if all of them were kept.
+#[test]
+fn answers_that_nobody_takes_are_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (guard, bundle) = guard(folder.path(), "untaken");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(crowd::untaken_answers(48, guard.webhooks, &bundle));
+    asked(&guard, &bundle, CALM);
+    let peak = memory(&guard, "VmHWM");
+    let refused = counted(&guard, r#"gatera_reviews_total{endpoint="/validate",answer="refused"}"#);
+    let slow = counted(&guard, r#"gatera_connections_turned_away_total{reason="slow"}"#);
+    let errors: Vec<_> = held.iter().filter_map(|it| it.as_ref().err()).collect();
+    eprintln!("{refused} refusals, {slow} connections had to make way; {peak} KiB; {errors:?}");
+    assert!(refused > 512 && slow > 0, "so few answers are kept whoever takes them");
+    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
 }

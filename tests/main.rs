@@ -43,6 +43,7 @@ mod script;
 mod secrets;
 mod stall;
 mod status;
+mod stop;
 mod told;
 mod way_back;
 mod wire;

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Bytes;
+use axum::routing::post;
 use gatera::certs::{Lives, Material};
 use gatera::config::Settings;
-use gatera::serve::{self, Leaf, Port, Speech, Stage};
+use gatera::serve::{self, Guard, Leaf, Port, Speech, Stage};
 use hyper::StatusCode;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::Value;
@@ -24,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Served {
     address: SocketAddr,
+    guard: Arc<Guard>,
     material: Material,
     stage: watch::Sender<Stage>,
     ended: tokio::task::JoinHandle<()>,
@@ -36,24 +39,31 @@ fn material() -> Material {
 
 /// The port as `gatera serve` has it; with client CAs if there are some.
 async fn served(clients: Option<&str>) -> Served {
+    served_by(serve::admission, clients, clients).await
+}
+
+/// The same with another router; and with other client CAs as soon as the first were read.
+async fn served_by(
+    router: impl FnOnce(Arc<Guard>) -> Router,
+    clients: Option<&str>,
+    later: Option<&str>,
+) -> Served {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (material, leaf, folder) = (material(), Leaf::default(), tempfile::tempdir().unwrap());
     leaf.swap(material.leaf.loaded().unwrap());
-    let file = clients.map(|pem| {
-        let file = folder.path().join("clients.crt");
-        std::fs::write(&file, pem).unwrap();
-        file
-    });
-    let speech = Speech::new(leaf, file, false);
+    let file = folder.path().join("clients.crt");
+    let write = |pem: Option<&str>| pem.map(|pem| std::fs::write(&file, pem).unwrap());
+    let speech = Speech::new(leaf, write(clients).map(|()| file.clone()), false);
     let tls = speech.config().unwrap();
+    write(later);
     tokio::spawn(speech.follow(Arc::clone(&tls)));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let guard = router::guard(Scene::default().world(&Settings::default()));
     let (stage, stages) = watch::channel(Stage::Serving);
-    let port = Port::webhooks(listener, tls, serve::admission(Arc::clone(&guard)));
-    let ended = tokio::spawn(serve::accept(port, guard, stages, Duration::from_secs(5)));
-    Served { address, material, stage, ended, folder }
+    let port = Port::webhooks(listener, tls, router(Arc::clone(&guard)));
+    let ended = tokio::spawn(serve::accept(port, Arc::clone(&guard), stages, Duration::from_secs(5)));
+    Served { address, guard, material, stage, ended, folder }
 }
 
 fn review() -> Bytes {
@@ -64,6 +74,21 @@ fn review() -> Bytes {
 impl Served {
     async fn open(&self, http: Http, own: Option<(&str, &str)>) -> Result<Caller, String> {
         Caller::open(http, self.address, &config(http, &self.material.bundle(), own)).await
+    }
+
+    /// Until a caller with this certificate is answered.
+    async fn until_proven(&self, own: (&str, &str)) {
+        let known = async {
+            loop {
+                if let Ok(mut caller) = self.open(Http::One, Some(own)).await
+                    && let Ok(answer) = caller.ask("/validate", &review()).await
+                {
+                    break answer;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        assert!(allowed(&timeout(PATIENCE, known).await.expect("the new CA counts")));
     }
 }
 
@@ -107,18 +132,27 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
         assert!(answer.is_err(), "a certificate of another CA gets nowhere");
     }
     // The CA is replaced without a restart.
-    std::fs::write(served.folder.path().join("clients.crt"), theirs).unwrap();
-    let known = async {
-        loop {
-            if let Ok(mut caller) = served.open(Http::One, Some((&strange, &strange_key))).await
-                && let Ok(answer) = caller.ask("/validate", &review()).await
-            {
-                break answer;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+    std::fs::write(served.folder.path().join("clients.crt"), &theirs).unwrap();
+    served.until_proven((&strange, &strange_key)).await;
+    // Also while the guard starts.
+    let served = served_by(serve::admission, Some(&ours), Some(&theirs)).await;
+    served.until_proven((&strange, &strange_key)).await;
+}
+
+/// A handler that breaks takes an HTTP/1.1 connection with it.
+#[tokio::test]
+async fn a_connection_that_broke_is_not_counted_as_open() {
+    let breaks = |_| Router::new().route("/validate", post(async || -> &str { panic!("a handler breaks") }));
+    let served = served_by(breaks, None, None).await;
+    let mut caller = served.open(Http::One, None).await.unwrap();
+    assert_eq!(served.guard.metrics.connections.get(), 1);
+    assert!(caller.ask("/validate", &review()).await.is_err());
+    let closed = async {
+        while served.guard.metrics.connections.get() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    assert!(allowed(&timeout(PATIENCE, known).await.expect("the new CA counts")));
+    timeout(PATIENCE, closed).await.expect("it is not open any more");
 }
 
 /// API servers keep idle connections for 90 seconds; the deadline of headers that have begun is 10.

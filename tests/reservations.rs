@@ -139,7 +139,7 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
     assert!(words.iter().any(|it| it.contains("was let go")), "{words:#?}");
 }
 
-/// The review that asks for a member, the words of a refusal, and who asked the API server for what meanwhile.
+/// The review that deletes a member.
 fn deletion(alive: &Alive, ordinal: usize) -> Value {
     ways(alive).swap_remove(ordinal * 2).1
 }

@@ -88,6 +88,64 @@ async fn bad_bodies_get_proper_answers() {
     );
 }
 
+/// Whoever takes no answers leaves them lying here: what is sent must not make them long.
+#[tokio::test]
+async fn nothing_that_is_sent_is_repeated_at_any_length() {
+    let guard = healthy();
+    let long = "A".repeat(1024 * 1024);
+    let kind = json!({ "group": "apps", "version": "v1", "kind": "StatefulSet" });
+    let review = |version: &str, request: Value| {
+        json!({ "apiVersion": version, "kind": "AdmissionReview", "request": request }).to_string()
+    };
+    let request =
+        |uid: &str, name: &str| json!({ "uid": uid, "name": name, "kind": kind, "operation": "CREATE" });
+    for (what, body, status) in [
+        ("a uid and nothing else", json!({ "request": { "uid": long } }).to_string(), 400),
+        ("a uid in a review", review("admission.k8s.io/v1", request(&long, "x")), 400),
+        ("a uid in another version", review("admission.k8s.io/v1beta1", request(&long, "x")), 400),
+        ("a version", review(&long, request("u", "x")), 200),
+        ("a version and nothing else", review(&long, json!({ "uid": "u" })), 200),
+        ("a name", review("admission.k8s.io/v1", request("u", &long)), 200),
+    ] {
+        let (code, text) = send(&guard, "/validate", "application/json", body.into_bytes()).await;
+        assert_eq!(code.as_u16(), status, "{what}: {} bytes", text.len());
+        assert!(text.len() < 500, "{what}: {} bytes", text.len());
+        assert!(text.contains("gatera cannot read this AdmissionReview: "), "{what}: {text}");
+    }
+}
+
+/// 200 KB: thousands of findings that each repeat a long name were hundreds of megabytes once.
+#[tokio::test]
+async fn however_much_is_found_the_answer_is_short() {
+    let guard = healthy();
+    let asked = async |container: &str| {
+        let (_, mut object) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
+        let variable = |turn: usize| json!({ "name": format!("P{turn}_PASSWORD"), "value": "x" });
+        let server = &mut object["spec"]["template"]["spec"]["containers"][0];
+        server["name"] = json!(container);
+        server["env"] = (0..2700).map(variable).collect();
+        let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "StatefulSet" }, "operation": "CREATE",
+            "namespace": "db", "name": scene::STATEFUL_SET, "object": object,
+        } });
+        let answer = ask(&guard, "/validate", &body).await;
+        assert!(answer.to_string().len() < 100_000, "{} bytes", answer.to_string().len());
+        assert_eq!(answer["response"]["allowed"], false);
+        answer["response"].clone()
+    };
+    let refused = asked("mariadb").await;
+    let message = refused["status"]["message"].as_str().unwrap();
+    assert_eq!(message.matches("[G11] ").count(), 100, "{message}");
+    let warnings = refused["warnings"].as_array().unwrap();
+    let more = json!("G11 finds this 2700 times here; the worst 100 are listed");
+    assert!(warnings.contains(&more), "{warnings:?}");
+    let refused = asked(&"c".repeat(100_000)).await;
+    let message = refused["status"]["message"].as_str().unwrap();
+    let says = "[G00] StatefulSet db/galera-instance-galera: cannot be read as a StatefulSet: a name has 100000 bytes, and \
+                253 is the most there can be";
+    assert!(message.starts_with(says), "{message}");
+}
+
 #[tokio::test]
 async fn whoever_has_a_uid_gets_it_back() {
     let guard = healthy();

@@ -46,9 +46,7 @@ impl Pair {
 
     /// What rustls shows to clients, checked: the key belongs to the certificate.
     pub fn loaded(&self) -> Result<Arc<CertifiedKey>, Error> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(self.certificate.as_bytes())
-            .collect::<Result<_, _>>()
-            .map_err(|error| Error::Read(format!("certificate: {error}")))?;
+        let chain = all(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes())
             .map_err(|error| Error::Read(format!("key: {error}")))?;
         let key = any_supported_type(&key).map_err(|error| Error::Read(error.to_string()))?;
@@ -80,19 +78,37 @@ impl Pair {
         is_ca(&self.certificate)
     }
 
-    /// A bundle that trusts this leaf: one of its certificates signed it (or is it).
+    /// A bundle that trusts this leaf: one of its certificates signed it (or is it), perhaps by way of others in the chain.
     pub fn trusted_by(&self, bundle: &str) -> bool {
-        let Ok(ders) = CertificateDer::pem_slice_iter(bundle.as_bytes()).collect::<Result<Vec<_>, _>>()
-        else {
-            return false;
-        };
-        let Ok(chain) =
-            CertificateDer::pem_slice_iter(self.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()
-        else {
-            return false;
-        };
-        chain.iter().any(|link| ders.iter().any(|ca| ca == link || signed(link, ca)))
+        let (Ok(cas), Ok(chain)) = (all(bundle), all(&self.certificate)) else { return false };
+        let mut chain = chain.into_iter();
+        let mut reached: Vec<_> = chain.next().into_iter().collect();
+        let mut others: Vec<_> = chain.collect();
+        while let Some(link) = reached.pop() {
+            if cas.iter().any(|ca| *ca == link || signed(&link, ca)) {
+                return true;
+            }
+            let (signers, rest) = others.into_iter().partition(|other| signed(&link, other));
+            reached.extend::<Vec<_>>(signers);
+            others = rest;
+        }
+        false
     }
+
+    /// API servers that are given this bundle trust this pair, and it can be shown.
+    pub fn fits(&self, bundle: &str) -> Result<(), Error> {
+        self.loaded()?;
+        match all(bundle)? {
+            cas if cas.is_empty() => Err(Error::NoBundle),
+            _ if self.trusted_by(bundle) => Ok(()),
+            _ => Err(Error::OtherCa),
+        }
+    }
+}
+
+fn all(pem: &str) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let all = CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>();
+    all.map_err(|error| Error::Read(format!("certificate: {error}")))
 }
 
 pub(super) fn new_ca(lives: Lives, now: Timestamp) -> Result<Pair, Error> {

@@ -171,3 +171,36 @@ fn a_name_is_no_signature() {
     assert!(leaf.trusted_by(&one.certificate));
     assert!(!leaf.trusted_by(&two.certificate));
 }
+
+/// Certificates that somebody else keeps: what API servers would not trust is not shown.
+#[test]
+fn a_pair_fits_the_bundle_that_its_chain_leads_to() {
+    let [root, other] = [0, 0].map(|day| Material::new(&names(), Lives::default(), at(day)).unwrap());
+    let middle = new_leaf(&root.ca, &names(), Lives::default(), at(0)).unwrap();
+    let leaf = new_leaf(&middle, &names(), Lives::default(), at(0)).unwrap();
+    let shown = |certificates: &[&Pair]| {
+        let certificate = certificates.iter().map(|it| &*it.certificate).collect();
+        Pair { certificate, key: leaf.key.clone() }
+    };
+    let [ca, strange] = [&root, &other].map(Material::bundle);
+    for (what, pair, bundle, words) in [
+        ("a chain", shown(&[&leaf, &middle]), ca.clone(), ""),
+        ("a chain with its root", shown(&[&leaf, &middle, &root.ca]), ca.clone(), ""),
+        ("a chain in disorder", shown(&[&leaf, &root.ca, &middle]), ca.clone(), ""),
+        ("one of two CAs", shown(&[&leaf, &middle]), format!("{strange}{ca}"), ""),
+        ("a leaf as its own CA", shown(&[&leaf]), leaf.certificate.clone(), ""),
+        ("a chain with a gap", shown(&[&leaf]), ca.clone(), "tls.crt is signed by another CA than ca.crt"),
+        ("a chain of others", shown(&[&leaf, &other.leaf]), strange.clone(), "another CA than ca.crt"),
+        ("another CA", shown(&[&leaf, &middle]), strange, "tls.crt is signed by another CA than ca.crt"),
+        ("no CA", shown(&[&leaf, &middle]), String::new(), "ca.crt holds no certificate"),
+        (
+            "another key",
+            Pair { key: other.leaf.key.clone(), ..shown(&[&leaf, &middle]) },
+            ca,
+            "certificate and key",
+        ),
+    ] {
+        let outcome = pair.fits(&bundle).err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(outcome.contains(words) && outcome.is_empty() == words.is_empty(), "{what}: {outcome}");
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::meta::or_default;
+use super::meta::{name, or_default, variable};
 use super::references::SourceRef;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
@@ -37,7 +37,7 @@ impl fmt::Debug for Literal {
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its name in the pod.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// Image reference as written.
     #[serde(deserialize_with = "or_default")]
@@ -97,7 +97,7 @@ impl Container {
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
     /// Its name.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "variable")]
     pub name: String,
     /// Its value, when it is written into the manifest.
     #[serde(deserialize_with = "or_default")]
@@ -141,7 +141,7 @@ pub struct Port {
 #[allow(clippy::struct_field_names, reason = "as Kubernetes calls them")]
 pub struct Mount {
     /// Name of the volume.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// Where in the container.
     #[serde(deserialize_with = "or_default")]

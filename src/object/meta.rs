@@ -19,18 +19,61 @@ pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Defaul
     Ok(Option::deserialize(input)?.unwrap_or_default())
 }
 
+/// No API server stores an object, a container or a volume of a longer name, or a longer key of a ConfigMap.
+pub(crate) const LONGEST_NAME: usize = 253;
+/// Of environment variables none is too long for an API server; of those that anybody reads, all are shorter.
+const LONGEST_VARIABLE: usize = 1024;
+
+/// A name of at most so many bytes. Messages repeat names, and a mutating webhook is asked before the API server has
+/// looked at them: what it would never store is not read.
+#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Name<const MOST: usize>(String);
+
+impl<'de, const MOST: usize> Deserialize<'de> for Name<MOST> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(input)?;
+        if name.len() > MOST {
+            let bytes = name.len();
+            return Err(de::Error::custom(format!(
+                "a name has {bytes} bytes, and {MOST} is the most there can be"
+            )));
+        }
+        Ok(Self(name))
+    }
+}
+
+/// Reads a name.
+pub(super) fn name<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+    or_default(input).map(|Name::<LONGEST_NAME>(name)| name)
+}
+
+/// Reads the name of an environment variable.
+pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D::Error> {
+    or_default(input).map(|Name::<LONGEST_VARIABLE>(name)| name)
+}
+
+/// Reads what stands under names.
+pub(super) fn by_name<'de, D, T>(input: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let named: BTreeMap<Name<LONGEST_NAME>, T> = or_default(input)?;
+    Ok(named.into_iter().map(|(Name(name), it)| (name, it)).collect())
+}
+
 /// What every object says of itself.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
     /// Empty in a request that asks for `generateName`.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// The prefix of a name that the API server has yet to choose.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub generate_name: String,
     /// Empty for cluster-wide objects, and in manifests that leave it to the command line.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub namespace: String,
     /// Differs when an object was deleted and created again under the same name.
     #[serde(deserialize_with = "or_default")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::meta::or_default;
+use super::meta::{name, or_default};
 use super::references::SourceRef;
 use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
@@ -126,7 +126,7 @@ impl PodSpec {
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
     /// Name that mounts use.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// A ConfigMap as files.
     pub config_map: Option<SourceRef>,

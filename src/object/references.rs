@@ -3,14 +3,14 @@
 use serde::Deserialize;
 
 use super::PodSpec;
-use super::meta::or_default;
+use super::meta::{name, or_default};
 
 /// A reference by name, and what of the object is meant.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
     /// Name of the object, in the pod's namespace. Volumes from Secrets call it otherwise.
-    #[serde(alias = "secretName", deserialize_with = "or_default")]
+    #[serde(alias = "secretName", deserialize_with = "name")]
     pub name: String,
     /// The one key (variables).
     #[serde(deserialize_with = "or_default")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::meta::or_default;
+use super::meta::{name, or_default};
 use super::quantity::Quantity;
 use super::{Meta, Selector, Template};
 
@@ -53,7 +53,7 @@ pub struct WorkloadSpec {
     #[serde(deserialize_with = "or_default")]
     pub template: Template,
     /// The governing Service (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub service_name: String,
     /// OrderedReady or Parallel (StatefulSet).
     #[serde(deserialize_with = "or_default")]

@@ -19,12 +19,12 @@ use crate::guard::FIELD_MANAGER;
 use crate::ownership;
 use crate::telemetry::Trouble;
 
-use super::{Desk, Error, Place, Seen, words};
+use super::{Desk, Error, Registration, Seen, words};
 
 impl Desk {
     /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
-        if let Some(folder) = self.place.folder.clone() {
+        if let Some(folder) = self.registration.folder.clone() {
             return self.show_files(&folder);
         }
         let made = if leads { self.make().await } else { Ok(()) };
@@ -39,7 +39,7 @@ impl Desk {
         }
         let Some(secret) = self.secret.there().cloned() else { return Ok(()) };
         let (settled, now) = (self.settled(), time_by(&secret, Timestamp::now()));
-        let Place { names, lives, .. } = &self.place;
+        let Registration { names, lives, .. } = &self.registration;
         let next = match Material::read(&secret) {
             None => Some(Material::again(self.held.as_ref(), names, *lives, now)?),
             Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now)?,
@@ -47,7 +47,7 @@ impl Desk {
         let Some(next) = next else { return Ok(()) };
         let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
         let secret = Secret { data: Some(next.data()), ..secret };
-        match self.secrets().replace(&self.place.secret, &PostParams::default(), &secret).await {
+        match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
                 info!("new certificates");
                 self.secret = Seen::There(secret);
@@ -55,14 +55,14 @@ impl Desk {
             }
             // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
             Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-            Err(error) => Err(Error::WriteSecret(self.place.secret.clone(), error)),
+            Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
         }
     }
 
     /// It is there again, empty, as the chart makes it; or as somebody else made it meanwhile. RBAC cannot limit a POST to
     /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
     async fn create(&self) -> Result<Secret, Error> {
-        let Place { namespace, release, secret, .. } = &self.place;
+        let Registration { namespace, release, secret, .. } = &self.registration;
         let metadata = ownership::metadata(release, namespace, secret);
         let body = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata });
         let params = PatchParams::apply(FIELD_MANAGER);
@@ -74,18 +74,18 @@ impl Desk {
     async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
         let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
         let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-        let deleted = self.secrets().delete(&self.place.secret, &delete).await;
-        deleted.map_err(|error| Error::WriteSecret(self.place.secret.clone(), error))?;
+        let deleted = self.secrets().delete(&self.registration.secret, &delete).await;
+        deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
         self.create().await
     }
 
     fn secrets(&self) -> Api<Secret> {
-        Api::namespaced(self.client.clone(), &self.place.namespace)
+        Api::namespaced(self.client.clone(), &self.registration.namespace)
     }
 
     /// Every replica: what the Secret holds now is in use, if it can be.
     fn take(&mut self, leads: bool) -> Result<(), Error> {
-        let name = || self.place.secret.clone();
+        let name = || self.registration.secret.clone();
         let secret = match &self.secret {
             Seen::NotYet => return Ok(()),
             Seen::Gone => return Err(Error::NoSecret(name())),
@@ -129,14 +129,15 @@ impl Desk {
         Ok(())
     }
 
-    /// A half-written set of files is an error that passes; what was shown before stays.
+    /// A half-written set of files is an error that passes; what was shown before stays, and so does what is registered.
     fn show_files(&mut self, folder: &Path) -> Result<(), Error> {
         let read = |name: &str| {
             std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
         };
-        let pair = Pair::new(read("tls.crt")?, read("tls.key")?);
+        let (pair, bundle) = (Pair::new(read("tls.crt")?, read("tls.key")?), read("ca.crt")?);
+        pair.fits(&bundle)?;
         self.show(pair)?;
-        self.bundle = Some(read("ca.crt")?);
+        self.bundle = Some(bundle);
         Ok(())
     }
 
@@ -179,7 +180,10 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 
     use super::*;
-    use crate::certs::Lives;
+    use crate::certs::{Leaf, Lives};
+    use crate::config::Settings;
+    use crate::guard::Guard;
+    use crate::webhooks::Target;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -193,6 +197,52 @@ mod tests {
         assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
         assert_eq!(time_by(&secret, at(60)), at(60));
         assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
+    }
+
+    /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
+    #[tokio::test]
+    async fn files_that_do_not_fit_change_nothing() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let registration = Registration {
+            namespace: "gatera".into(),
+            release: String::new(),
+            secret: String::new(),
+            configuration: String::new(),
+            target: Target::Service { namespace: "gatera".into(), name: "gatera".into() },
+            names: Vec::new(),
+            lives: Lives::default(),
+            folder: Some(folder.path().to_owned()),
+        };
+        let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
+        let mut desk =
+            Desk::new(kube::Client::try_from(client).unwrap(), guard, Leaf::default(), registration);
+        let [first, second] =
+            [0, 0].map(|_| Material::new(&["a".to_owned()], Lives::default(), Timestamp::now()).unwrap());
+        let mut look = async |leaf: &Material, ca: &str| {
+            let keys = leaf.data();
+            for (name, text) in
+                [("tls.crt", &*keys["tls.crt"].0), ("tls.key", &keys["tls.key"].0), ("ca.crt", ca.as_bytes())]
+            {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
+            let outcome = desk.certificate(true).await;
+            desk.tell_certificate(outcome);
+            let words = desk.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
+            let shown = desk.shown.as_ref().map(|pair| pair.certificate.clone());
+            (shown, desk.bundle.clone(), words)
+        };
+        let nothing = "certificates: ca.crt holds no certificate; trying again".to_owned();
+        assert_eq!(look(&first, "").await, (None, None, nothing.clone()));
+        let good = (Some(first.leaf.certificate.clone()), Some(first.bundle()));
+        assert_eq!(look(&first, &first.bundle()).await, (good.0.clone(), good.1.clone(), String::new()));
+        let other = "certificates: tls.crt is signed by another CA than ca.crt; trying again".to_owned();
+        assert_eq!(look(&second, &first.bundle()).await, (good.0.clone(), good.1.clone(), other));
+        assert_eq!(look(&second, "").await, (good.0, good.1, nothing));
+        let (shown, bundle, words) = look(&second, &second.bundle()).await;
+        assert_eq!((shown, bundle), (Some(second.leaf.certificate.clone()), Some(second.bundle())));
+        assert_eq!(words, "");
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Desk {
         for (index, (endpoint, kind, _)) in CONFIGURATIONS.into_iter().enumerate() {
             let Some(found) = self.entries[index].there().cloned() else { continue };
             let settings = self.guard.settings.load();
-            let wanted = webhooks::entries(endpoint, &settings, &self.place.target, &encoded(&bundle));
+            let wanted = webhooks::entries(endpoint, &settings, &self.registration.target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             if writes && !same(&found.entries, &wanted) {
                 match self.fill(kind, &found, &wanted).await {
@@ -105,7 +105,7 @@ impl Desk {
 
     /// What there is, in words.
     fn summary(&self, strange: Option<String>) -> String {
-        let name = &self.place.configuration;
+        let name = &self.registration.configuration;
         let gone = self.gone();
         if gone.len() == CONFIGURATIONS.len() {
             let kinds = gone.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(" and ");
@@ -134,7 +134,7 @@ impl Desk {
         if found.entries.is_empty() && !self.has_endpoint().await? {
             return Ok(Filled::Waits);
         }
-        let name = &self.place.configuration;
+        let name = &self.registration.configuration;
         let body = json!({ "metadata": { "resourceVersion": found.version }, "webhooks": entries });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let (patch, client) = (Patch::Merge(&body), self.client.clone());
@@ -158,7 +158,7 @@ impl Desk {
 
     /// API servers can reach us: asked once, before the first entry exists.
     async fn has_endpoint(&self) -> Result<bool, Error> {
-        let Target::Service { namespace, name } = &self.place.target else { return Ok(true) };
+        let Target::Service { namespace, name } = &self.registration.target else { return Ok(true) };
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
         let slices = api.list(&params).await.map_err(Error::Endpoints)?;
@@ -188,7 +188,7 @@ impl Desk {
             Some((bundle, since)) if *bundle == registered => *since,
             _ => self.settling.since.insert((registered.clone(), Instant::now())).1,
         };
-        if since.elapsed() >= SETTLE.min((self.place.lives.leaf / 20).unsigned_abs()) {
+        if since.elapsed() >= SETTLE.min((self.registration.lives.leaf / 20).unsigned_abs()) {
             self.settling.done = Some(registered);
         }
         Some(self.settling.done.clone().unwrap_or_default())
@@ -206,7 +206,8 @@ impl Desk {
         self.guard.metrics.trouble(Trouble::ConfigurationDeleted, gone.len() == 1);
         self.guard.metrics.trouble(Trouble::BothConfigurationsDeleted, gone.len() == 2);
         if leads && !gone.iter().all(|kind| self.told_gone.contains(kind)) {
-            let notice = events::configurations_deleted(&self.place.namespace, &gone, self.summary(None));
+            let notice =
+                events::configurations_deleted(&self.registration.namespace, &gone, self.summary(None));
             self.guard.tell(notice);
         }
         if leads || gone.len() < self.told_gone.len() {

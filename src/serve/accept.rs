@@ -17,6 +17,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -24,7 +25,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
-use super::connections::{Connections, Life, Place};
+use super::connections::{Connections, Life, Slot};
+use super::router::LONGEST_ANSWER;
 use super::tls::Tls;
 use super::wire::{Answer, Noticed};
 use crate::guard::Guard;
@@ -33,12 +35,16 @@ use crate::guard::Guard;
 const MOST_CONNECTIONS: usize = 512;
 /// Probes and a scrape or two.
 const MOST_PROBES: usize = 32;
-/// Requests that are under way, in all connections.
-const MOST_TURNS: usize = 1024;
+/// Requests that are under way, in all connections, before the oldest has to make way. Their bytes have budgets of their own; with
+/// fewer, a crowd that begins many would soon make a real request the oldest.
+const MOST_IN_FLIGHT: usize = 1024;
+/// Bytes of answers that nobody has taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
+/// the process.
+const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
 /// A client that has more to ask opens another connection.
 const MOST_STREAMS: u32 = 32;
 /// An API server's headers have some 500 bytes.
-const LARGEST_HEADERS: usize = 16 * 1024;
+const LARGEST_HEADERS: u32 = 16 * 1024;
 /// Bytes that may be on their way to us before they are asked for: per request, and per connection.
 const WINDOW: u32 = 64 * 1024 - 1;
 const WINDOWS: u32 = 256 * 1024;
@@ -48,7 +54,8 @@ const PIECE: usize = 4 * 1024;
 const PING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
-/// After an accept error (out of file descriptors) the loop must not spin.
+/// Between two looks at something that tells nobody when it changes; and after an accept error (out of file descriptors),
+/// so that the loop does not spin.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// How far the stop has come.
@@ -86,18 +93,20 @@ pub struct Port {
 impl Port {
     /// Behind TLS.
     pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
-        Self { listener, tls: Some(tls), router, connections: Connections::new(MOST_CONNECTIONS, MOST_TURNS) }
+        let connections = Connections::new(MOST_CONNECTIONS, MOST_IN_FLIGHT, MOST_UNTAKEN);
+        Self { listener, tls: Some(tls), router, connections }
     }
 
     /// Without TLS, for few.
     pub fn operations(listener: TcpListener, router: Router) -> Self {
-        Self { listener, tls: None, router, connections: Connections::new(MOST_PROBES, MOST_PROBES) }
+        let connections = Connections::new(MOST_PROBES, MOST_PROBES, MOST_UNTAKEN);
+        Self { listener, tls: None, router, connections }
     }
 }
 
 /// What every connection of a port needs.
 #[derive(Clone)]
-struct Counter {
+struct Shared {
     tls: Option<Arc<Tls>>,
     router: Router,
     connections: Arc<Connections>,
@@ -107,7 +116,7 @@ struct Counter {
 /// Serves until the stage is closing, then lets what is under way finish, for `drain` at most.
 pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Stage>, drain: Duration) {
     let Port { listener, tls, router, connections } = port;
-    let counter = Counter { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
+    let shared = Shared { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
     let mut sweep = interval(SWEEP);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -124,11 +133,11 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<St
                 continue;
             }
         };
-        let Some(place) = connections.enter(Instant::now()) else {
+        let Some(slot) = connections.enter(Instant::now()) else {
             guard.metrics.turn_away("too_many");
             continue;
         };
-        tokio::spawn(attend(counter.clone(), Arc::clone(&guard), stream, place));
+        tokio::spawn(attend(shared.clone(), Arc::clone(&guard), stream, slot));
     }
     drop(listener);
     let finished = async {
@@ -142,27 +151,37 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<St
     }
 }
 
-async fn attend(counter: Counter, guard: Arc<Guard>, stream: TcpStream, place: Place) {
-    let admits = counter.tls.is_some();
-    if admits {
-        guard.metrics.connections.inc();
-    }
+async fn attend(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
+    let _open = shared.tls.as_ref().map(|_| Open::count(&guard.metrics.connections));
     let why = tokio::select! {
         biased;
-        why = place.life.over() => Some(why),
-        outcome = converse(&counter, &guard, stream, &place.life) => outcome.err(),
+        why = slot.life.over() => Some(why),
+        outcome = converse(&shared, &guard, stream, &slot.life) => outcome.err(),
     };
     if let Some(why) = why.filter(|why| *why != "idle") {
         guard.metrics.turn_away(why);
     }
-    if admits {
-        guard.metrics.connections.dec();
+}
+
+/// A connection in the metric of those that are open, however it ends.
+struct Open<'a>(&'a Gauge);
+
+impl<'a> Open<'a> {
+    fn count(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }
 
 /// One connection from its first byte to its last, or why it never got to speak.
 async fn converse(
-    counter: &Counter,
+    shared: &Shared,
     guard: &Guard,
     stream: TcpStream,
     life: &Arc<Life>,
@@ -173,9 +192,9 @@ async fn converse(
     };
     // Answers are small and waited for.
     stream.set_nodelay(true).map_err(failed)?;
-    let Some(tls) = &counter.tls else {
+    let Some(tls) = &shared.tls else {
         life.open(false, false);
-        speak(counter, stream, life, false, Caller::Anybody).await;
+        speak(shared, stream, life, false, Caller::Anybody).await;
         return Ok(());
     };
     let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
@@ -188,43 +207,42 @@ async fn converse(
     };
     guard.metrics.opened(multiplexed);
     life.open(multiplexed, caller == Caller::Proven);
-    speak(counter, stream, life, multiplexed, caller).await;
+    speak(shared, stream, life, multiplexed, caller).await;
     Ok(())
 }
 
-async fn speak<S>(counter: &Counter, stream: S, life: &Arc<Life>, multiplexed: bool, caller: Caller)
+async fn speak<S>(shared: &Shared, stream: S, life: &Arc<Life>, multiplexed: bool, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let stream = TokioIo::new(Noticed { stream, life: Arc::clone(life) });
-    let router = TowerToHyperService::new(counter.router.clone());
-    let (connections, turns, stage) = (&counter.connections, Arc::clone(life), counter.stage.clone());
-    let connections = Arc::clone(connections);
+    let router = TowerToHyperService::new(shared.router.clone());
+    let (connections, asked, stage) =
+        (Arc::clone(&shared.connections), Arc::clone(life), shared.stage.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let mut turn = connections.turn(&turns);
+        let mut in_flight = connections.begin(&asked);
         request.extensions_mut().insert(caller);
         let (answer, stage) = (router.call(request), stage.clone());
         async move {
             let mut answer: Response<Body> = answer.await?;
-            turn.served = answer.status().is_success();
+            in_flight.served = answer.status().is_success();
             if !multiplexed && *stage.borrow() != Stage::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            let piece = if multiplexed { PIECE } else { usize::MAX };
-            Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, piece, turn)))
+            Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, PIECE, in_flight)))
         }
     });
-    let leave = asked_to_leave(counter.stage.clone(), Arc::clone(life), multiplexed);
+    let leave = asked_to_leave(shared.stage.clone(), Arc::clone(life), multiplexed);
     if multiplexed {
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new()).keep_alive_interval(PING);
-        http.max_concurrent_streams(MOST_STREAMS).max_header_list_size(16 * 1024);
+        http.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEADERS);
         http.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
         finish(http.serve_connection(stream, service), leave).await;
     } else {
         let mut http = http1::Builder::new();
         // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
-        http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS);
+        http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS as usize);
         finish(http.serve_connection(stream, service), leave).await;
     }
 }

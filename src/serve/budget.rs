@@ -37,7 +37,7 @@ struct Unfinished {
 pub(super) struct Share<'a> {
     budget: &'a Budget,
     id: u64,
-    /// What a finished body holds; an unfinished one's is on the bodies.
+    /// What a finished body holds; an unfinished one's is on the shelf.
     finished: usize,
     evicted: Arc<Notify>,
 }
@@ -50,16 +50,16 @@ impl Budget {
 
     /// A body begins. `expected` is what it says of its length.
     pub(super) fn open(&self, expected: usize, now: Instant) -> Result<Share<'_>, Full> {
-        let mut bodies = self.shelf();
-        let (id, evicted) = (bodies.next, Arc::<Notify>::default());
-        bodies.next += 1;
-        if !bodies.make_room(expected, expected, now, now) {
+        let mut all = self.shelf();
+        let (id, evicted) = (all.next, Arc::<Notify>::default());
+        all.next += 1;
+        if !all.make_room(expected, expected, now, now) {
             return Err(Full);
         }
-        bodies.free -= expected;
+        all.free -= expected;
         let unfinished =
             Unfinished { bytes: Vec::with_capacity(expected), since: now, evicted: Arc::clone(&evicted) };
-        bodies.unfinished.insert(id, unfinished);
+        all.unfinished.insert(id, unfinished);
         Ok(Share { budget: self, id, finished: 0, evicted })
     }
 
@@ -94,20 +94,20 @@ fn burden(bytes: usize, since: Instant, now: Instant) -> u128 {
 impl Share<'_> {
     /// A piece has come. `most` is what the whole may hold.
     pub(super) fn add(&mut self, piece: &[u8], most: usize, now: Instant) -> Result<(), Full> {
-        let mut bodies = self.budget.shelf();
-        let mut own = bodies.unfinished.remove(&self.id).ok_or(Full)?;
+        let mut all = self.budget.shelf();
+        let mut own = all.unfinished.remove(&self.id).ok_or(Full)?;
         let (held, length) = (own.bytes.capacity(), own.bytes.len() + piece.len());
         if length > held {
             let wanted = length.max((held * 2).min(most));
-            if !bodies.make_room(wanted - held, wanted, own.since, now) {
-                bodies.free += held;
+            if !all.make_room(wanted - held, wanted, own.since, now) {
+                all.free += held;
                 return Err(Full);
             }
             own.bytes.reserve_exact(wanted - own.bytes.len());
-            bodies.free = bodies.free.saturating_sub(own.bytes.capacity() - held);
+            all.free = all.free.saturating_sub(own.bytes.capacity() - held);
         }
         own.bytes.extend_from_slice(piece);
-        bodies.unfinished.insert(self.id, own);
+        all.unfinished.insert(self.id, own);
         Ok(())
     }
 
@@ -126,9 +126,9 @@ impl Share<'_> {
 
 impl Drop for Share<'_> {
     fn drop(&mut self) {
-        let mut bodies = self.budget.shelf();
-        let unfinished = bodies.unfinished.remove(&self.id).map_or(0, |it| it.bytes.capacity());
-        bodies.free += unfinished + self.finished;
+        let mut all = self.budget.shelf();
+        let unfinished = all.unfinished.remove(&self.id).map_or(0, |it| it.bytes.capacity());
+        all.free += unfinished + self.finished;
     }
 }
 

@@ -1,9 +1,10 @@
 //! Connections, and how long each may take for what it is doing.
 //!
-//! Owns: the table of open connections, the deadlines of each, and who has to make way when all places are taken: one
-//! that never asked anything before one that did, the oldest first; one that has shown a client certificate never. Must
-//! not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look like one.
+//! Owns: the table of open connections, the deadlines of each, and who has to make way when all slots are taken (see
+//! [`Worth`]). Must not know: sockets, TLS, HTTP. Nothing is limited per address: behind a Service many API servers may look
+//! like one.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,10 +19,12 @@ const HEADERS: Duration = Duration::from_secs(10);
 /// way to a connection that is being closed.
 const IDLE: Duration = Duration::from_secs(120);
 /// From headers to the end of the answer; a body has a shorter deadline of its own.
-const TURN: Duration = Duration::from_secs(20);
+const REQUEST: Duration = Duration::from_secs(20);
 /// So long bytes of ours wait for somebody to take them.
 const UNTAKEN: Duration = Duration::from_secs(5);
-/// A turn this young is not yet suspicious.
+/// A real request is over long before, but for one that waits for a reservation. What takes longer protects nobody.
+const SLOW: Duration = Duration::from_secs(2);
+/// A request this young is not yet suspicious.
 const YOUNG: Duration = Duration::from_millis(500);
 
 /// Where a connection is.
@@ -36,8 +39,10 @@ pub(super) struct Progress {
     begun: Option<Instant>,
     /// When somebody stopped to take our bytes.
     untaken: Option<Instant>,
-    /// When each turn that is not over began, by number.
-    turns: Vec<(u64, Instant)>,
+    /// When each request that is not over began, by number.
+    in_flight: Vec<(u64, Instant)>,
+    /// Bytes of their answers.
+    held: usize,
     /// It had an answer.
     served: bool,
     /// It has shown a client certificate.
@@ -53,7 +58,8 @@ impl Progress {
             since: now,
             begun: None,
             untaken: None,
-            turns: Vec::new(),
+            in_flight: Vec::new(),
+            held: 0,
             served: false,
             proven: false,
             multiplexed: false,
@@ -64,12 +70,12 @@ impl Progress {
     fn overdue(&self, now: Instant) -> Option<&'static str> {
         let past =
             |since: Option<Instant>, limit| since.is_some_and(|since| now.duration_since(since) > limit);
-        let waiting = Some(self.since).filter(|_| self.turns.is_empty());
+        let waiting = Some(self.since).filter(|_| self.in_flight.is_empty());
         if !self.open {
             return past(Some(self.since), HANDSHAKE).then_some("handshake");
         }
         let slow = past(self.untaken, UNTAKEN)
-            || past(self.turns.iter().map(|(_, began)| *began).min(), TURN)
+            || past(self.oldest(), REQUEST)
             || past(self.begun, HEADERS)
             || !self.served && past(waiting, HEADERS);
         if slow {
@@ -78,11 +84,38 @@ impl Progress {
         past(waiting, IDLE).then_some("idle")
     }
 
-    /// The smallest makes way first; `None` never does.
-    fn worth(&self) -> Option<(bool, Instant)> {
-        let stays = self.proven || self.served && !self.turns.is_empty();
-        (!stays).then_some((self.served, self.since))
+    /// When the request began that has been under way for the longest.
+    fn oldest(&self) -> Option<Instant> {
+        self.in_flight.iter().map(|(_, began)| *began).min()
     }
+
+    /// What it is worth, and since when it is what it is; `None` never makes way.
+    fn worth(&self, now: Instant) -> Option<(Worth, Instant)> {
+        let slow = [self.oldest(), self.untaken].into_iter().flatten().min();
+        let slow = slow.filter(|since| now.duration_since(*since) > SLOW);
+        let worth = match slow {
+            _ if self.proven => return None,
+            _ if !self.served => Worth::Unserved,
+            Some(since) => return Some((Worth::Slow, since)),
+            None if self.in_flight.is_empty() => Worth::Idle,
+            None => Worth::Busy,
+        };
+        Some((worth, self.since))
+    }
+}
+
+/// Who makes way first; among equals the oldest does. One that has shown a client certificate never does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    /// It never had an answer.
+    Unserved,
+    /// It had one, and has taken suspiciously long for the next.
+    Slow,
+    /// It had one, and asks nothing.
+    Idle,
+    /// It is being answered. It makes way when all others are, too, or whoever asks something small again and again in all
+    /// slots would keep everybody else out.
+    Busy,
 }
 
 /// One connection: what is known of it, and the way to end it.
@@ -111,7 +144,7 @@ impl Life {
     /// Bytes have come.
     pub(super) fn heard(&self) {
         let mut it = self.progress();
-        if it.open && !it.multiplexed && it.turns.is_empty() && it.begun.is_none() {
+        if it.open && !it.multiplexed && it.in_flight.is_empty() && it.begun.is_none() {
             it.begun = Some(Instant::now());
         }
     }
@@ -137,10 +170,15 @@ impl Life {
         self.told.lock().unwrap_or_else(PoisonError::into_inner).unwrap_or("asked")
     }
 
-    /// Wakes whoever waits in [`Life::over`].
+    /// Wakes whoever waits in [`Life::over`]. The first reason counts.
     fn end(&self, why: &'static str) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
         self.go.notify_one();
+    }
+
+    /// It was told to end, which takes a moment.
+    fn ends(&self) -> bool {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
@@ -148,7 +186,8 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct Connections {
     most: usize,
-    most_turns: usize,
+    most_in_flight: usize,
+    most_held: usize,
     table: Mutex<Table>,
 }
 
@@ -156,43 +195,45 @@ pub(super) struct Connections {
 struct Table {
     next: u64,
     lives: HashMap<u64, Arc<Life>>,
-    turns: usize,
+    in_flight: usize,
+    held: usize,
 }
 
-/// A connection's place in the table; free again when it is dropped.
+/// A connection's slot in the table; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Slot {
     all: Arc<Connections>,
     id: u64,
     /// What is known of the connection.
     pub(super) life: Arc<Life>,
 }
 
-/// From the headers of a request to the end of its answer.
+/// A request, from its headers to the end of its answer.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct InFlight {
     all: Arc<Connections>,
     life: Arc<Life>,
     id: u64,
+    held: usize,
     /// It was answered as a request that we serve.
     pub(super) served: bool,
 }
 
 impl Connections {
-    /// For so many at once, with so many requests under way in all of them.
-    pub(super) fn new(most: usize, most_turns: usize) -> Arc<Self> {
-        Arc::new(Self { most, most_turns, table: Mutex::default() })
+    /// For so many at once, with so many requests under way in all of them, and so many bytes of their answers.
+    pub(super) fn new(most: usize, most_in_flight: usize, most_held: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_in_flight, most_held, table: Mutex::default() })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for a connection that was just accepted. If all are taken, the one that is worth least makes way.
-    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Place> {
+    /// A slot for a connection that was just accepted. If all are taken, the one that is worth least makes way.
+    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> Option<Slot> {
         let mut table = self.table();
         if table.lives.len() >= self.most {
-            let worths = table.lives.iter().filter_map(|(id, life)| Some((life.progress().worth()?, *id)));
+            let worths = table.lives.iter().filter_map(|(id, life)| Some((life.progress().worth(now)?, *id)));
             let (_, id) = worths.min()?;
             if let Some(life) = table.lives.remove(&id) {
                 life.end("too_many");
@@ -201,7 +242,7 @@ impl Connections {
         let (id, life) = (table.next, Arc::new(Life::new(now)));
         table.next += 1;
         table.lives.insert(id, Arc::clone(&life));
-        Some(Place { all: Arc::clone(self), id, life })
+        Some(Slot { all: Arc::clone(self), id, life })
     }
 
     /// Nobody is connected.
@@ -220,124 +261,100 @@ impl Connections {
     }
 
     /// A request begins. If too many are under way, the connection with the oldest makes way.
-    pub(super) fn turn(self: &Arc<Self>, life: &Arc<Life>) -> Turn {
+    pub(super) fn begin(self: &Arc<Self>, life: &Arc<Life>) -> InFlight {
         let now = Instant::now();
         let id = {
             let mut table = self.table();
-            table.turns += 1;
-            if table.turns > self.most_turns {
-                table.cut_the_slowest(now);
-            }
+            table.in_flight += 1;
+            table.cut_the_slowest(self.most_in_flight, now);
             table.next += 1;
             table.next
         };
         let mut it = life.progress();
         it.begun = None;
-        it.turns.push((id, now));
-        Turn { all: Arc::clone(self), life: Arc::clone(life), id, served: false }
+        it.in_flight.push((id, now));
+        InFlight { all: Arc::clone(self), life: Arc::clone(life), id, held: 0, served: false }
     }
 }
 
 impl Table {
-    fn cut_the_slowest(&self, now: Instant) {
+    /// If more are under way than may be, and those of connections that are ending do not make up for it.
+    fn cut_the_slowest(&self, most: usize, now: Instant) {
+        if self.in_flight <= most {
+            return;
+        }
+        let ending = self.lives.values().filter(|life| life.ends());
+        if self.in_flight <= most + ending.map(|life| life.progress().in_flight.len()).sum::<usize>() {
+            return;
+        }
         let oldest = |life: &Arc<Life>| {
             let it = life.progress();
-            it.turns.first().map(|(_, began)| *began).filter(|_| !it.proven)
+            it.oldest().filter(|_| !it.proven)
         };
-        let slowest = self.lives.values().filter_map(|life| Some((oldest(life)?, life)));
+        let stay = self.lives.values().filter(|life| !life.ends());
+        let slowest = stay.filter_map(|life| Some((oldest(life)?, life)));
         let slowest = slowest.min_by_key(|(began, _)| *began);
         if let Some((_, life)) = slowest.filter(|(began, _)| now.duration_since(*began) > YOUNG) {
             life.end("slow");
         }
     }
+
+    /// The same for bytes of answers, however young.
+    fn cut_the_greediest(&self, most: usize) {
+        if self.held <= most {
+            return;
+        }
+        let ending = self.lives.values().filter(|life| life.ends());
+        if self.held <= most + ending.map(|life| life.progress().held).sum::<usize>() {
+            return;
+        }
+        let holds = |life: &Arc<Life>| {
+            let it = life.progress();
+            (!it.proven).then_some((it.held, Reverse(it.oldest())))
+        };
+        let stay = self.lives.values().filter(|life| !life.ends());
+        if let Some((_, life)) =
+            stay.filter_map(|life| Some((holds(life)?, life))).max_by_key(|(held, _)| *held)
+        {
+            life.end("slow");
+        }
+    }
 }
 
-impl Drop for Place {
+impl InFlight {
+    /// Its answer has so many bytes. If that is too much, with all others, the connection that holds the most makes way:
+    /// whoever takes its answers holds little.
+    pub(super) fn holds(&mut self, bytes: usize) {
+        self.held = bytes;
+        self.life.progress().held += bytes;
+        let mut table = self.all.table();
+        table.held += bytes;
+        table.cut_the_greediest(self.all.most_held);
+    }
+}
+
+impl Drop for Slot {
     fn drop(&mut self) {
         self.all.table().lives.remove(&self.id);
     }
 }
 
-impl Drop for Turn {
+impl Drop for InFlight {
     fn drop(&mut self) {
         {
             let mut it = self.life.progress();
-            it.turns.retain(|(id, _)| *id != self.id);
+            it.in_flight.retain(|(id, _)| *id != self.id);
+            it.held -= self.held;
             it.served |= self.served;
-            if it.turns.is_empty() {
+            if it.in_flight.is_empty() {
                 it.since = Instant::now();
             }
         }
-        self.all.table().turns -= 1;
+        let mut table = self.all.table();
+        table.in_flight -= 1;
+        table.held -= self.held;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn at(seconds: u64, start: Instant) -> Instant {
-        start + Duration::from_secs(seconds)
-    }
-
-    #[test]
-    fn each_stage_has_its_time() {
-        let now = Instant::now();
-        let connected = Progress::new(now);
-        let open = Progress { open: true, ..connected.clone() };
-        let served = Progress { served: true, ..open.clone() };
-        let begun = Progress { begun: Some(at(95, now)), ..served.clone() };
-        let stuck = Progress { untaken: Some(at(30, now)), ..served.clone() };
-        let turning = Progress { turns: vec![(1, at(90, now)), (2, at(100, now))], ..served.clone() };
-        for (what, it, fine, over, why) in [
-            ("a handshake", connected, 5, 6, "handshake"),
-            ("the first headers", open, 10, 11, "slow"),
-            ("an idle connection", served, 120, 121, "idle"),
-            ("headers that have begun", begun, 105, 106, "slow"),
-            ("an answer that nobody takes", stuck, 35, 36, "slow"),
-            ("a request without end", turning, 110, 111, "slow"),
-        ] {
-            assert_eq!(it.overdue(at(fine, now)), None, "{what}");
-            assert_eq!(it.overdue(at(over, now)), Some(why), "{what}");
-        }
-    }
-
-    fn ended(place: &Place) -> bool {
-        place.life.told.lock().unwrap().is_some()
-    }
-
-    #[test]
-    fn when_all_places_are_taken_the_least_worth_makes_way() {
-        let (all, start) = (Connections::new(4, 10), Instant::now());
-        let places: Vec<_> = (0..4).map(|second| all.enter(at(second, start)).unwrap()).collect();
-        for place in &places[..3] {
-            place.life.open(false, false);
-            all.turn(&place.life).served = true;
-        }
-        places[0].life.progress().proven = true;
-        let _busy = all.turn(&places[1].life);
-        let _newcomer = all.enter(at(10, start)).unwrap();
-        assert!(ended(&places[3]), "it never asked anything");
-        let next = all.enter(at(11, start)).unwrap();
-        assert!(!ended(&places[2]) && !ended(&next), "the newcomer before it had asked nothing yet");
-        next.life.open(false, false);
-        all.turn(&next.life).served = true;
-        let busy = all.turn(&next.life);
-        let _last = all.enter(at(12, start)).unwrap();
-        assert!(ended(&places[2]) && !ended(&places[0]) && !ended(&places[1]) && !ended(&next));
-        drop(busy);
-    }
-
-    #[test]
-    fn when_too_many_requests_are_under_way_the_slowest_connection_makes_way() {
-        let all = Connections::new(4, 2);
-        let [slow, young] = [(); 2].map(|()| all.enter(Instant::now()).unwrap());
-        let _turns = [all.turn(&slow.life), all.turn(&young.life)];
-        let third = all.turn(&young.life);
-        assert!(!ended(&slow), "all of them have only begun");
-        drop(third);
-        slow.life.progress().turns[0].1 -= Duration::from_secs(2);
-        let _third = all.turn(&young.life);
-        assert!(ended(&slow) && !ended(&young));
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
 //! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`decide.rs`) -> AdmissionReview.
-//! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403,
-//! 413 or 503 with words.
+//! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403, 408, 413 or 503 with
+//! words.
 
 use std::sync::Arc;
 
@@ -20,20 +20,21 @@ use crate::view::Freshness;
 use crate::webhooks::Endpoint;
 use crate::{events, mutate, report};
 
-use super::decide::{Known, decide};
-
 use super::accept::Caller;
 use super::body::Intake;
+use super::decide::{Known, decide};
 
 /// Said to whoever was asked for a certificate and has none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
     shown; the API server needs one for this webhook in its AdmissionConfiguration";
 
-/// Several times what is injected into a member, and what the rulebook says at its longest. Names in a forged request
-/// have no limit of their own.
-const LONGEST_ANSWER: usize = 128 * 1024;
-/// The same for a line of the log.
+/// Several times what is injected into a member, and what the rulebook says at its longest. A forged request may ask for
+/// more: a hundred findings that repeat the longest names there are.
+pub(super) const LONGEST_ANSWER: usize = 128 * 1024;
+/// The same for a text in the log.
 const LONGEST_WORDS: usize = 1024;
+/// And for its lines about one request, worst first.
+const MOST_LINES: usize = 20;
 
 /// `/validate` and `/mutate`.
 pub fn admission(guard: Arc<Guard>) -> Router {
@@ -142,7 +143,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 /// only a proven caller is sure to be an API server.
 fn tell(review: &review::Review, decision: &Decision, proven: bool) {
     let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
-    for judged in decision.judged.iter().filter(loud) {
+    for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
         let (subject, user) = (short(&review.subject()), short(&review.user));
         let (softened, says) = (short(&softened), short(&judged.finding.says));

@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::pki_types::CertificateDer;
@@ -14,10 +13,8 @@ use rustls::{RootCertStore, ServerConfig};
 use tracing::{info, warn};
 
 use crate::certs::Leaf;
+use crate::reload;
 use crate::telemetry::chain;
-
-/// How often the file is looked at; see `reload.rs`.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Why a file of client CAs is of no use.
 #[derive(Debug, thiserror::Error)]
@@ -78,23 +75,19 @@ impl Speech {
     /// Follows the file of client CAs until the process ends. One that is of no use changes nothing, and is said.
     pub async fn follow(self, tls: Arc<Tls>) {
         let Some(file) = self.clients.clone() else { return std::future::pending().await };
-        let mut seen = text(&file).map_err(|error| chain(&error));
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let now = text(&file);
-            let told = now.as_ref().map(Vec::clone).map_err(|error| chain(error));
-            if told == seen {
-                continue;
-            }
-            seen = told;
-            match now.and_then(|text| self.for_clients_of(&file, &text)) {
+        let read = || text(&file).map_err(|error| chain(&error));
+        // The first time, too: the file may have changed since the start.
+        let take = |now: &Result<Vec<u8>, String>| {
+            let config = now.as_ref().map_err(Clone::clone);
+            match config.and_then(|pem| self.for_clients_of(&file, pem).map_err(|error| chain(&error))) {
                 Ok(config) => {
                     tls.config.store(config);
-                    info!(file = %file.display(), "client CAs changed");
+                    info!(file = %file.display(), "client CAs");
                 }
-                Err(error) => warn!(error = chain(&error), "client CAs: the last good ones stay"),
+                Err(error) => warn!(error, "client CAs: the last good ones stay"),
             }
-        }
+        };
+        reload::contents(read, take).await;
     }
 
     fn for_everybody(&self) -> Arc<ServerConfig> {

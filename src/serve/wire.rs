@@ -1,5 +1,6 @@
-//! What lies between hyper and a connection: bytes are noticed on their way in and out, and an answer is under way until
-//! its last byte is taken.
+//! What lies between hyper and a connection: bytes are noticed on their way in and out, and a request is under way until
+//! hyper has taken the last piece of its answer. Over HTTP/2 that is when the client has room for it; over HTTP/1.1 the last
+//! few pieces may wait in hyper's buffer, which is noticed as bytes that nobody takes.
 //!
 //! Owns: nothing; tells `connections.rs`. Must not know: TLS, requests.
 
@@ -12,7 +13,7 @@ use axum::body::{Body, Bytes};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connections::{Life, Turn};
+use super::connections::{InFlight, Life};
 
 /// A stream whose progress is noticed.
 #[derive(Debug)]
@@ -70,18 +71,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Noticed<S> {
     }
 }
 
-/// An answer that holds its turn until it is taken, in pieces that somebody who takes none of it cannot hoard.
+/// An answer whose request is under way until hyper has all of it, in pieces that somebody who takes none of them cannot
+/// hoard.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
     rest: Bytes,
     piece: usize,
-    _turn: Turn,
+    _in_flight: InFlight,
 }
 
 impl Answer {
-    pub(super) fn new(body: Body, piece: usize, turn: Turn) -> Self {
-        Self { body, rest: Bytes::new(), piece, _turn: turn }
+    pub(super) fn new(body: Body, piece: usize, mut in_flight: InFlight) -> Self {
+        let length = body.size_hint().exact().unwrap_or_default();
+        in_flight.holds(usize::try_from(length).unwrap_or(usize::MAX));
+        Self { body, rest: Bytes::new(), piece, _in_flight: in_flight }
     }
 }
 

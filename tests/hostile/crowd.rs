@@ -3,19 +3,19 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use gatera::serve::LARGEST_BODY;
 use rustls::ClientConfig;
 use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tokio_rustls::client::TlsStream;
 
-use crate::caller::{Http, config, connect};
-
-const BODY: usize = 8 * 1024 * 1024;
+use crate::caller::{Http, config, connect, encrypted};
 
 /// The worst that each does.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +30,46 @@ enum Way {
     ResetStorm,
     Unfolding,
     Unread,
+    NoWindow,
 }
 
+/// A long answer costs a program that is not optimized some milliseconds: a few hundred a second would be all it does.
+const AT_LEISURE: Duration = Duration::from_millis(500);
+
 /// One of each hundred does what costs the attacker as much as us.
-const WAYS: [(Way, usize); 10] = [
+const WAYS: [(Way, usize); 11] = [
     (Way::Silent, 25),
     (Way::HalfHandshake, 15),
     (Way::SlowHeaders, 15),
     (Way::SlowBody, 15),
     (Way::UnfinishedBody, 4),
-    (Way::ManyStreams, 12),
+    (Way::ManyStreams, 10),
     (Way::HugeHeaders, 4),
     (Way::ResetStorm, 4),
     (Way::Unfolding, 2),
     (Way::Unread, 4),
+    (Way::NoWindow, 2),
 ];
 
+/// How often each way came so far that it can do harm: a crowd that is sent home at the door shows nothing.
+#[derive(Default)]
+pub struct Tally([AtomicUsize; WAYS.len()]);
+
+impl Tally {
+    fn count(&self, way: Way) {
+        self.0[way as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// By way.
+    pub fn told(&self) -> Vec<(String, usize)> {
+        let count = |(way, _): &(Way, usize)| self.0[*way as usize].load(Ordering::Relaxed);
+        WAYS.iter().map(|it| (format!("{:?}", it.0), count(it))).collect()
+    }
+}
+
 /// So many of them, until the runtime ends. They have a machine of their own, so they get of ours what nobody else wants.
-pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> Runtime {
+pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> (Runtime, Arc<Tally>) {
+    let tally = Arc::<Tally>::default();
     let (one, two) = (config(Http::One, bundle, None), config(Http::Two, bundle, None));
     let ways: Vec<_> =
         WAYS.iter().flat_map(|(way, percent)| std::iter::repeat_n(*way, count * percent / 100)).collect();
@@ -56,21 +78,21 @@ pub fn gather(count: usize, to: SocketAddr, bundle: &str) -> Runtime {
     let crowd =
         Builder::new_multi_thread().worker_threads(2).on_thread_start(last).enable_all().build().unwrap();
     for (turn, way) in ways.into_iter().enumerate() {
-        let (one, two) = (Arc::clone(&one), Arc::clone(&two));
+        let (one, two, tally) = (Arc::clone(&one), Arc::clone(&two), Arc::clone(&tally));
         crowd.spawn(async move {
             sleep(Duration::from_millis(2 * turn as u64)).await;
             loop {
                 // Being thrown out is what it expects; it comes again. Handshakes of a program that is not optimized
                 // would take a whole processor if it came at once.
-                let _ = act(way, to, &one, &two).await;
+                let _ = act(way, to, &one, &two, &tally).await;
                 sleep(Duration::from_secs(2)).await;
             }
         });
     }
-    crowd
+    (crowd, tally)
 }
 
-/// Bodies that lack their last byte; returns the connections on which all the rest was taken.
+/// Bodies that lack their last byte; returns the connections on which all the rest was taken, so far as one can tell.
 pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Vec<TlsStream<TcpStream>> {
     let one = config(Http::One, bundle, None);
     let mut pouring = JoinSet::new();
@@ -78,8 +100,8 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
         let one = Arc::clone(&one);
         pouring.spawn(async move {
             let mut stream = introduced(to, &one).await?;
-            stream.write_all(head(BODY).as_bytes()).await?;
-            stream.write_all(&vec![b' '; BODY - 1]).await?;
+            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
+            stream.write_all(&vec![b' '; LARGEST_BODY - 1]).await?;
             stream.flush().await?;
             io::Result::Ok(stream)
         });
@@ -87,31 +109,71 @@ pub async fn unfinished_bodies(count: usize, to: SocketAddr, bundle: &str) -> Ve
     pouring.join_all().await.into_iter().flatten().collect()
 }
 
-async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<ClientConfig>) -> io::Result<()> {
+/// Long answers over HTTP/2 to somebody who has room for none; returns the connections on which all was asked, and why the
+/// others could not.
+pub async fn untaken_answers(
+    count: usize,
+    to: SocketAddr,
+    bundle: &str,
+) -> Vec<io::Result<TlsStream<TcpStream>>> {
+    let two = config(Http::Two, bundle, None);
+    let mut asking = JoinSet::new();
+    for _ in 0..count {
+        let two = Arc::clone(&two);
+        asking.spawn(async move {
+            let mut stream = without_window(to, &two).await?;
+            for turn in 0..32 {
+                ask_for_much(&mut stream, 2 * turn + 1, Duration::ZERO).await?;
+            }
+            io::Result::Ok(stream)
+        });
+    }
+    asking.join_all().await
+}
+
+async fn act(
+    way: Way,
+    to: SocketAddr,
+    one: &Arc<ClientConfig>,
+    two: &Arc<ClientConfig>,
+    tally: &Tally,
+) -> io::Result<()> {
     match way {
-        Way::Silent => TcpStream::connect(to).await?.read_exact(&mut [0; 64]).await.map(drop),
+        Way::Silent => {
+            let mut stream = TcpStream::connect(to).await?;
+            tally.count(way);
+            stream.read_exact(&mut [0; 64]).await.map(drop)
+        }
         Way::HalfHandshake => {
             let mut stream = TcpStream::connect(to).await?;
             stream.write_all(&[0x16, 0x03, 0x01, 0x40, 0x00, 0x01, 0x00, 0x3f, 0xfc]).await?;
             stream.write_all(&[0; 0x3000]).await?;
+            tally.count(way);
             drip(stream, &[0; 64]).await
         }
-        Way::SlowHeaders => drip(connect(to, one).await?, head(100).as_bytes()).await,
+        Way::SlowHeaders => {
+            let stream = connect(to, one).await?;
+            tally.count(way);
+            drip(stream, head(100).as_bytes()).await
+        }
         Way::SlowBody => {
             let mut stream = introduced(to, one).await?;
-            stream.write_all(head(BODY).as_bytes()).await?;
+            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
+            tally.count(way);
             drip(stream, &[b'{'; 64]).await
         }
         Way::UnfinishedBody => {
             let mut stream = introduced(to, one).await?;
-            stream.write_all(head(BODY).as_bytes()).await?;
-            pour(&mut stream, &vec![b' '; BODY - 1]).await?;
+            stream.write_all(head(LARGEST_BODY).as_bytes()).await?;
+            tally.count(way);
+            pour(&mut stream, &vec![b' '; LARGEST_BODY - 1]).await?;
             drip(stream, b"").await
         }
         Way::Unfolding => {
             let mut stream = introduced(to, one).await?;
             let text = unfolding();
             stream.write_all(head(text.len()).as_bytes()).await?;
+            tally.count(way);
             pour(&mut stream, &text).await?;
             drip(stream, b"").await
         }
@@ -120,16 +182,20 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<Client
             stream.write_all(b"POST /validate HTTP/1.1\r\n").await?;
             for turn in 0..2000 {
                 stream.write_all(format!("x-{turn}: {}\r\n", "y".repeat(500)).as_bytes()).await?;
+                if turn == 32 {
+                    tally.count(way);
+                }
             }
             drip(stream, b"").await
         }
         Way::Unread => {
-            let mut stream = connect(to, one).await?;
-            let text = nameless(60_000);
+            let mut stream = without_room(to, one).await?;
+            let text = verbose();
             loop {
                 stream.write_all(head(text.len()).as_bytes()).await?;
                 stream.write_all(&text).await?;
-                sleep(Duration::from_millis(100)).await;
+                tally.count(way);
+                sleep(AT_LEISURE).await;
             }
         }
         Way::ManyStreams => {
@@ -137,6 +203,9 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<Client
             for id in (1..4001).step_by(2) {
                 stream.write_all(&headers(id)).await?;
                 stream.write_all(&frame(0, 0, id, &[b'['; 1000])).await?;
+                if id == 63 {
+                    tally.count(way);
+                }
             }
             drip(stream, b"").await
         }
@@ -145,6 +214,17 @@ async fn act(way: Way, to: SocketAddr, one: &Arc<ClientConfig>, two: &Arc<Client
             for id in (1..20_001).step_by(2) {
                 stream.write_all(&headers(id)).await?;
                 stream.write_all(&frame(3, 0, id, &8_u32.to_be_bytes())).await?;
+                if id == 63 {
+                    tally.count(way);
+                }
+            }
+            drip(stream, b"").await
+        }
+        Way::NoWindow => {
+            let mut stream = without_window(to, two).await?;
+            tally.count(way);
+            for turn in 0..32 {
+                ask_for_much(&mut stream, 2 * turn + 1, AT_LEISURE).await?;
             }
             drip(stream, b"").await
         }
@@ -177,20 +257,26 @@ async fn pour(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resul
     stream.flush().await
 }
 
-/// Eight megabytes that would be some gigabytes of containers.
+/// Half a megabyte that would be some hundred megabytes of containers. More would have no room in this crowd.
 fn unfolding() -> Vec<u8> {
-    let containers = "{},".repeat(BODY / 3 - 1000);
+    let containers = "{},".repeat(170_000);
     format!(
         r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},"operation":"CREATE","object":{{"spec":{{"template":{{"spec":{{"containers":[{containers}{{}}]}}}}}}}}}}}}"#
     )
     .into_bytes()
 }
 
-/// A refusal repeats the name.
-fn nameless(length: usize) -> Vec<u8> {
-    let name = "n".repeat(length);
+/// The shortest that is refused.
+fn unreadable() -> &'static [u8] {
+    br#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"group":"apps","version":"v1","kind":"StatefulSet"},"operation":"CREATE","name":"n","object":{"spec":{"replicas":"3"}}}}"#
+}
+
+/// A refusal of some 100 KiB: it lists a hundred passwords by their names, each of them three times.
+fn verbose() -> Vec<u8> {
+    let variable = |turn| format!(r#"{{"name":"{turn}_{}_PASSWORD","value":"x"}}"#, "V".repeat(230));
+    let env = (0..100).map(variable).collect::<Vec<_>>().join(",");
     format!(
-        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},"operation":"CREATE","name":"{name}","object":{{"spec":{{"replicas":"3"}}}}}}}}"#
+        r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{{"uid":"u","kind":{{"group":"apps","version":"v1","kind":"StatefulSet"}},"operation":"CREATE","name":"n","namespace":"n","object":{{"spec":{{"template":{{"metadata":{{"labels":{{"gatera.dev/cluster":"n"}}}},"spec":{{"containers":[{{"name":"c","env":[{env}]}}]}}}}}}}}}}}}"#
     )
     .into_bytes()
 }
@@ -198,20 +284,70 @@ fn nameless(length: usize) -> Vec<u8> {
 /// A connection that was answered once looks like an API server's.
 async fn introduced(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = connect(to, one).await?;
-    let text = nameless(10);
+    let text = unreadable();
     stream.write_all(head(text.len()).as_bytes()).await?;
-    stream.write_all(&text).await?;
+    stream.write_all(text).await?;
     let mut answer = [0; 4096];
     let length = stream.read(&mut answer).await?;
-    assert!(answer[..length].starts_with(b"HTTP/1.1 200 OK"), "{}", String::from_utf8_lossy(&answer));
+    if !answer[..length].starts_with(b"HTTP/1.1 200 OK") {
+        return Err(io::Error::other(String::from_utf8_lossy(&answer[..length]).into_owned()));
+    }
     Ok(stream)
 }
 
 async fn begin_two(to: SocketAddr, two: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    begin_two_with(to, two, &[]).await
+}
+
+async fn begin_two_with(
+    to: SocketAddr,
+    two: &Arc<ClientConfig>,
+    settings: &[u8],
+) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = connect(to, two).await?;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
-    stream.write_all(&frame(4, 0, 0, &[])).await?;
+    stream.write_all(&frame(4, 0, 0, settings)).await?;
     Ok(stream)
+}
+
+/// SETTINGS_INITIAL_WINDOW_SIZE is 0: there is room for headers, and for no byte of a body.
+async fn without_window(to: SocketAddr, two: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    begin_two_with(to, two, &[0, 4, 0, 0, 0, 0]).await
+}
+
+/// The kernel takes a few KiB for it, and no answers of 100.
+async fn without_room(to: SocketAddr, one: &Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(4096)?;
+    encrypted(socket.connect(to).await?, to, one).await
+}
+
+/// A long answer in this stream, of which there may be 32. It ends when the answer has begun, which waits for its room.
+async fn ask_for_much(stream: &mut TlsStream<TcpStream>, id: u32, pause: Duration) -> io::Result<()> {
+    let text = verbose();
+    stream.write_all(&headers(id)).await?;
+    let mut pieces = text.chunks(16 * 1024).peekable();
+    while let Some(piece) = pieces.next() {
+        let last = u8::from(pieces.peek().is_none());
+        stream.write_all(&frame(0, last, id, piece)).await?;
+    }
+    stream.flush().await?;
+    until_answered(stream).await?;
+    sleep(pause).await;
+    Ok(())
+}
+
+/// Until the headers of an answer have come.
+async fn until_answered(stream: &mut TlsStream<TcpStream>) -> io::Result<()> {
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await?;
+        let length = usize::from(head[1]) * 256 + usize::from(head[2]);
+        stream.read_exact(&mut vec![0; length]).await?;
+        if head[3] == 1 {
+            return Ok(());
+        }
+    }
 }
 
 /// POST /validate, without an end.

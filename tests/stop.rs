@@ -1,0 +1,92 @@
+//! SIGTERM at every moment: while the guard starts, and while it waits for others in order to stop.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::guarded::{guard_of, program};
+use crate::lab::{eventually, lives_as_long_as_we_do};
+
+struct Stopping {
+    shell: Child,
+    pid: Pid,
+}
+
+impl Stopping {
+    /// The real program, with this for an API server.
+    fn start(folder: &Path, api_server: SocketAddr, arguments: &[&str]) -> Self {
+        let kubeconfig = folder.join("kubeconfig");
+        let server = format!("http://{api_server}");
+        let text = format!(
+            "{{apiVersion: v1, kind: Config, current-context: a, users: [{{name: a, user: {{}}}}], \
+             clusters: [{{name: a, cluster: {{server: \"{server}\"}}}}], \
+             contexts: [{{name: a, context: {{cluster: a, user: a}}}}]}}"
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        let mut shell = lives_as_long_as_we_do(&program())
+            .args(["serve", "--webhook-url=https://127.0.0.1:1", "--operations=127.0.0.1:0"])
+            .arg(format!("--kubeconfig={}", kubeconfig.display()))
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = eventually("the guard to run", || {
+            assert_eq!(shell.try_wait().unwrap(), None, "it ended");
+            guard_of(shell.id())
+        });
+        Self { shell, pid: Pid::from_raw(i32::try_from(pid).unwrap()).unwrap() }
+    }
+
+    fn terminate(&self) {
+        kill_process(self.pid, Signal::TERM).unwrap();
+    }
+
+    /// How long it took to end, without an error.
+    fn ended(mut self) -> Duration {
+        let since = Instant::now();
+        let status = eventually("the guard to end", || self.shell.try_wait().unwrap());
+        assert!(status.success(), "{status}");
+        since.elapsed()
+    }
+}
+
+/// In a container a signal that nobody listens for is lost.
+#[test]
+fn a_guard_that_is_starting_is_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let guard = Stopping::start(folder.path(), silent.local_addr().unwrap(), &["--listen=127.0.0.1:0"]);
+    let _asked = silent.accept().unwrap();
+    guard.terminate();
+    assert!(guard.ended() < Duration::from_secs(3));
+}
+
+#[test]
+fn each_further_signal_ends_a_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (nobody, webhooks) = (free(), free());
+    let listen = format!("--listen={webhooks}");
+    let guard = Stopping::start(
+        folder.path(),
+        nobody,
+        &[&listen, "--lame-duck=60", "--drain=60", "--namespace=default"],
+    );
+    // A handshake that never comes is waited for, but not for long; this one is open until the end.
+    let connect = || TcpStream::connect(webhooks).ok();
+    drop(eventually("the guard to listen", connect));
+    guard.terminate();
+    sleep(Duration::from_millis(200));
+    let _open = connect().expect("in the lame duck it still serves");
+    guard.terminate();
+    eventually("the guard to take nobody any more", || connect().is_none().then_some(()));
+    guard.terminate();
+    let took = guard.ended();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
