@@ -23,7 +23,8 @@ const HOSTILE: usize = 1000;
 const ALLOWED_KIB: u64 = 128 * 1024;
 const CALM: Duration = Duration::from_secs(2);
 const LASTS: Duration = Duration::from_secs(8);
-const IN_TIME: Duration = Duration::from_secs(1);
+/// API servers wait for ten; a program that is not optimized, on two busy processors, takes one now and then.
+const IN_TIME: Duration = Duration::from_secs(2);
 
 /// Latencies, and what went wrong.
 #[derive(Default)]
@@ -139,6 +140,7 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     let calm = asked(&guard, &bundle, CALM);
     let before = memory(&guard, "VmHWM");
     let (crowd, tally) = crowd::gather(HOSTILE, guard.webhooks, &bundle);
+    eventually("a crowd in which everybody does harm", || tally.is_whole().then_some(()));
     let told = asked(&guard, &bundle, LASTS);
     crowd.shutdown_timeout(Duration::from_secs(1));
     let peak = memory(&guard, "VmHWM");
@@ -158,8 +160,7 @@ fn a_thousand_hostile_connections_take_neither_the_memory_nor_the_time() {
     let metrics = guard.get("/metrics").unwrap().1;
     let line = "gatera_connections_turned_away_total{reason=\"too_many\"}";
     assert!(metrics.contains(line), "nobody had to make way: what did the crowd do?\n{metrics}");
-    let told = tally.told();
-    assert!(told.iter().all(|(_, count)| *count > 0), "not all of them came to do harm: {told:?}");
+    eprintln!("so often each way came to do harm: {:?}", tally.told());
 }
 
 /// A counter of `/metrics`; 0 while it is not there.
