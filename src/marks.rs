@@ -112,7 +112,11 @@ pub const MARKS: &[Mark] = &[
     ),
     peoples(ADDRESS, Stands::Template, "leaves the cluster address alone"),
     peoples(ANTI_AFFINITY, Stands::Template, "instead of what the number of nodes suggests"),
-    peoples(START, Stands::Template, "leaves the server's command alone; after a crash it does not know its position"),
+    peoples(
+        START,
+        Stands::Template,
+        "leaves the server's command alone; after a crash it does not know its position",
+    ),
     peoples(STARTUP_LIMIT, Stands::Template, "how long a member may take to start, if an hour is not enough"),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),

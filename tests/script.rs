@@ -152,7 +152,7 @@ fn a_server_that_is_frozen_is_not_ready() {
     let (silent, greets, nobody) = (listener(), listener(), listener().local_addr().unwrap().port());
     let ports = [&silent, &greets].map(|it| it.local_addr().unwrap().port());
     thread::spawn(move || {
-        greets.incoming().for_each(|it| it.unwrap().write_all(b"Z\0\0\0\x0a10.11").unwrap_or(()))
+        greets.incoming().for_each(|it| it.unwrap().write_all(b"Z\0\0\0\x0a10.11").unwrap_or(()));
     });
     let rows = [
         // connections that wait, bash is there, exit code
