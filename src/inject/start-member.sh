@@ -34,7 +34,8 @@ tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
     say "$line"
-    { echo "$line" >"$run/start"; : >"$run/joined"; echo "$line" >"$message"; } 2>/dev/null
+    # `true`, because a failed redirection of `:` would end the shell.
+    { echo "$line" >"$run/start"; true >"$run/joined"; echo "$line" >"$message"; } 2>/dev/null
 }
 
 # Not started on a guess. The words stay in the termination message.
@@ -151,6 +152,7 @@ look_at_self() {
 # Asks the server for the position, with the very arguments of its start. Sets position.
 recover() {
     log=$run/recovery.log position=''
+    true 2>/dev/null >"$log" || log=/tmp/gatera-recovery.log
     if [ "$user" = 0 ]; then
         # The image does so too, but later.
         find "$datadir" "$home" ! -user mysql -exec chown mysql: {} + 2>/dev/null

@@ -120,7 +120,7 @@ joiner_is_connected() {
 # Joining is over: what start-member.sh told of the start is no longer true, and an orderly end will be waited for.
 joined() {
     [ -e "$run/start" ] && [ ! -s "$run/joined" ] || return 0
-    echo "$now" >"$run/joined" && : >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
+    echo "$now" >"$run/joined" && true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
 } 2>/dev/null
 
 # A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. Where some wait to be

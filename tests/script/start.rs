@@ -308,6 +308,25 @@ fn until_there(pod: &Pod, name: &str) {
     }
 }
 
+/// Nobody can be told then, and that is all: read-only folders, a termination message elsewhere.
+#[test]
+fn a_server_starts_where_nothing_can_be_written() {
+    for_each(&[()], |pod, ()| {
+        server(pod, &line(&format!("{ID}:363")));
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut step = pod.step(&args);
+        step.env("GATERA_TERMINATION_LOG", "/nowhere/log").env("GATERA_STATUS_FILE", "/nowhere/status.json");
+        Outcome::of(&step.output().unwrap()).exits(0);
+        assert_eq!(started(pod).pop(), Some(format!("--wsrep-start-position={ID}:363")));
+
+        pod.write("start", "start of 2026-11-22T01:02:48Z: empty, safe_to_bootstrap unknown\n");
+        pod.env("GATERA_TERMINATION_LOG", "/nowhere/log").state("SYNCED");
+        pod.run("started").exits(0);
+        pod.run("ready").exits(0);
+    });
+}
+
 /// Root without the capability KILL cannot pass SIGTERM on to a server that has become another user.
 #[test]
 fn who_may_not_signal_the_server_becomes_it() {
