@@ -2,6 +2,7 @@
 //!
 //! It sees a /proc of our own and a PATH with the few tools every image has: busybox's own under busybox.
 
+mod end;
 mod pod;
 mod start;
 

@@ -2,19 +2,17 @@
 //! told, and what becomes of its last view. The server is a stand-in; the real one is in `tests/e2e`.
 
 use std::fs;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use super::pod::{Outcome, Pod, STEP, for_each, in_ci, program};
 
-const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+pub(super) const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 const VIEW: &str =
     "my_uuid: a-b\n#vwbeg\nview_id: 3 a-b 4\nbootstrap: 0\nmember: a-b 0\nmember: c-d 0\n#vwend\n";
 
 /// A server that keeps its arguments, or prints `recovered` where it is asked for its position.
-fn server(pod: &Pod, recovered: &str) {
+pub(super) fn server(pod: &Pod, recovered: &str) {
     pod.write("recovered", recovered);
     pod.tool(
         "mariadbd",
@@ -26,19 +24,19 @@ fn server(pod: &Pod, recovered: &str) {
     fs::create_dir_all(pod.path("data")).unwrap();
 }
 
-fn line(position: &str) -> String {
+pub(super) fn line(position: &str) -> String {
     format!(
         "2026-11-22  1:02:48 0 [Note] Plugin 'FEEDBACK' is disabled.\n2026-11-22  1:02:48 0 [Note] WSREP: Recovered position: {position}\n"
     )
 }
 
-fn state(uuid: &str, seqno: &str, safe: &str) -> String {
+pub(super) fn state(uuid: &str, seqno: &str, safe: &str) -> String {
     format!(
         "# GALERA saved state\nversion: 2.1\nuuid:    {uuid}\nseqno:   {seqno}\nsafe_to_bootstrap: {safe}\n"
     )
 }
 
-fn run(pod: &Pod, args: &str) -> Outcome {
+pub(super) fn run(pod: &Pod, args: &str) -> Outcome {
     let args = args.replace("DATA", pod.path("data").to_str().unwrap());
     Outcome::of(&pod.step(&args).output().unwrap())
 }
@@ -279,35 +277,6 @@ fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
     });
 }
 
-#[test]
-fn sigterm_ends_the_question_for_the_position_at_once() {
-    for_each(&[()], |pod, ()| {
-        server(pod, "");
-        pod.tool(
-            "mariadbd",
-            r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#,
-        );
-        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "deaf");
-        let pid = rustix::process::Pid::from_child(&child);
-        let began = Instant::now();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(143));
-        assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
-        assert!(!pod.path("started").exists());
-    });
-}
-
-fn until_there(pod: &Pod, name: &str) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !pod.path(name).exists() {
-        assert!(Instant::now() < deadline, "{name} never came");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Nobody can be told then, and that is all: read-only folders, a termination message elsewhere.
 #[test]
 fn a_server_starts_where_nothing_can_be_written() {
@@ -324,78 +293,6 @@ fn a_server_starts_where_nothing_can_be_written() {
         pod.env("GATERA_TERMINATION_LOG", "/nowhere/log").state("SYNCED");
         pod.run("started").exits(0);
         pod.run("ready").exits(0);
-    });
-}
-
-/// Root without the capability KILL cannot pass SIGTERM on to a server that has become another user.
-#[test]
-fn who_may_not_signal_the_server_becomes_it() {
-    let rows = [
-        (0, "00000000a80425fb", true),
-        (0, "00000000000000cb", false),
-        (0, "00000000000000eb", true),
-        (0, "0000000000000020", true),
-        (0, "0000000000000000", false),
-        (0, "", true),
-        (999, "0000000000000000", true),
-    ];
-    for_each(&rows, |pod, &(user, capabilities, stays)| {
-        server(pod, "");
-        pod.tool("mariadbd", r#"echo $$ >"$POD/pid""#).tool("find", "exit 1");
-        pod.write("proc/self/status", format!("Uid:\t{user}\t{user}\nCapEff:\t{capabilities}\n"));
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
-        let step = child.id();
-        assert!(child.wait_with_output().unwrap().status.success());
-        let server: u32 = fs::read_to_string(pod.path("pid")).unwrap().trim().parse().unwrap();
-        assert_eq!(server != step, stays, "{user} {capabilities}");
-    });
-}
-
-/// The server's end is the container's.
-#[test]
-fn the_exit_code_is_the_servers() {
-    for_each(&[("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)], |pod, (end, code)| {
-        server(pod, "");
-        pod.tool("mariadbd", end);
-        run(pod, "mariadbd --datadir=DATA").exits(*code);
-    });
-}
-
-/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended.
-#[test]
-fn sigterm_ends_a_server_that_never_joined_within_seconds() {
-    const DEAF: &str =
-        r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
-    const HEARS: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
-    let rows = [
-        (DEAF, "CONNECTED", false, 137),
-        (DEAF, "JOINING", false, 137),
-        (HEARS, "DISCONNECTED", true, 0), // it lost the others
-        (HEARS, "SYNCED", false, 0),
-        (HEARS, "", false, 0),
-    ];
-    for_each(&rows, |pod, &(body, state, joined, code)| {
-        server(pod, "");
-        pod.tool("mariadbd", body).tool("sh", &format!(r#"exec {} "$@""#, pod.shell.display()));
-        if pod.in_busybox() {
-            pod.tool("sh", &format!(r#"exec {} sh "$@""#, pod.shell.display()));
-        }
-        if !state.is_empty() {
-            pod.state(state);
-        }
-        let args = format!("mariadbd --datadir={}", pod.path("data").display());
-        let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        until_there(pod, "deaf");
-        if joined {
-            pod.write("joined", "SYNCED\n");
-        }
-        let pid = rustix::process::Pid::from_child(&child);
-        let began = Instant::now();
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-        let status = child.wait().unwrap();
-        assert_eq!(status.code(), Some(code));
-        assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
     });
 }
 

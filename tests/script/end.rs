@@ -1,0 +1,109 @@
+//! The step in front of a server, in a made-up pod: signals, the server's end, and who may not signal it.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use super::pod::{Pod, for_each};
+use super::start::{ID, run, server, state};
+
+#[test]
+fn sigterm_ends_the_question_for_the_position_at_once() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "");
+        pod.tool(
+            "mariadbd",
+            r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#,
+        );
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        until_there(pod, "deaf");
+        let pid = rustix::process::Pid::from_child(&child);
+        let began = Instant::now();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(143));
+        assert!(began.elapsed() < Duration::from_secs(50), "{:?}", began.elapsed());
+        assert!(!pod.path("started").exists());
+    });
+}
+
+fn until_there(pod: &Pod, name: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !pod.path(name).exists() {
+        assert!(Instant::now() < deadline, "{name} never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Root without the capability KILL cannot pass SIGTERM on to a server that has become another user.
+#[test]
+fn who_may_not_signal_the_server_becomes_it() {
+    let rows = [
+        (0, "00000000a80425fb", true),
+        (0, "00000000000000cb", false),
+        (0, "00000000000000eb", true),
+        (0, "0000000000000020", true),
+        (0, "0000000000000000", false),
+        (0, "", true),
+        (999, "0000000000000000", true),
+    ];
+    for_each(&rows, |pod, &(user, capabilities, stays)| {
+        server(pod, "");
+        pod.tool("mariadbd", r#"echo $$ >"$POD/pid""#).tool("find", "exit 1");
+        pod.write("proc/self/status", format!("Uid:\t{user}\t{user}\nCapEff:\t{capabilities}\n"));
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        let step = child.id();
+        assert!(child.wait_with_output().unwrap().status.success());
+        let server: u32 = fs::read_to_string(pod.path("pid")).unwrap().trim().parse().unwrap();
+        assert_eq!(server != step, stays, "{user} {capabilities}");
+    });
+}
+
+/// The server's end is the container's.
+#[test]
+fn the_exit_code_is_the_servers() {
+    for_each(&[("exit 7", 7), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)], |pod, (end, code)| {
+        server(pod, "");
+        pod.tool("mariadbd", end);
+        run(pod, "mariadbd --datadir=DATA").exits(*code);
+    });
+}
+
+/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended.
+#[test]
+fn sigterm_ends_a_server_that_never_joined_within_seconds() {
+    const DEAF: &str =
+        r#"trap '' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    const HEARS: &str = r#"trap 'sleep 5; exit 0' TERM; echo >"$POD/deaf"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#;
+    let rows = [
+        (DEAF, "CONNECTED", false, 137),
+        (DEAF, "JOINING", false, 137),
+        (HEARS, "DISCONNECTED", true, 0), // it lost the others
+        (HEARS, "SYNCED", false, 0),
+        (HEARS, "", false, 0),
+    ];
+    for_each(&rows, |pod, &(body, state, joined, code)| {
+        server(pod, "");
+        pod.tool("mariadbd", body).tool("sh", &format!(r#"exec {} "$@""#, pod.shell.display()));
+        if pod.in_busybox() {
+            pod.tool("sh", &format!(r#"exec {} sh "$@""#, pod.shell.display()));
+        }
+        if !state.is_empty() {
+            pod.state(state);
+        }
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut child = pod.step(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until_there(pod, "deaf");
+        if joined {
+            pod.write("joined", "SYNCED\n");
+        }
+        let pid = rustix::process::Pid::from_child(&child);
+        let began = Instant::now();
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.code(), Some(code));
+        assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+    });
+}
