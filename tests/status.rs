@@ -22,7 +22,7 @@ fn member(ordinal: u8, words: &str) -> Value {
             "annotations": { "gatera.dev/injected": "0.1.0" },
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
         },
-        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] },
+        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "startupProbe": { "exec": { "command": ["/etc/gatera/wait-for-sync.sh", "started"] } } }] },
         "status": {
             "phase": "Running",
             "conditions": [{ "type": "Ready", "status": "False" }],
@@ -91,13 +91,14 @@ fn programs_are_told_too() {
     assert_eq!(json["clusters"][0]["members"][1]["start"], Value::Null);
 }
 
+fn fact(pod: &Value) -> PodFact {
+    let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable: {pod}") };
+    PodFact::of(&pod)
+}
+
 /// By a position from before its last run nobody may be chosen: it went on since.
 #[test]
 fn what_was_told_before_the_last_run_does_not_count() {
-    let fact = |pod: &Value| {
-        let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable") };
-        PodFact::of(&pod)
-    };
     let note = |at: &str, seqno: u64| {
         let line =
             format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
@@ -107,13 +108,25 @@ fn what_was_told_before_the_last_run_does_not_count() {
     let pod = member(0, &told(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
     for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
-        let mut fact = fact(&pod);
+        let mut fact = self::fact(&pod);
         fact.heard(note(at, 7));
         assert_eq!(seqno(&fact), Some(heard), "{at}");
     }
     let mut started = pod.clone();
     started["status"]["containerStatuses"][0]["started"] = json!(true);
-    let mut fact = fact(&started);
+    let mut fact = self::fact(&started);
     fact.heard(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), None, "it has joined since");
+
+    // With other probes nobody empties what an earlier start left.
+    let mut own = pod.clone();
+    own["spec"]["containers"][0]["startupProbe"] = Value::Null;
+    assert_eq!(seqno(&self::fact(&own)), None);
+
+    // What refused in an earlier run is over when the next one goes on.
+    let refused = member(0, "gatera did not start the server: a reason\n");
+    let mut fact = self::fact(&refused);
+    assert!(matches!(fact.start_note, Some(StartNote::Refused(_))));
+    fact.heard(note("2026-12-01T09:21:00Z", 7));
+    assert_eq!(seqno(&fact), Some(7));
 }

@@ -57,6 +57,16 @@ impl<'a> Image<'a> {
         self.repository.rsplit('/').next().unwrap_or_default()
     }
 
+    /// One of the official images, or a copy of it in a mirror: nobody's name stands before its own.
+    pub fn is_of_the_library(&self) -> bool {
+        let registry = |part: &str| part == "localhost" || part.contains(['.', ':']);
+        let path = match self.repository.split_once('/') {
+            Some((first, rest)) if registry(first) => rest,
+            _ => self.repository,
+        };
+        !path.contains('/') || path.ends_with(&format!("library/{}", self.name()))
+    }
+
     /// Whose server it is, if the name says so.
     pub fn vendor(&self) -> Option<Vendor> {
         let name = self.name();
@@ -176,6 +186,22 @@ mod tests {
             "r:5000/x/mariadb",
         ] {
             assert_eq!(Image::read(image).name(), "mariadb", "{image}");
+        }
+    }
+
+    #[test]
+    fn official_images_and_their_copies_are_told_from_others() {
+        for (image, library) in [
+            ("mariadb:10.11", true),
+            ("docker.io/library/mariadb:10.11", true),
+            ("r:5000/mariadb", true),
+            ("localhost/mariadb", true),
+            ("mirror.example.com/hub/library/mariadb@sha256:00", true),
+            ("linuxserver/mariadb", false),
+            ("lscr.io/linuxserver/mariadb:10.11", false),
+            ("our/mariadb", false),
+        ] {
+            assert_eq!(Image::read(image).is_of_the_library(), library, "{image}");
         }
     }
 

@@ -35,11 +35,17 @@ impl Front {
         if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
             return Self::Itself;
         }
-        // Wrappers of the kind that pass on their arguments stay in front of the step's own.
-        let known = |word: &Literal| {
-            matches!(name(word.look()), "docker-entrypoint.sh" | "mariadbd" | "mysqld" | "tini" | "dumb-init")
-        };
-        if container.command.first().is_none_or(known) { Self::Bare } else { Self::Unknown }
+        // Wrappers of the kind that pass on their arguments may stand in front of the server, or of what prepares it.
+        let wraps = |word: &str| matches!(name(word), "tini" | "dumb-init");
+        let mut rest = words().map(Literal::look).peekable();
+        if rest.next_if(|word| wraps(word)).is_some() {
+            while rest.next_if(|word| word.starts_with('-')).is_some() {}
+        }
+        let prepared = rest.next_if(|word| name(word) == "docker-entrypoint.sh").is_some();
+        let options = prepared || container.command.is_empty();
+        let server =
+            |word: &&str| matches!(name(word), "mariadbd" | "mysqld") || options && word.starts_with('-');
+        if rest.peek().is_none_or(server) { Self::Bare } else { Self::Unknown }
     }
 
     /// A server that crashed starts from where its data is.
@@ -71,6 +77,11 @@ mod tests {
             ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
             ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
             ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("our/db:1", &["tini", "-g", "--", "mariadbd"], Front::Bare),
+            ("our/db:1", &["tini", "--", "/scripts/start.sh"], Front::Unknown),
+            ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], Front::Unknown),
+            ("our/db:1", &["bash"], Front::Unknown),
             ("mariadb:10.11", &["mariadbd-safe"], Front::Itself),
             ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], Front::Itself),
             ("percona/percona-xtradb-cluster:8.0", &[], Front::Itself),

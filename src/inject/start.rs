@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Patient;
 use super::files::START_SCRIPT;
 use super::profile::Profile;
+use crate::galera::image::Image;
 use crate::galera::start::Front;
 use crate::object::{Container, Meta};
 use crate::{edit, marks};
@@ -31,7 +32,6 @@ pub enum Start {
 impl Start {
     /// Of this container, in a pod with these annotations.
     pub(super) fn of(server: &Container, meta: &Meta) -> Self {
-        let image = || Profile::by_looks(server, meta.mark(marks::PROFILE));
         match Front::of(server) {
             front if front.recovers() => Self::Recovers,
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
@@ -39,17 +39,25 @@ impl Start {
                 instead: "take gatera.dev/start: keep off the template",
             },
             Front::Unknown => Self::Blind {
-                why: "its command is a script that gatera does not know",
+                why: "gatera does not know what its command, or its arguments, start",
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
             },
             // A command replaces the image's entry point, so it has to be known what that is.
-            _ if server.command.is_empty() && image() != Profile::Official => Self::Blind {
+            _ if server.command.is_empty() && !entry_point_is_known(server, meta) => Self::Blind {
                 why: "it is not known how its image starts the server",
                 instead: "set gatera.dev/profile: official if it starts as the official image does",
             },
             _ => Self::Prepended,
         }
     }
+}
+
+/// Named so by a person, or the official image itself, from whatever mirror: an image of somebody's that is called so too may
+/// have another entry point.
+fn entry_point_is_known(server: &Container, meta: &Meta) -> bool {
+    let named = meta.mark(marks::PROFILE);
+    let official = Profile::by_looks(server, named) == Profile::Official;
+    official && (named.is_some() || Image::read(&server.image).is_of_the_library())
 }
 
 /// The step, and after it what was there.

@@ -22,7 +22,8 @@
 //!
 //! Leave `command` out, or let it begin with `docker-entrypoint.sh` or `mariadbd`: then gatera puts its step
 //! (`start-member.sh`) in front when the pod is created. It asks the server for its position with the server's own arguments
-//! (`--wsrep-recover`), hands it over with `--wsrep-start-position`, and stays the server's parent. Where the image is not known,
+//! (`--wsrep-recover`), hands it over with `--wsrep-start-position`, and stays the server's parent (root without the capability
+//! KILL could not signal it: then the step becomes the server). Where the image is not known,
 //! `gatera.dev/profile: official` says that it starts as the official one. A command of your own can start the server
 //! through `mysqld_safe`, or through the step that charts/galera carries. `gatera.dev/start: keep` leaves the command alone.
 //!

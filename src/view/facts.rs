@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use crate::galera::start_note::StartNote;
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Pod, Service, Unreadable, Workload};
+use crate::object::{
+    Budget, Claim, ConfigMap, Container, Handler, Kind, Meta, Node, Object, Pod, Service, Unreadable,
+    Workload,
+};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,7 +106,11 @@ impl PodFact {
     /// was before it went on.
     pub fn heard(&mut self, note: StartNote) {
         let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
-        let newer = |known: &StartNote| matches!(known, StartNote::Started(known) if known.at < start.at);
+        let newer = |known: &StartNote| match known {
+            StartNote::Started(known) => known.at < start.at,
+            // It refused in an earlier run; this one goes on.
+            StartNote::Refused(_) => self.running,
+        };
         // Kubelets write whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();
         if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
@@ -132,10 +139,18 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
-            start_note: server.and_then(|server| StartNote::read(pod.last_words(&server.name)?)),
+            start_note: server.and_then(|server| start_note(pod, server)),
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }
     }
+}
+
+/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
+fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
+    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
+    let empties = [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours);
+    let note = StartNote::read(pod.last_words(&server.name)?)?;
+    Some(note).filter(|note| empties || matches!(note, StartNote::Refused(_)))
 }
 
 impl Facts {

@@ -198,7 +198,7 @@ fn without_a_position_nothing_is_started_on_a_guess() {
     for_each(
         &[
             ("", "could not be recovered"),
-            ("[ERROR] Found 2 prepared transactions! It means\n", "XA RECOVER"),
+            ("[ERROR] Found 2 prepared transactions! It means\n", "prepared transactions"),
             ("WSREP: Recovered position: $(id)\n", "could not be recovered"),
         ],
         |pod, (recovered, says)| {
@@ -216,6 +216,19 @@ fn without_a_position_nothing_is_started_on_a_guess() {
     );
 }
 
+/// The way out of damage: without an id the server takes no position, and copies everything before it opens its data.
+#[test]
+fn a_member_whose_grastate_was_removed_copies_everything() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "[ERROR] InnoDB: Corrupted page\n");
+        pod.write("data/ibdata1", "x").write("data/gvwstate.dat", VIEW);
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        assert_eq!(told(pod), "position unknown: InnoDB holds none, safe_to_bootstrap unknown");
+        assert_eq!(started(pod).len(), 1);
+        assert!(!pod.path("data/gvwstate.dat").exists());
+    });
+}
+
 #[test]
 fn data_is_found_where_the_server_looks_for_it() {
     let rows = [
@@ -225,6 +238,8 @@ fn data_is_found_where_the_server_looks_for_it() {
         ("mariadbd -h DATA", ""),
         ("mariadbd -hDATA", ""),
         ("docker-entrypoint.sh --datadir=DATA", ""),
+        ("tini -g -- docker-entrypoint.sh mariadbd --datadir=DATA", ""),
+        ("tini -- mariadbd --datadir=DATA", ""),
         ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
         ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
         ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
@@ -233,6 +248,7 @@ fn data_is_found_where_the_server_looks_for_it() {
     for_each(&rows, |pod, (args, file)| {
         server(pod, &line(&format!("{ID}:363")));
         pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
+        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
         pod.tool(
             "my_print_defaults",
             r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
@@ -262,11 +278,13 @@ fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
     let rows = [
         ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
         ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),
+        ("tini -g -- sleeper --datadir=DATA", "--datadir=DATA"),
         ("sleeper mariadbd --datadir=DATA", "mariadbd"),
     ];
     for_each(&rows, |pod, (args, word)| {
         server(pod, &line(&format!("{ID}:363")));
         pod.tool("docker-entrypoint.sh", r#"exec "$@""#);
+        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
         pod.tool("sleeper", r#"printf '%s\n' "$@" >"$POD/started""#);
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
         run(pod, args).exits(0);

@@ -13,8 +13,8 @@
 #   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
 # This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
 # may not signal the server it becomes the server.
-# Plain POSIX shell. Of the image it needs the server itself, mv, sleep, and my_print_defaults where option files say where
-# the data is; as root also find and chown.
+# Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
+# option files say where the data is; as root also find and chown.
 set -u
 
 proc=${GATERA_PROC:-/proc}
@@ -23,7 +23,7 @@ run=${status_file%/*}
 message=${GATERA_TERMINATION_LOG:-/dev/termination-log}
 here=${0%/*}
 zeros=00000000-0000-0000-0000-000000000000
-child='' asked='' recovering=''
+child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
 
@@ -47,17 +47,23 @@ refuse() {
 
 # Sets server, and before: how many words stand before its own arguments.
 find_server() {
-    before=0 server=''
+    before=0 server='' wrapped=''
     for word; do
-        case $word in
-            -- | tini | */tini | dumb-init | */dumb-init | docker-entrypoint.sh | */docker-entrypoint.sh)
-                before=$((before + 1))
-                continue
+        case $wrapped$word in
+            tini | */tini | dumb-init | */dumb-init) wrapped=' ' ;;
+            ' --' | docker-entrypoint.sh | */docker-entrypoint.sh) wrapped='' ;;
+            ' -'*) ;; # an option of the wrapper
+            mariadbd | */mariadbd | mysqld | */mysqld)
+                before=$((before + 1)) server=${word}
+                break
                 ;;
-            mariadbd | */mariadbd | mysqld | */mysqld) before=$((before + 1)) server=$word ;;
-            -*) [ "$before" = 0 ] || server=$(command -v mariadbd || command -v mysqld) ;; # the image adds its name
+            -*)
+                [ "$before" = 0 ] || server=$(command -v mariadbd || command -v mysqld) # the image adds its name
+                break
+                ;;
+            *) break ;;
         esac
-        break
+        before=$((before + 1))
     done
     [ -n "$server" ] && command -v "$server" >/dev/null
 }
@@ -181,9 +187,12 @@ recover() {
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
-        why="its position could not be recovered (exit code $code; the server's words are above)"
-        [ -z "$prepared" ] || why="there are prepared transactions: commit or roll them back (XA RECOVER), or have this member copy everything anew"
-        refuse "$why"
+        # Without an id in grastate.dat Galera takes no position, and copies everything anew.
+        [ -n "$uuid$prepared" ] || { position=none && return 0; }
+        why="its position could not be recovered (exit code $code; the server's words are in the log)"
+        [ -z "$prepared" ] || why="there are prepared transactions, which the server does not decide by itself"
+        refuse "$why; if others have the data, remove grastate.dat and gvwstate.dat from $home: then it copies everything" \
+            "anew; gatera.dev/start: keep on the pod template starts it without this step"
     fi
 }
 
@@ -210,8 +219,13 @@ stop() {
         kill -KILL "$child" # as harmless as a crash, and it does not hear SIGTERM either
         return 0
     fi
-    known=$(sh "$here/wait-for-sync.sh" started 2>/dev/null)
-    kill -TERM "$child" 2>/dev/null
+    known=$(sh "$here/wait-for-sync.sh" started 2>/dev/null) && known='' # it has joined
+    [ -e "$status_file" ] || known='' # it answered a client, so it hears SIGTERM
+    (
+        # The image prepares the data; a first start that is cut short would leave half of it.
+        while read -r comm <"$proc/$child/comm" && [ "$comm" = docker-entrypoi ]; do sleep 1; done
+        kill -TERM "$child"
+    ) 2>/dev/null &
     [ ! -s "$run/joined" ] || return 0
     case $known in "the server is "*) ;; *) return 0 ;; esac
     (
@@ -271,14 +285,14 @@ pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 look_at_self
 trap stop TERM INT QUIT
 trap pass_on HUP
-if find_server "$@"; then
-    of_server() { shift "$before"; prepare "$@"; }
-    of_server "$@"
-    [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
-fi
+find_server "$@" || exec "$@" # whatever it is, it is none of ours
+command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: keep on the pod template leaves its command alone"
+of_server() { shift "$before"; prepare "$@"; }
+of_server "$@"
+[ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
 [ -z "$asked" ] || exit 143
 [ -n "$may_signal" ] || exec "$@"
 "$@" &
 await
-[ -z "${killer:-}" ] || kill "$killer" 2>/dev/null
+[ -z "$killer" ] || kill "$killer" 2>/dev/null
 exit "$code"

@@ -2,8 +2,7 @@
 # Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
 #
 #   ready [blocking]  readiness probe: the server answers, and is SYNCED, or DONOR unless its state transfer blocks it
-#   started           startup probe: joining is over
-# What start-member.sh found out goes with a "not yet".
+#   started           startup probe: joining is over; what start-member.sh found out goes with a "not yet"
 #   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
 #
 # No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
