@@ -43,8 +43,9 @@ impl Stopping {
         Self { shell, pid: Pid::from_raw(i32::try_from(pid).unwrap()).unwrap() }
     }
 
-    fn terminate(&self) {
-        kill_process(self.pid, Signal::TERM).unwrap();
+    /// False: it has ended.
+    fn terminate(&self) -> bool {
+        kill_process(self.pid, Signal::TERM).is_ok()
     }
 
     /// How long it took to end, without an error.
@@ -63,7 +64,7 @@ fn a_guard_that_is_starting_is_asked_once() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let guard = Stopping::start(folder.path(), silent.local_addr().unwrap(), &["--listen=127.0.0.1:0"]);
     let _asked = silent.accept().unwrap();
-    guard.terminate();
+    assert!(guard.terminate());
     assert!(guard.ended() < Duration::from_secs(3));
 }
 
@@ -81,12 +82,13 @@ fn each_further_signal_ends_a_wait() {
     // A handshake that never comes is waited for, but not for long; this one is open until the end.
     let connect = || TcpStream::connect(webhooks).ok();
     drop(eventually("the guard to listen", connect));
-    guard.terminate();
+    assert!(guard.terminate());
     sleep(Duration::from_millis(200));
     let _open = connect().expect("in the lame duck it still serves");
-    guard.terminate();
+    assert!(guard.terminate());
     eventually("the guard to take nobody any more", || connect().is_none().then_some(()));
-    guard.terminate();
+    // On a busy machine the connection's time may be over by now.
+    let asked = guard.terminate();
     let took = guard.ended();
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    assert!(!asked || took < Duration::from_secs(3), "{took:?}");
 }
