@@ -84,6 +84,15 @@ pub fn late_rows(galera: &Galera<'_>, ordinal: usize) -> Option<u64> {
     if count.status == 0 { count.stdout.trim().parse().ok() } else { None }
 }
 
+/// With the step the one that is behind copies what it missed, and the cluster is the one that it was.
+pub fn a_power_failure_loses_nothing(galera: &Galera<'_>, cluster: &str) {
+    all_servers_die_while_one_is_behind(galera);
+    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
+    assert_eq!([0, 1, 2].map(|ordinal| late_rows(galera, ordinal)), [Some(10); 3]);
+    each_told_where_it_started(galera);
+    members_agree(galera, "shop.t, shop.late");
+}
+
 /// Tables of the test are the same on all members.
 pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     let sums = || -> Vec<String> {
@@ -100,8 +109,8 @@ pub fn members_agree(galera: &Galera<'_>, tables: &str) {
     assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:#?}");
 }
 
-/// A server whose position is recovered is told of: in its log, and nowhere else once it has joined.
-pub fn each_told_where_it_started(galera: &Galera<'_>) {
+/// In the log, and nowhere else once they have joined.
+fn each_told_where_it_started(galera: &Galera<'_>) {
     for ordinal in 0..3 {
         let log = galera.kubectl(&["logs", &galera.member(ordinal), "--container=mariadb"]).stdout;
         assert!(log.contains("recovered after a crash"), "{log}");

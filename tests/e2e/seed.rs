@@ -49,11 +49,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     transfer::ready_never_outlives_its_server(&galera, 1);
     assert_eq!(galera.until_synced(3, 3), cluster);
     power::names_of_members_that_are_not_ready_resolve(&galera);
-    power::all_servers_die_while_one_is_behind(&galera);
-    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
-    assert_eq!([0, 1, 2].map(|ordinal| power::late_rows(&galera, ordinal)), [Some(10); 3]);
-    power::each_told_where_it_started(&galera);
-    power::members_agree(&galera, "shop.t, shop.late");
+    power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
     transfer::slow_down(&galera, "[mysqld]\ninnodb_buffer_pool_size = 122M");
     transfer::a_donor_stays_until_its_joiner_is_through(&galera);

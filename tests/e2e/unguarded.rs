@@ -74,11 +74,7 @@ fn the_chart_alone_survives_a_power_failure() {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
 
-    power::all_servers_die_while_one_is_behind(&galera);
-    assert_eq!(galera.until_synced(3, 3), cluster, "the cluster knows who it is");
-    assert_eq!([0, 1, 2].map(|ordinal| power::late_rows(&galera, ordinal)), [Some(10); 3]);
-    power::each_told_where_it_started(&galera);
-    power::members_agree(&galera, "shop.t, shop.late");
+    power::a_power_failure_loses_nothing(&galera, &cluster);
     galera.until_ready(3);
 
     // An orderly stop stays one: the step passes SIGTERM on.
