@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
 use crate::review::{Origin, Review};
 use crate::rules::{self, RULES, Verb};
@@ -37,6 +38,8 @@ pub struct Summary {
     pub ready: usize,
     /// "3 of 3 members Synced".
     pub says: String,
+    /// Members that have not joined, and what each told of where it starts from.
+    pub starts: Vec<(String, StartNote)>,
 }
 
 /// One object about which there is something to say.
@@ -90,6 +93,7 @@ pub fn clusters(view: &View<'_>) -> Vec<Summary> {
         members: cluster.workload.replicas(),
         ready: cluster.ready(),
         says: cluster.describe(),
+        starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
     });
     let mut clusters: Vec<_> = summary.collect();
     clusters.sort_by(|a, b| a.id.cmp(&b.id));

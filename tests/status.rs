@@ -5,6 +5,7 @@ use gatera::galera::start_note::StartNote;
 use gatera::object::{Kind, Object};
 use gatera::report::status::{self, Status};
 use gatera::view::{PodFact, View};
+use gatera::{audit, report};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
@@ -94,6 +95,22 @@ fn programs_are_told_too() {
 fn fact(pod: &Value) -> PodFact {
     let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("unreadable: {pod}") };
     PodFact::of(&pod)
+}
+
+/// The audit tells it too: who looks at a cluster that is down may begin there.
+#[test]
+fn the_audit_tells_where_members_start_from() {
+    let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
+    let scene = Scene { also: vec![member(0, &words)], ..Scene::default() };
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let audit = audit::run(&View::new(&world, scene::now(), &settings));
+    let says =
+        format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-12-01T09:19:00Z");
+    let text = report::audit::text(&audit);
+    assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
+    let json = report::audit::json(&audit);
+    assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
 }
 
 /// By a position from before its last run nobody may be chosen: it went on since.

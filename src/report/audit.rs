@@ -7,7 +7,8 @@
 //!                  "rule", "verdict": "deny|wait|unknown|amend|warn", "effect": "refused|warned|recorded",
 //!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
 //!   "remarks":  [{ "object": …, "says" }],
-//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says" }],
+//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says",
+//!                  "starts": [{ "name", "says" }] of members that have not joined, as they told }],
 //!   "summary":  { "objects", "refused", "warned" } }
 //! ```
 
@@ -36,8 +37,9 @@ pub fn text(audit: &Audit) -> String {
             text.push_str(&format!("warning\n{remark}\n\n"));
         }
     }
-    for Summary { id, state, says, .. } in &audit.clusters {
+    for Summary { id, state, says, starts, .. } in &audit.clusters {
         text.push_str(&format!("{id}  {}  {says}\n", state.name()));
+        text.extend(starts.iter().map(|(name, note)| format!("  {name}  {note}\n")));
     }
     let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
     let (refused, warned) = (audit.refused(), audit.warned());
@@ -67,6 +69,7 @@ pub fn json(audit: &Audit) -> Value {
             "members": it.members,
             "ready": it.ready,
             "says": it.says,
+            "starts": it.starts.iter().map(|(name, note)| json!({ "name": name, "says": note.to_string() })).collect::<Vec<_>>(),
         })
     };
     json!({

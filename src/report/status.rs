@@ -124,15 +124,10 @@ fn word(member: &Member) -> String {
     }
 }
 
-/// Members that are not Ready, and what they told.
-fn starts(cluster: &Cluster) -> impl Iterator<Item = (&str, &StartNote)> {
-    let waits = cluster.members.iter().filter(|member| !member.ready());
-    waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
-}
-
 /// Of a cluster of which nobody is Ready: who has the newest data, if each member told what it has.
 fn newest(cluster: &Cluster) -> Option<String> {
-    let known: Vec<_> = starts(cluster)
+    let known: Vec<_> = cluster
+        .starts()
         .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
         .collect();
     if cluster.ready() > 0 || known.len() < cluster.members.len() {
@@ -168,7 +163,7 @@ fn one(status: &Status<'_>) -> String {
         format!("{:names$}  {word:words$}  {node}", member.name)
     });
     branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
-    let starts: Vec<_> = starts(cluster).map(|(name, note)| format!("{name:names$}  {note}")).collect();
+    let starts: Vec<_> = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}")).collect();
     if !starts.is_empty() {
         text.push_str("├── Where members that have not joined start from, as they told\n");
         branches(&mut text, "│   ", &starts);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Facts, Id, PodFact};
 use crate::galera::adopt;
+use crate::galera::start_note::StartNote;
 use crate::marks;
 use crate::object::Workload;
 
@@ -178,6 +179,12 @@ impl Cluster {
     /// A member by its pod's name.
     pub fn member(&self, pod: &str) -> Option<&Member> {
         self.members.iter().find(|member| member.name == pod)
+    }
+
+    /// Members that are not Ready, and what each told of where it starts from.
+    pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
+        let waits = self.members.iter().filter(|member| !member.ready());
+        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
     }
 
     /// How many members are Ready.
