@@ -15,7 +15,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use pod::{BOOT, SCRIPT, START, for_each, in_ci, program, status};
+use pod::{BOOT, SCRIPT, START, STEP, for_each, in_ci, program, status};
 
 const JOINER: &str = "0A00000A:C350 0B00000A:11D8 01";
 const JOINER_V6: &str = "0000000000000000FFFF00000A00000A:C350 0000000000000000FFFF00000B00000A:11D8 01";
@@ -278,13 +278,15 @@ fn anything_else_is_a_usage_error() {
 }
 
 #[test]
-fn the_text_fits_into_an_annotation_and_pleases_shellcheck() {
-    let text = fs::read(SCRIPT).unwrap();
-    assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
-    assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
-    assert!(text.len() < 12 * 1024, "{} bytes", text.len());
-    if let Some(shellcheck) = program("shellcheck", in_ci()) {
-        let output = Command::new(shellcheck).args(["-s", "sh", SCRIPT]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+fn the_texts_fit_into_annotations_and_please_shellcheck() {
+    for (script, most) in [(SCRIPT, 12 * 1024), (STEP, 16 * 1024)] {
+        let text = fs::read(script).unwrap();
+        assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
+        assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
+        assert!(text.len() < most, "{script}: {} bytes", text.len());
+        if let Some(shellcheck) = program("shellcheck", in_ci()) {
+            let output = Command::new(shellcheck).args(["-s", "sh", script]).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        }
     }
 }

@@ -57,7 +57,7 @@ pub(super) struct Follower {
 }
 
 /// Where a watch is.
-struct Position {
+struct Reached {
     version: String,
     /// Nothing was missed up to the last word.
     caught_up: bool,
@@ -114,9 +114,9 @@ impl Follower {
     }
 
     /// One list, or one round of the watch.
-    async fn turn(&self, place: &mut Option<Position>) -> Result<(), Interruption> {
+    async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
         let Some(place) = place else {
-            *place = Some(Position { version: self.list().await?, caught_up: false });
+            *place = Some(Reached { version: self.list().await?, caught_up: false });
             return Ok(());
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
@@ -159,7 +159,7 @@ impl Follower {
     }
 
     /// The watch for so many seconds.
-    async fn round(&self, place: &mut Position, seconds: u32) -> Result<(), Interruption> {
+    async fn round(&self, place: &mut Reached, seconds: u32) -> Result<(), Interruption> {
         let params = WatchParams {
             label_selector: self.selector.clone(),
             timeout: Some(seconds),
@@ -205,7 +205,7 @@ impl Follower {
     }
 
     /// One line of a watch.
-    async fn line(&self, line: &[u8], place: &mut Position) -> Result<(), Interruption> {
+    async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
         let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
         if kind == "ERROR" {
             return Err(refused(500, Ok(object.get().as_bytes().to_vec())));
@@ -221,7 +221,7 @@ impl Follower {
     }
 
     /// Something happened; after a break it may be one of many that happened meanwhile.
-    async fn event(&self, told: Told, place: &Position) -> Result<(), Interruption> {
+    async fn event(&self, told: Told, place: &Reached) -> Result<(), Interruption> {
         self.tell(told).await?;
         if place.caught_up {
             self.heard.now(self.watch);
@@ -229,7 +229,7 @@ impl Follower {
         Ok(())
     }
 
-    fn up_to_date(&self, place: &mut Position) {
+    fn up_to_date(&self, place: &mut Reached) {
         place.caught_up = true;
         self.heard.now(self.watch);
     }
