@@ -38,7 +38,7 @@ pub struct Summary {
     pub ready: usize,
     /// "3 of 3 members Synced".
     pub says: String,
-    /// Members that have not joined, and what each told of where it starts from.
+    /// Members that have not joined, and where each reported to start from.
     pub starts: Vec<(String, StartNote)>,
 }
 

@@ -85,7 +85,7 @@ fn programs_are_told_too() {
     assert_eq!(
         json["clusters"][0]["members"][0]["start"],
         json!({
-            "says": format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-12-01T09:19:00Z"),
+            "says": format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"),
             "at": "2026-12-01T09:19:00Z", "id": ID, "seqno": 363, "safeToBootstrap": false,
         })
     );
@@ -105,8 +105,9 @@ fn the_audit_tells_where_members_start_from() {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let audit = audit::run(&View::new(&world, scene::now(), &settings));
-    let says =
-        format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-12-01T09:19:00Z");
+    let says = format!(
+        "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"
+    );
     let text = report::audit::text(&audit);
     assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
     let json = report::audit::json(&audit);

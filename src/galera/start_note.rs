@@ -1,4 +1,4 @@
-//! What a member told of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
+//! What a member reported of its start: the line of `start-member.sh`, as it comes back in a termination message or in the
 //! output of a startup probe.
 //!
 //! Anybody in the container may have written it, and it is the position of a *start*: it says from where the member began,
@@ -8,7 +8,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 
-/// What a member told.
+/// What a member reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartNote {
     /// It started, and had not joined when it said so.
@@ -22,15 +22,15 @@ pub enum StartNote {
 pub struct Start {
     /// By the member's own clock.
     pub at: Timestamp,
-    /// From where.
-    pub from: From,
+    /// Beginning where.
+    pub from: Beginning,
     /// What `grastate.dat` says.
     pub safe_to_bootstrap: Option<bool>,
 }
 
 /// Where a member starts from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum From {
+pub enum Beginning {
     /// Its last transaction, and how that is known.
     Position(Position, String),
     /// Anything else, in the words of the script.
@@ -68,31 +68,31 @@ impl StartNote {
             "1" => Some(true),
             _ => None,
         };
-        let from = position(words).unwrap_or_else(|| From::Words(words.to_owned()));
+        let from = position(words).unwrap_or_else(|| Beginning::Words(words.to_owned()));
         Some(Self::Started(Start { at: at.parse().ok()?, from, safe_to_bootstrap }))
     }
 
     /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
-        matches!(self, Self::Started(Start { from: From::Position(_, how), .. }) if !how.contains("DDL"))
+        matches!(self, Self::Started(Start { from: Beginning::Position(_, how), .. }) if !how.contains("DDL"))
     }
 
     /// The position, if one is known.
     pub fn position(&self) -> Option<&Position> {
         match self {
-            Self::Started(Start { from: From::Position(position, _), .. }) => Some(position),
+            Self::Started(Start { from: Beginning::Position(position, _), .. }) => Some(position),
             _ => None,
         }
     }
 }
 
-fn position(words: &str) -> Option<From> {
+fn position(words: &str) -> Option<Beginning> {
     let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
     let (id, seqno) = place.split_once(':')?;
     let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     // With wsrep_gtid_mode MariaDB's own position follows.
     let seqno = seqno.split(',').next()?.parse().ok()?;
-    grouped.then(|| From::Position(Position { id: id.to_owned(), seqno }, how.to_owned()))
+    grouped.then(|| Beginning::Position(Position { id: id.to_owned(), seqno }, how.to_owned()))
 }
 
 impl fmt::Display for StartNote {
@@ -101,13 +101,13 @@ impl fmt::Display for StartNote {
             Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
             Self::Started(Start { at, from, safe_to_bootstrap }) => {
                 match from {
-                    From::Position(Position { id, seqno }, how) => write!(f, "at {id}:{seqno}, {how}")?,
-                    From::Words(words) => f.write_str(words)?,
+                    Beginning::Position(Position { id, seqno }, how) => write!(f, "at {id}:{seqno}, {how}")?,
+                    Beginning::Words(words) => f.write_str(words)?,
                 }
                 if let Some(safe) = safe_to_bootstrap {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
                 }
-                write!(f, "; told at {at:.0}")
+                write!(f, "; reported at {at:.0}")
             }
         }
     }
@@ -126,23 +126,29 @@ mod tests {
             (
                 format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
                 format!(
-                    "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; told at 2026-11-22T01:02:48Z"
+                    "at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-11-22T01:02:48Z"
                 ),
                 Some(363),
             ),
             (
                 format!("position {ID}:41, stopped in order, safe_to_bootstrap 1"),
-                format!("at {ID}:41, stopped in order, safe_to_bootstrap 1; told at 2026-11-22T01:02:48Z"),
+                format!(
+                    "at {ID}:41, stopped in order, safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z"
+                ),
                 Some(41),
             ),
             (
                 format!("position {ID}:41,0-1-77, recovered after a crash, safe_to_bootstrap 0"),
                 format!(
-                    "at {ID}:41, recovered after a crash, safe_to_bootstrap 0; told at 2026-11-22T01:02:48Z"
+                    "at {ID}:41, recovered after a crash, safe_to_bootstrap 0; reported at 2026-11-22T01:02:48Z"
                 ),
                 Some(41),
             ),
-            ("empty, safe_to_bootstrap unknown".into(), "empty; told at 2026-11-22T01:02:48Z".into(), None),
+            (
+                "empty, safe_to_bootstrap unknown".into(),
+                "empty; reported at 2026-11-22T01:02:48Z".into(),
+                None,
+            ),
         ] {
             let told = told(&words).unwrap();
             assert_eq!(told.position().map(|it| it.seqno), seqno, "{words}");

@@ -45,8 +45,8 @@ refuse() {
     exit 1
 }
 
-# Sets server, and before: how many words stand before its own arguments.
-find_server() {
+# Sets server, and before: how many words of the command stand before the server's own arguments.
+split_command() {
     before=0 server='' wrapped=''
     for word; do
         case $wrapped$word in
@@ -54,7 +54,7 @@ find_server() {
             ' --' | docker-entrypoint.sh | */docker-entrypoint.sh) wrapped='' ;;
             ' -'*) ;; # an option of the wrapper
             mariadbd | */mariadbd | mysqld | */mysqld)
-                before=$((before + 1)) server=${word}
+                before=$((before + 1)) server=$word
                 break
                 ;;
             -*)
@@ -188,11 +188,12 @@ recover() {
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
         # Without an id in grastate.dat Galera takes no position, and copies everything anew.
-        [ -n "$uuid$prepared" ] || { position=none && return 0; }
-        why="its position could not be recovered (exit code $code; the server's words are in the log)"
-        [ -z "$prepared" ] || why="there are prepared transactions, which the server does not decide by itself"
-        refuse "$why; if others have the data, remove grastate.dat and gvwstate.dat from $home: then it copies everything" \
-            "anew; gatera.dev/start: keep on the pod template starts it without this step"
+        [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
+        [ -z "$prepared" ] || refuse "there are prepared transactions, and somebody has to decide them: the server's words are" \
+            "in the log; if other members have the data, empty $datadir, and this one copies everything anew"
+        refuse "its position could not be recovered (exit code $code; the server's words are in the log); if other members" \
+            "have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
+            "gatera.dev/start: keep on the pod template starts it without this step"
     fi
 }
 
@@ -262,6 +263,11 @@ prepare() {
                 tell "position unknown: InnoDB holds none"
                 set_view_aside "the data has no position"
                 ;;
+            unasked)
+                position=''
+                tell "position unknown: the server could not be asked, and grastate.dat has no id"
+                set_view_aside "the data has no position"
+                ;;
             nobody)
                 position=''
                 tell "position unknown: its cluster was formed without an identity"
@@ -285,7 +291,7 @@ pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 look_at_self
 trap stop TERM INT QUIT
 trap pass_on HUP
-find_server "$@" || exec "$@" # whatever it is, it is none of ours
+split_command "$@" || exec "$@" # whatever it is, it is none of ours
 command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: keep on the pod template leaves its command alone"
 of_server() { shift "$before"; prepare "$@"; }
 of_server "$@"

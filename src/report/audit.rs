@@ -8,7 +8,7 @@
 //!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
 //!   "remarks":  [{ "object": …, "says" }],
 //!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says",
-//!                  "starts": [{ "name", "says" }] of members that have not joined, as they told }],
+//!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported }],
 //!   "summary":  { "objects", "refused", "warned" } }
 //! ```
 

@@ -6,7 +6,7 @@
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says",
 //!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
-//!                                "start": what it told of a start that has not come to its end, or null:
+//!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap" } }],
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
@@ -124,7 +124,7 @@ fn word(member: &Member) -> String {
     }
 }
 
-/// Of a cluster of which nobody is Ready: who has the newest data, if each member told what it has.
+/// Of a cluster of which nobody is Ready: who has the newest data, if each member reported what it has.
 fn newest(cluster: &Cluster) -> Option<String> {
     let known: Vec<_> = cluster
         .starts()
@@ -135,7 +135,7 @@ fn newest(cluster: &Cluster) -> Option<String> {
     }
     let (_, first, _) = known.first()?;
     if known.iter().any(|(_, position, _)| position.id != first.id) {
-        return Some("their histories differ: members with another id were in another cluster\n".to_owned());
+        return Some("their histories differ, so two clusters were founded: touch nothing and compare their tables first (gatera explain G04)\n".to_owned());
     }
     let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
     let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
@@ -143,7 +143,10 @@ fn newest(cluster: &Cluster) -> Option<String> {
     let whole = have.clone().any(|(_, _, compared)| *compared);
     let have: Vec<_> =
         have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
-    Some(format!("newest data: {} (seqno {highest}), by what they told when they started\n", have.join(", ")))
+    Some(format!(
+        "newest data: {} (seqno {highest}), as reported at the start; the way back: gatera explain G04\n",
+        have.join(", ")
+    ))
 }
 
 /// For a person.
@@ -165,7 +168,7 @@ fn one(status: &Status<'_>) -> String {
     branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
     let starts: Vec<_> = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}")).collect();
     if !starts.is_empty() {
-        text.push_str("├── Where members that have not joined start from, as they told\n");
+        text.push_str("├── Where members that have not joined start from, as each reported\n");
         branches(&mut text, "│   ", &starts);
     }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();

@@ -181,7 +181,7 @@ impl Cluster {
         self.members.iter().find(|member| member.name == pod)
     }
 
-    /// Members that are not Ready, and what each told of where it starts from.
+    /// Members that are not Ready, and where each reported to start from.
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
         let waits = self.members.iter().filter(|member| !member.ready());
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))

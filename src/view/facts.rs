@@ -95,7 +95,7 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// Its cluster address is left alone.
     pub keeps_address: bool,
-    /// What its server told of a start that has not come to its end.
+    /// What its server reported of a start that has not come to its end.
     pub start_note: Option<StartNote>,
     /// When its server's container began to run the last time, if it has not started well.
     pub began: Option<Timestamp>,
