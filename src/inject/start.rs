@@ -38,6 +38,11 @@ impl Start {
                 why: "gatera.dev/start: keep leaves its command alone",
                 instead: "take gatera.dev/start: keep off the template",
             },
+            // Neither what is advised for others nor the official profile would start it.
+            _ if Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami => Self::Blind {
+                why: "gatera has no step for Bitnami's image",
+                instead: "after a crash of all members compare their tables before you rely on them",
+            },
             Front::Unknown => Self::Blind {
                 why: "gatera does not know what its command, or its arguments, start",
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",

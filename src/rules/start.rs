@@ -25,7 +25,8 @@
 //! (`--wsrep-recover`), hands it over with `--wsrep-start-position`, and stays the server's parent (root without the capability
 //! KILL could not signal it: then the step becomes the server). Where the image is not known,
 //! `gatera.dev/profile: official` says that it starts as the official one. A command of your own can start the server
-//! through `mysqld_safe`, or through the step that charts/galera carries. `gatera.dev/start: keep` leaves the command alone.
+//! through `mysqld_safe`, or through the step that charts/galera carries. For Bitnami's image there is no step yet: compare
+//! the members' tables after all of them crashed. `gatera.dev/start: keep` leaves the command alone.
 //!
 //! # How to waive it
 //!
