@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod adopt;
+pub mod identity;
 pub mod image;
 pub mod options;
 pub mod programs;

@@ -6,6 +6,7 @@
 //! is good enough, so that doing it twice changes nothing.
 
 mod files;
+mod identity;
 mod ours;
 mod probes;
 mod profile;
@@ -22,6 +23,7 @@ use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
+pub use identity::outdated as strangers;
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 

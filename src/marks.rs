@@ -37,6 +37,12 @@ pub const START_SCRIPT: &str = "start-script";
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
 pub const DATA: &str = "data";
+/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`] or [`FOUNDS`].
+pub const IDENTITY: &str = "identity";
+/// The guard does not know the cluster of this pod, and wants to be told.
+pub const UNKNOWN: &str = "unknown";
+/// Somebody has taken the responsibility for this pod to found the cluster anew.
+pub const FOUNDS: &str = "founds";
 /// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The StatefulSet, by uid, whose bootstrap node this was part of: the guard is about to delete it.
@@ -60,6 +66,8 @@ pub enum Stands {
     Anything,
     /// On a StatefulSet.
     StatefulSet,
+    /// On a StatefulSet, and on its pods.
+    Cluster,
     /// On a pod alone.
     Pod,
     /// On what the guard is about to delete: a Deployment, a Service or a ConfigMap.
@@ -73,6 +81,7 @@ impl Stands {
             Self::Template => "pod template",
             Self::Anything => "any object",
             Self::StatefulSet => "StatefulSet",
+            Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
             Self::Doomed => "what is about to be deleted",
         }
@@ -123,6 +132,11 @@ pub const MARKS: &[Mark] = &[
     guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
     guards(MY_CNF, Stands::Pod, "the option file that its server reads"),
     guards(DATA, Stands::StatefulSet, "whether a member ever held data"),
+    guards(
+        IDENTITY,
+        Stands::Cluster,
+        "which cluster it is, once its members agree: no other is founded in its place",
+    ),
     guards(BOOTSTRAP, Stands::StatefulSet, "what became of the bootstrap node"),
     guards(REMOVING, Stands::Doomed, "the cluster whose bootstrap node it was part of"),
 ];

@@ -5,8 +5,10 @@
 //! bootstrap node goes, `plan/warrant.rs` what may be deleted without the view showing it.
 
 pub mod bootstrap;
+pub mod identity;
 mod warrant;
 
+use crate::galera::identity::Identity;
 use crate::inject;
 use crate::marks;
 use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
@@ -28,6 +30,22 @@ pub enum Step {
         uid: String,
         /// The option file.
         text: String,
+    },
+    /// Ask what the pods of a cluster told of its id, and record what follows.
+    Ask {
+        /// The StatefulSet.
+        id: Id,
+        /// Its uid.
+        uid: String,
+    },
+    /// A pod that runs is told its cluster's id.
+    Identity {
+        /// The pod.
+        pod: Id,
+        /// Its uid.
+        uid: String,
+        /// What it is told.
+        is: Identity,
     },
     /// Write the guard's mark on an object that is about to go.
     Condemn(Condemned),
@@ -182,6 +200,15 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
         uid: pod.uid.clone(),
         text,
     }));
+    let strangers = inject::strangers(cluster, view).into_iter();
+    steps.extend(strangers.map(|(pod, is)| Step::Identity {
+        pod: Id::new(&cluster.id.namespace, &pod.name),
+        uid: pod.uid.clone(),
+        is: is.clone(),
+    }));
+    if identity::asks(cluster, view) {
+        steps.push(Step::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
+    }
     steps
 }
 

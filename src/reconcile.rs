@@ -6,6 +6,7 @@
 mod apply;
 pub mod audit;
 mod finish;
+mod identity;
 
 use std::collections::HashMap;
 use std::sync::Arc;

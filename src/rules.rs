@@ -110,6 +110,8 @@ pub const RULES: &[Rule] = &[
     start::RULE,
 ];
 
+/// The rule by which nobody founds a cluster a second time; the gate at the pod asks for its override and mode.
+pub const SECOND_BOOTSTRAP: &str = second_bootstrap::RULE.id;
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
 

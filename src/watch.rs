@@ -9,6 +9,7 @@ mod contents;
 mod follow;
 mod keeper;
 mod once;
+pub mod probes;
 mod sent;
 
 use std::sync::Arc;

@@ -300,6 +300,7 @@ fn the_guard_leaves_pods_as_the_chart_wrote_them() {
         assert_eq!(
             added,
             [
+                mark("identity"),
                 mark("injected"),
                 mark("my-cnf"),
                 mark("script"),

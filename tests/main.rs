@@ -29,6 +29,7 @@ mod heals;
 mod helm;
 mod hostile;
 mod house;
+mod identity;
 mod inject;
 mod lab;
 mod marks;

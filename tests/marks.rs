@@ -65,8 +65,13 @@ fn marks(pod: &Value) -> Vec<&str> {
         .collect()
 }
 
-const OWN: [&str; 4] =
-    ["gatera.dev/injected", "gatera.dev/my-cnf", "gatera.dev/script", "gatera.dev/start-script"];
+const OWN: [&str; 5] = [
+    "gatera.dev/identity",
+    "gatera.dev/injected",
+    "gatera.dev/my-cnf",
+    "gatera.dev/script",
+    "gatera.dev/start-script",
+];
 
 /// Whatever the guard skips, no mark stays that somebody wrote into the template.
 #[tokio::test]
@@ -97,7 +102,7 @@ async fn a_pod_that_is_not_injected_carries_no_marks() {
     let mut pod = member(&json!({}));
     pod["metadata"]["annotations"] = forged;
     let (response, after) = created(&Scene::default(), "/mutate", &pod).await;
-    assert_eq!(marks(&after), [OWN[0], OWN[1], "gatera.dev/profile", OWN[2], OWN[3]]);
+    assert_eq!(marks(&after), [OWN[0], OWN[1], OWN[2], "gatera.dev/profile", OWN[3], OWN[4]]);
     assert!(response["warnings"][0].as_str().unwrap().starts_with("[G18] Pod db/"), "{response}");
 }
 

@@ -4,6 +4,7 @@
 
 mod client;
 mod end;
+mod gate;
 mod pod;
 mod start;
 

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::Patient;
 use super::profile::{FOLDER, Profile};
+use super::{Patient, identity};
 use crate::object::{Container, Mount, PodSpec, Volume};
 use crate::view::{Cluster, View};
 use crate::{edit, marks};
@@ -26,10 +26,11 @@ pub(super) const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
 pub(super) const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// The files of the first volume, and the marks they show.
-const FILES: [(&str, &str, u32); 3] = [
+const FILES: [(&str, &str, u32); 4] = [
     ("wait-for-sync.sh", marks::SCRIPT, 0o755),
     ("start-member.sh", marks::START_SCRIPT, 0o755),
     ("my.cnf", marks::MY_CNF, 0o644),
+    ("identity", marks::IDENTITY, 0o644),
 ];
 
 fn field(mark: &str) -> String {
@@ -103,6 +104,7 @@ pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
+    edit::annotate(pod, marks::IDENTITY, identity::of(patient));
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
     edit::put_named(pod, &["spec", "volumes"], volume);

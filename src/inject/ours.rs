@@ -3,9 +3,9 @@
 //!
 //! Owns: [`doubt`], which compares a pod with what injection makes. Must not know: what becomes of a pod that is doubted.
 
-use super::{Profile, Start, VERSION, files, probes};
+use super::{Profile, Start, VERSION, files, identity, probes};
 use crate::galera::server;
-use crate::marks::{self, INJECTED, MY_CNF, PREFIX, SCRIPT, START_SCRIPT};
+use crate::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, SCRIPT, START_SCRIPT};
 use crate::object::Pod;
 use crate::view::View;
 
@@ -31,7 +31,9 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let first = guards.clone().next()?;
     let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
     let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
-    if let Some(stray) = guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF].contains(mark)) {
+    if let Some(stray) =
+        guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF, IDENTITY].contains(mark))
+    {
         return forged(stray, "it does not belong on a pod");
     }
     let Some((version, claim)) = meta.mark(INJECTED).map(|mark| mark.split_once(' ').unwrap_or((mark, "")))
@@ -54,6 +56,9 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     }
     if !meta.mark(MY_CNF).is_some_and(files::is_option_file) {
         return forged(MY_CNF, "the option file is not this guard's");
+    }
+    if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
+        return forged(IDENTITY, "the id of its cluster is not this guard's");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "the volumes and mounts that it stands for are not there");

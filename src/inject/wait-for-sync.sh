@@ -18,6 +18,7 @@ export LC_ALL=C # a message in another encoding must not upset sed
 proc=${GATERA_PROC:-/proc}
 status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
 run=${status_file%/*}
+identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 
 # Sets pid and ticks (start time, in 1/100 s since boot) of the server: PID 1 in most images, else the first
 # process of that name. A zombie has ended; only its parent has not noticed.
@@ -116,6 +117,34 @@ joiner_is_connected() {
     grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
 }
 
+# Sets id, the cluster of this server, as grastate.dat tells it: zeros while a DDL runs, and in a cluster that was formed
+# without; and recorded, what the guard knows of it ($identity, an annotation of the pod; `unknown`: nothing yet).
+read_cluster() {
+    id='' recorded=''
+    read -r home <"$run/home" && while read -r key value _; do
+        case $key in uuid:) id=$value ;; esac
+    done <"$home/grastate.dat"
+    case $id in *[!0-9a-f-]* | 00000000-0000-0000-0000-000000000000) id='' ;; ????????-????-????-????-????????????) ;; *) id='' ;; esac
+    read -r recorded <"$identity"
+} 2>/dev/null
+
+# A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words.
+# The pod itself remembers it, for start-member.sh.
+tell_cluster() {
+    [ -n "$id" ] || return 0
+    echo "$id" >"$run/cluster"
+    [ -n "$recorded" ] && [ "$recorded" != "$id" ] && mkdir "$run/told-$id" || return 0
+    echo "$(in_words "$now"); its cluster is $id"
+    exit 1
+} 2>/dev/null
+
+# Synced with strangers is not Ready. Zeros are not known, and never another cluster.
+in_its_cluster() {
+    case $id,$recorded in ",$recorded" | "$id," | "$id,$id" | *,unknown | *,founds) return 0 ;; esac
+    echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded"
+    exit 1
+}
+
 # Joining is over: what start-member.sh told of the start is no longer true, and an orderly end will be waited for.
 joined() {
     [ -e "$run/start" ] && [ ! -s "$run/joined" ] || return 0
@@ -135,12 +164,16 @@ answers() {
     case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
 }
 
-# Exits 0 if the state is one of those given, and says what it is: a failed probe's output becomes an Event.
+# Exits 0 if the state is one of those given after the question, and says what it is: a failed probe's output becomes an Event.
 require() {
     now=$(state) start=''
+    question=$1
+    shift
     for good in "$@"; do
         [ "$now" = "$good" ] || continue
         joined
+        read_cluster
+        case $question in started) tell_cluster ;; ready) in_its_cluster ;; esac
         in_words "$now"
         exit 0
     done
@@ -181,9 +214,9 @@ leave() {
 }
 
 case "$# $*" in
-    '1 ready') answers && require SYNCED DONOR || exit 1 ;;
-    '2 ready blocking') answers && require SYNCED || exit 1 ;;
-    '1 started') require JOINED SYNCED DONOR ;;
+    '1 ready') answers && require ready SYNCED DONOR || exit 1 ;;
+    '2 ready blocking') answers && require ready SYNCED || exit 1 ;;
+    '1 started') require started JOINED SYNCED DONOR ;;
     '2 leave ' | '2 leave '*[!0-9]*) ;;
     '2 leave '*) leave "$2" ;;
 esac

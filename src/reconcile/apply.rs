@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, Means, finish};
+use super::{Done, Means, finish, identity};
 use crate::events;
 use crate::guard::FIELD_MANAGER;
 use crate::marks::{self, PREFIX};
@@ -26,6 +26,8 @@ pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
     match step {
         Step::Mark(it) => mark(client, it).await?,
         Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
+        Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
+        Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
         Step::Correct { told, mark: note } => {
@@ -65,7 +67,7 @@ async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
 }
 
 /// One annotation of this very object in this version, or none of that name.
-async fn annotate<K: Namespaced>(
+pub(super) async fn annotate<K: Namespaced>(
     api: &Api<K>,
     name: &str,
     uid: &str,
@@ -119,7 +121,7 @@ pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> 
 }
 
 /// A kind that is in namespaces.
-trait Namespaced:
+pub(super) trait Namespaced:
     Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
     + Clone
     + DeserializeOwned

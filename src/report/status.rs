@@ -4,7 +4,7 @@
 //! Must not know: clients. The JSON is a contract; fields are added, never renamed:
 //!
 //! ```text
-//! { "clusters": [{ "namespace", "name", "state", "says",
+//! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
 //!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap" } }],
@@ -16,6 +16,7 @@
 
 use serde_json::{Value, json};
 
+use crate::galera::identity::Identity;
 use crate::galera::start_note::{Start, StartNote};
 use crate::inject;
 use crate::plan::bootstrap::{self, Stage};
@@ -156,7 +157,11 @@ pub fn text(all: &[Status<'_>]) -> String {
 
 fn one(status: &Status<'_>) -> String {
     let Status { cluster, state, steps, advice } = status;
-    let mut text = format!("{}  {state}  {}\n├── Members\n", cluster.id, cluster.describe());
+    let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    if let Some(identity) = cluster.identity() {
+        text.push_str(&format!("├── Identity {identity}\n"));
+    }
+    text.push_str("├── Members\n");
     let rows: Vec<_> = cluster.members.iter().map(|it| (it, word(it))).collect();
     let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
     let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
@@ -238,6 +243,7 @@ fn cluster(status: &Status<'_>) -> Value {
         "name": cluster.id.name,
         "state": state,
         "says": cluster.describe(),
+        "id": cluster.identity().map(Identity::as_str),
         "members": cluster.members.iter().map(member).collect::<Vec<_>>(),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },

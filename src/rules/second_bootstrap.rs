@@ -45,6 +45,10 @@
 //! Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the StatefulSet. Bitnami's chart has
 //! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
 //!
+//! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
+//! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
+//! StatefulSet delete that pod: the new one may found.
+//!
 //! # How to waive it
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G04 until=2026-12-01T10:00:00Z reason=…"`; a bootstrap

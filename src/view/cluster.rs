@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{Facts, Id, PodFact};
 use crate::galera::adopt;
+use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::marks;
 use crate::object::Workload;
@@ -116,6 +117,7 @@ pub struct Cluster {
     pub claims: Vec<ClaimOf>,
     /// The bootstrap node.
     pub bootstrap: Bootstrap,
+    identity: Option<Identity>,
 }
 
 impl Cluster {
@@ -153,7 +155,8 @@ impl Cluster {
         let leaving = own.into_values().collect();
         let claims = claims(&id, &workload, facts);
         let bootstrap = bootstrap(&id, &workload, facts);
-        Self { id, workload, members, leaving, claims, bootstrap }
+        let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
+        Self { id, workload, members, leaving, claims, bootstrap, identity }
     }
 
     /// The name by which bootstrap objects refer to it.
@@ -168,6 +171,17 @@ impl Cluster {
             Some(_) => true,
             None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),
         }
+    }
+
+    /// Its id, once that is recorded.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// All pods of it that are there: members, those that leave, and the bootstrap node.
+    pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
+        let members = self.members.iter().filter_map(|member| member.pod.as_ref());
+        members.chain(&self.leaving).chain(&self.bootstrap.pods).map(Arc::as_ref)
     }
 
     /// One of its pods that are there, member or leaving.

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use k8s_openapi::api::core::v1::{ConfigMap, Event};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::contents::{self, AT_ONCE};
+use super::probes::{self, Outcome};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
@@ -95,25 +96,11 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if waiting.next().is_none() {
         return;
     }
-    let api: Api<Event> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let mut params = ListParams::default().fields("reason=Unhealthy,involvedObject.kind=Pod").limit(PAGE);
-    while let Ok(page) = api.list(&params).await {
-        for event in page.items {
-            let about = event.involved_object;
-            let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
-            let note = event.message.as_deref().and_then(StartNote::read);
-            if let (Some(note), Some(pod)) = (note, facts.pods.get_mut(&id))
-                && about.uid.as_deref() == Some(&*pod.uid)
-            {
-                Arc::make_mut(pod).heard(note);
-            }
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return,
+    for Outcome { pod, uid, message } in probes::outcomes(client, namespace).await.unwrap_or_default() {
+        if let (Some(note), Some(pod)) = (StartNote::read(&message), facts.pods.get_mut(&pod))
+            && uid == pod.uid
+        {
+            Arc::make_mut(pod).heard(note);
         }
     }
 }

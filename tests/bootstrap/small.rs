@@ -124,6 +124,8 @@ impl Small {
             }
             Step::Finish(it) => self.finish(it),
             Step::Tell(told) => self.tell(told),
+            // Nobody here tells which cluster it is in (`tests/identity.rs`).
+            Step::Ask { .. } | Step::Identity { .. } => {}
         }
     }
 
@@ -267,5 +269,7 @@ pub(super) fn word(step: &Step) -> String {
         Step::Correct { mark, .. } => format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing")),
         Step::Finish(it) => format!("finish {}", all(&it.rest)),
         Step::Tell(told) => format!("tell {}", told.reason),
+        Step::Ask { .. } => "ask".to_owned(),
+        Step::Identity { is, .. } => format!("tell a pod that it is {is}"),
     }
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::guarded;
-use crate::lab::{ControlPlane, User, eventually};
+use crate::lab::{ControlPlane, Output, User, eventually};
 
 struct Thief {
     plane: ControlPlane,
@@ -189,6 +189,56 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
         let (status, words) = thief.run(command);
         assert_eq!(status, 0, "{command}: {words}");
     }
+}
+
+/// What a member tells of its cluster reaches the guard in Events, and whoever may edit a namespace may write Events there.
+#[test]
+fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
+    let plane = ControlPlane::start();
+    guarded::install(&plane);
+    let told =
+        "Startup probe failed: the server is SYNCED; its cluster is 66373a7e-e610-11f1-91b9-7e68ccac15f1";
+    let event = |name: &str, reason: &str, words: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": { "name": name, "namespace": "default" },
+            "reason": reason, "message": words, "type": "Warning",
+            "involvedObject": { "kind": "Pod", "namespace": "default", "name": "x", "uid": "y" },
+            "source": { "component": "kubelet" },
+        })
+    };
+    let of_the_other_group = |name: &str| {
+        json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": name, "namespace": "default" },
+            "action": "a", "reason": "Unhealthy", "note": told, "eventTime": "2026-12-01T09:30:00.000000Z",
+            "type": "Warning", "reportingController": "kubelet", "reportingInstance": "kubelet",
+            "regarding": { "kind": "Pod", "namespace": "default", "name": "x", "uid": "y" },
+        })
+    };
+    let create = |event: &Value, more: &[&str]| {
+        let arguments = [&["create", "--filename=-"], more].concat();
+        plane.kubectl_stdin(User::Admin, &arguments, &event.to_string())
+    };
+    let refused = |output: &Output| {
+        output.status == 1
+            && output.stderr.contains("ValidatingAdmissionPolicy 'gatera-events'")
+            && output.stderr.contains("only a kubelet says what a probe said of a Galera cluster")
+    };
+    eventually("the policy to be in force", || {
+        refused(&create(&event("a", "Unhealthy", told), &["--dry-run=server"])).then_some(())
+    });
+    let output = create(&of_the_other_group("a"), &[]);
+    assert!(refused(&output), "{output}");
+
+    create(&event("b", "Unhealthy", "Startup probe failed: x"), &[]).succeeded();
+    let patch = json!({ "message": told }).to_string();
+    let output = plane.kubectl(User::Admin, &["patch", "event", "b", "--patch", &patch]);
+    assert!(refused(&output), "{output}");
+    create(&event("c", "Other", told), &[]).succeeded();
+    let output = plane.kubectl(User::Admin, &["patch", "event", "c", r#"--patch={"reason":"Unhealthy"}"#]);
+    assert!(refused(&output), "{output}");
+
+    let kubelet = ["--as=system:node:n", "--as-group=system:nodes", "--as-group=system:masters"];
+    create(&event("d", "Unhealthy", told), &kubelet).succeeded();
 }
 
 #[test]

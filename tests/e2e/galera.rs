@@ -149,6 +149,27 @@ impl<'a> Galera<'a> {
     }
 }
 
+/// A drill that failed shows what its members are and what their servers said last.
+impl Drop for Galera<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        eprintln!("{}", self.kubectl(&["get", "pods,events", "--output=wide"]).stdout);
+        for pod in (0..3).map(|it| self.member(it)) {
+            for which in ["--previous=true", "--previous=false"] {
+                let log =
+                    self.kubectl(&["logs", &pod, "--all-containers", "--timestamps", "--tail=2000", which]);
+                // Said once a second of every member that is away.
+                let noise = ["Failed to establish", "connection to peer", "reconnecting to"];
+                let lines = log.stdout.lines().filter(|line| !noise.iter().any(|it| line.contains(it)));
+                let lines: Vec<_> = lines.collect();
+                eprintln!("{pod} {which}:\n{}", lines[lines.len().saturating_sub(300)..].join("\n"));
+            }
+        }
+    }
+}
+
 /// What a server says of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wsrep {

@@ -14,6 +14,7 @@
 mod advice;
 mod from_before;
 mod galera;
+mod gate;
 mod guard;
 mod guard_life;
 mod install;

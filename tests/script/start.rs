@@ -6,8 +6,8 @@ use std::fs;
 use super::pod::{Outcome, Pod, for_each};
 
 pub(super) const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
-const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
-const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
+pub(super) const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
+pub(super) const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
 const VIEW: &str =
     "my_uuid: a-b\n#vwbeg\nview_id: 3 a-b 4\nbootstrap: 0\nmember: a-b 0\nmember: c-d 0\n#vwend\n";
 
@@ -41,7 +41,7 @@ pub(super) fn run(pod: &Pod, args: &str) -> Outcome {
     Outcome::of(&pod.step(&args).output().unwrap())
 }
 
-fn started(pod: &Pod) -> Vec<String> {
+pub(super) fn started(pod: &Pod) -> Vec<String> {
     let text = fs::read_to_string(pod.path("started")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
@@ -306,6 +306,7 @@ fn a_server_starts_where_nothing_can_be_written() {
         pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
         let args = format!("mariadbd --datadir={}", pod.path("data").display());
         let mut step = pod.step(&args);
+        step.env("TMPDIR", pod.root.path());
         step.env("GATERA_TERMINATION_LOG", "/nowhere/log").env("GATERA_STATUS_FILE", "/nowhere/status.json");
         Outcome::of(&step.output().unwrap()).exits(0);
         assert_eq!(started(pod).pop(), Some(format!("--wsrep-start-position={ID}:363")));

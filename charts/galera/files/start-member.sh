@@ -10,6 +10,7 @@
 # from then on. So here:
 #   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside) does not form a cluster out of its last view;
+#   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
 #   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
 # This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
 # may not signal the server it becomes the server.
@@ -22,7 +23,9 @@ status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
 run=${status_file%/*}
 message=${GATERA_TERMINATION_LOG:-/dev/termination-log}
 here=${0%/*}
+identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
+patience=${GATERA_PATIENCE:-60}
 child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
@@ -80,12 +83,18 @@ take() {
         wsrep-data-home-dir) home=$value ;;
         innodb-data-home-dir) tablespaces=$value ;;
         wsrep-start-position) own_position=$value ;;
+        # The server takes every beginning of a name that is no other's.
+        wsrep-cluster-a*) address=$value ;;
+        wsrep-ne*) case $value in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) new='' ;; *) new=yes ;; esac ;;
+        skip-wsrep-ne* | disable-wsrep-ne*) new='' ;;
+        wsrep-on) wsrep=$value ;;
+        skip-wsrep-on | disable-wsrep-on) wsrep=off ;;
     esac
 }
 
 # Where the data is, as the server itself will find it: its option files first, then its arguments.
 read_options() {
-    datadir=/var/lib/mysql home='' tablespaces='' own_position='' defaults=''
+    datadir=/var/lib/mysql home='' tablespaces='' own_position='' defaults='' address='' new='' wsrep=''
     for word; do
         case $word in
             --defaults-file=* | --defaults-extra-file=* | --defaults-group-suffix=* | --no-defaults) ;;
@@ -107,6 +116,53 @@ EOF
     case $tablespaces in /*) ;; *) tablespaces=$datadir/$tablespaces ;; esac
 }
 
+# The id of a history, not the zeros that stand for none.
+is_id() {
+    case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
+}
+
+# Sets recorded: the cluster that this member belongs to. The guard's word, in an annotation of the pod, counts before what
+# this pod has seen itself; `founds` there means that somebody has taken the responsibility. What the pod has seen counts
+# while the data is not of that cluster: a member that has its data founds again if Galera itself lets it.
+read_recorded() {
+    recorded=''
+    read -r recorded <"$identity"
+    is_id "$recorded" && return 0
+    word=$recorded recorded=''
+    [ "$word" = founds ] || read -r recorded <"$run/cluster"
+    is_id "$recorded" && [ "$recorded" != "$uuid" ] || recorded=''
+} 2>/dev/null
+
+# Refuses a server that would found a cluster where one exists. Whatever got past the webhooks ends here: an address out of
+# a Secret, a template that changed while the guard was down, a container that lost its disk and starts again.
+gate() {
+    founding=''
+    case $address in
+        gcomm://*)
+            hosts=${address#gcomm://} hosts=${hosts%%\?*}
+            case $hosts in *[!,\ ]*) ;; *) founding='wsrep_cluster_address names no host' ;; esac
+            ;;
+    esac
+    [ -z "$new" ] || founding=wsrep_new_cluster
+    case $wsrep in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) founding='' ;; esac
+    [ -n "$founding" ] && [ -n "$recorded" ] || return 0
+    refuse "it would found a new cluster ($founding), and its cluster exists already: $recorded; members that join the new" \
+        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera explain G04" \
+        "tells how to start from the newest data: with the override on the StatefulSet a new pod of this name may found"
+}
+
+# Joining another cluster than its own, a member throws its data away. That may be right: the cluster may have been founded
+# anew. It is named, and a person has a minute.
+name_stranger() {
+    is_id "$own" || own=$uuid
+    is_id "$own" && [ -n "$recorded" ] && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
+    say "the data in $datadir is of cluster $own, and the members' cluster is $recorded: joining replaces the data. If" \
+        "it is still needed, delete or scale down this pod within $patience s and copy the volume"
+    sleep "$patience" &
+    await
+    child=''
+}
+
 # Sets uuid, seqno and safe from grastate.dat, which may hold anything.
 read_state() {
     uuid='' seqno='' safe=''
@@ -118,7 +174,7 @@ read_state() {
         esac
     done <"$home/grastate.dat"
     case $safe in 0 | 1) ;; *) safe='' ;; esac
-    case $uuid in *[!0-9a-f-]* | "$zeros") uuid='' ;; ????????-????-????-????-????????????) ;; *) uuid='' ;; esac
+    is_id "$uuid" || uuid=''
     case $seqno in '' | *[!0-9]*) seqno='' ;; esac
 } 2>/dev/null
 
@@ -158,7 +214,7 @@ look_at_self() {
 # Asks the server for the position, with the very arguments of its start. Sets position.
 recover() {
     log=$run/recovery.log position=''
-    true 2>/dev/null >"$log" || log=/tmp/gatera-recovery.log
+    true 2>/dev/null >"$log" || log=${TMPDIR:-/tmp}/gatera-recovery.log
     if [ "$user" = 0 ]; then
         # The image does so too, but later.
         find "$datadir" "$home" ! -user mysql -exec chown mysql: {} + 2>/dev/null
@@ -240,8 +296,11 @@ stop() {
 # Where this member starts from; adds the position to the command, if there is one to add.
 prepare() {
     read_options "$@"
+    { echo "$home" >"$run/home"; } 2>/dev/null # where the probes find the cluster's id
     read_state
-    position=''
+    position='' own=''
+    read_recorded
+    gate
     if [ -z "$uuid" ] && ! holds_data; then
         tell "empty"
     elif [ -n "$own_position" ]; then
@@ -255,6 +314,7 @@ prepare() {
     else
         say "the server was not stopped in order: asking it for its position"
         recover "$@"
+        own=${position%%:*}
         case $position in
             "$uuid":*) tell "position $position, recovered after a crash" ;;
             '') tell "position unknown, because wsrep is off" ;;
@@ -281,6 +341,7 @@ prepare() {
         esac
     fi
     [ ! -e "$home/gvwstate.dat" ] || view_is_whole || set_view_aside "it is cut short"
+    name_stranger
 }
 
 # Everything else goes on as it is: log files are opened anew on SIGHUP.

@@ -1,0 +1,47 @@
+//! Asks what members told of their cluster's id, and writes down what follows.
+//!
+//! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+use super::apply::annotate;
+use super::{Done, Means};
+use crate::galera::identity::Identity;
+use crate::marks;
+use crate::plan::identity::{Told, concluded, founders};
+use crate::view::Id;
+use crate::watch::probes;
+
+/// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
+pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
+    let outcomes = probes::outcomes(&means.client, Some(&id.namespace)).await?;
+    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, Identity::told(&it.message)?)));
+    let told: Told = told.collect();
+    let found = means.look(|view| {
+        let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
+        let is = concluded(cluster, &told)?;
+        let founders = founders(cluster).filter(|pod| pod.ready);
+        let pods: Vec<_> = founders.map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
+        let new = cluster.identity() != Some(&is);
+        Some((is, new.then(|| cluster.workload.metadata.resource_version.clone()), pods))
+    });
+    let Some((is, version, pods)) = found else {
+        return Ok(Done::NotNow("its members have not told which cluster it is".to_owned()));
+    };
+    if let Some(version) = version {
+        let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
+        annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(is.as_str())).await?;
+    }
+    for (pod, uid) in pods {
+        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &is).await?;
+    }
+    Ok(Done::Yes)
+}
+
+/// The kubelet shows it to the pod in the course of a minute.
+pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &Identity) -> kube::Result<()> {
+    let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
+    annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is.as_str())).await
+}

@@ -1,0 +1,104 @@
+//! What got past every webhook: a switch in a Secret, which the guard never reads, tells a member to found a cluster of its
+//! own. The step in its pod knows that the cluster exists.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::guard::guarded;
+use crate::install::{helm, until_bootstrap_is_removed};
+
+const KNOWS: &str = "gatera.dev/identity";
+
+#[test]
+fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels("gate", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "gate");
+    helm(&galera, "install", &[]);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    it_is_recorded(&galera, &cluster);
+
+    let members: Vec<_> = (0..3).map(|it| format!("{}.gate-hs", galera.member(it))).collect();
+    let list = format!("gcomm://{}", members.join(","));
+    let create = ["create", "secret", "generic", "switch", &format!("--from-literal=address={list}")];
+    galera.kubectl(&create).succeeded();
+    let container = json!({
+        "name": "mariadb",
+        "args": ["mariadbd", "--wsrep-cluster-address=$(ADDRESS)"],
+        "env": [{ "name": "ADDRESS", "valueFrom": { "secretKeyRef": { "name": "switch", "key": "address" } } }],
+    });
+    let patch = json!({ "spec": { "template": { "spec": { "containers": [container] } } } }).to_string();
+    galera.kubectl(&["patch", "statefulset", "gate-galera", "--patch", &patch]).succeeded();
+    galera.kubectl(&["rollout", "status", "statefulset/gate-galera", "--timeout=300s"]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+
+    let lonely = galera.member(1);
+    switch(&galera, "gcomm://");
+    galera.kubectl(&["delete", "pod", &lonely]).succeeded();
+    let words = patiently("the step to refuse it", || {
+        let words = last_words(&galera, &lonely);
+        if words.starts_with("gatera did not start the server") { Ok(words) } else { Err(words) }
+    });
+    let says = format!(
+        "it would found a new cluster (wsrep_cluster_address names no host), and its cluster exists already: {cluster};"
+    );
+    assert!(words.contains(&says), "{words}");
+    println!("{words}");
+    for ordinal in [0, 2] {
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+    }
+
+    // As it says: it gets the members' addresses, and joins.
+    switch(&galera, &list);
+    galera.kubectl(&["delete", "pod", &lonely]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+}
+
+/// On the StatefulSet, on every pod, and, a little later, in every pod.
+fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
+    let of =
+        |object: &Value| object["metadata"]["annotations"][KNOWS].as_str().unwrap_or_default().to_owned();
+    patiently("the cluster's id to be recorded", || {
+        let set = galera.kubectl(&["get", "statefulset", "gate-galera", "--output=json"]).succeeded();
+        let set = of(&serde_json::from_str(&set).unwrap());
+        if set == cluster { Ok(()) } else { Err(set) }
+    });
+    for ordinal in 0..3 {
+        let pod = galera.member(ordinal);
+        patiently("the pod to know it", || {
+            let marked = of(&galera.pod(&pod).unwrap());
+            let shown =
+                galera.kubectl(&["exec", &pod, "--container=mariadb", "--", "cat", "/etc/gatera/identity"]);
+            if marked == cluster && shown.stdout == cluster {
+                Ok(())
+            } else {
+                Err(format!("{marked} {shown}"))
+            }
+        });
+    }
+}
+
+/// The guard takes it for a password, and asks for an override.
+fn switch(galera: &Galera<'_>, address: &str) {
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("G12 until={until:.0} reason=a drill");
+    let annotations = json!({ "gatera.dev/override": release });
+    let patch = json!({ "metadata": { "annotations": annotations }, "stringData": { "address": address } })
+        .to_string();
+    galera.kubectl(&["patch", "secret", "switch", "--patch", &patch]).succeeded();
+}
+
+fn last_words(galera: &Galera<'_>, pod: &str) -> String {
+    let pod = galera.pod(pod).unwrap_or_default();
+    let status = &pod["status"]["containerStatuses"][0];
+    let ended = [&status["state"]["terminated"], &status["lastState"]["terminated"]];
+    ended.into_iter().find_map(|it| it["message"].as_str()).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,200 @@
+//! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
+//! is told then.
+
+use std::collections::BTreeMap;
+
+use gatera::config::Settings;
+use gatera::galera::identity::Identity;
+use gatera::inject;
+use gatera::object::{Kind, Object};
+use gatera::plan::identity::{Told, concluded};
+use gatera::plan::{self, Step};
+use gatera::view::{Facts, Freshness, View, World};
+use serde_json::{Value, json};
+
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+const THIS: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const OTHER: &str = "7a2c1d10-e610-11f1-91b9-7e68ccac15f1";
+const OVERRIDE: &str = "G04 until=2026-12-01T10:00:00Z reason=a drill";
+
+/// A healthy cluster of three; what each pod knows, and what is recorded.
+fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World {
+    let mut scene = Scene::default();
+    if !recorded.is_empty() {
+        scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": recorded } } });
+    }
+    let mut facts = Facts::default();
+    for (kind, mut object) in scene.objects() {
+        let ordinal =
+            object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());
+        if let Some(word) = ordinal.map(|ordinal: usize| knows[ordinal]).filter(|word| !word.is_empty()) {
+            object["metadata"]["annotations"]["gatera.dev/identity"] = json!(word);
+            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
+                json!("2026-12-01T09:00:00Z");
+        }
+        change(&mut object);
+        facts.put(Object::read(kind, &object.to_string()).unwrap(), &Settings::default().adoption);
+    }
+    World::build(facts, &Settings::default().adoption, Freshness::Current)
+}
+
+fn told(ids: &[(&str, &str)]) -> Told {
+    ids.iter().map(|(uid, id)| ((*uid).to_owned(), Identity::read(id).unwrap())).collect::<BTreeMap<_, _>>()
+}
+
+#[test]
+fn what_follows_from_what_members_told() {
+    const ASKED: [&str; 3] = ["unknown"; 3];
+    let all = |id| [("pod-0", id), ("pod-1", id), ("pod-2", id)];
+    let same = |_: &mut Value| {};
+    let unready = |object: &mut Value| {
+        if object["metadata"]["uid"] != "pod-0" && object["kind"] == "Pod" {
+            object["status"]["conditions"] = json!([]);
+        }
+    };
+    let unproven = |object: &mut Value| {
+        if object["kind"] == "Pod" {
+            object["metadata"]["annotations"]["gatera.dev/injected"] = json!("0.1.0 readiness unproven");
+        }
+    };
+    let conclude = |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<&str>| {
+        let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let id = concluded(cluster, &told(ids));
+        assert_eq!(id.as_ref().map(Identity::as_str), expected, "{what}");
+    };
+    let first = world(ASKED, "", same);
+    conclude("all told the same", &first, &all(THIS), Some(THIS));
+    conclude("most told the same", &first, &all(THIS)[..2], Some(THIS));
+    conclude("one is not enough", &first, &all(THIS)[..1], None);
+    conclude("nobody told anything", &first, &[], None);
+    conclude("they are in two", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
+    conclude("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
+    conclude("not Ready", &world(ASKED, "", unready), &all(THIS), None);
+    conclude("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
+    conclude("it is recorded, and stays", &world(ASKED, THIS, same), &all(OTHER), None);
+    conclude("pods know it from before", &world([THIS; 3], "", same), &[], Some(THIS));
+    let founded = world(["founds", THIS, THIS], THIS, same);
+    conclude("founded anew, by an override", &founded, &all(OTHER)[..1], Some(OTHER));
+    conclude("founded with the old data", &founded, &all(THIS)[..1], Some(THIS));
+    conclude("it founds, and has not told", &founded, &[], None);
+}
+
+/// The steps that have to do with it, in words.
+fn steps(world: &World, settings: &Settings) -> Vec<String> {
+    let words = |step: Step| match step {
+        Step::Ask { id, .. } => Some(format!("ask {}", id.name)),
+        Step::Identity { pod, is, .. } => Some(format!("{} is {is}", pod.name)),
+        _ => None,
+    };
+    plan::next(&View::new(world, scene::now(), settings)).into_iter().filter_map(words).collect()
+}
+
+#[test]
+fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
+    let settings = Settings::default();
+    let ask = [format!("ask {STATEFUL_SET}")];
+    let same = |_: &mut Value| {};
+    let seen = |knows, recorded| steps(&world(knows, recorded, same), &settings);
+    assert_eq!(seen(["unknown"; 3], ""), ask);
+    assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard tell nothing");
+    assert_eq!(seen([THIS; 3], THIS), [""; 0]);
+    let told = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
+    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [told(0), told(2)]);
+    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is recorded before anybody is told");
+
+    let old = |object: &mut Value| {
+        if object["kind"] == "Pod" {
+            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
+                json!("2026-12-01T08:29:00Z");
+        }
+    };
+    assert_eq!(steps(&world(["unknown"; 3], "", old), &settings), [""; 0], "their Events are gone");
+    let loses = |object: &mut Value| {
+        if object["metadata"]["uid"] == "pod-2" {
+            object["status"]["conditions"] = json!([]);
+        }
+    };
+    assert_eq!(steps(&world(["unknown"; 3], "", loses), &settings), [""; 0], "while one joins");
+    let warns = |object: &mut Value| {
+        if object["kind"] == "Namespace" {
+            object["metadata"]["labels"]["gatera.dev/mode"] = json!("warn");
+        }
+    };
+    assert_eq!(steps(&world(["unknown"; 3], THIS, warns), &settings), [""; 0], "nothing is refused there");
+}
+
+#[test]
+fn a_new_pod_is_told_which_cluster_it_belongs_to() {
+    let recorded = |change: Value| {
+        let mut set = json!({ "metadata": { "annotations": { "gatera.dev/identity": THIS } } });
+        json_patch::merge(&mut set, &change);
+        set
+    };
+    let overrides = json!({ "metadata": { "annotations": { "gatera.dev/override": OVERRIDE } } });
+    let over = OVERRIDE.replace("T10", "T09");
+    for (what, stateful_set, pod, scene, expected) in [
+        ("a first install", json!({}), json!({}), Scene::default(), "unknown"),
+        ("a member", recorded(json!({})), json!({}), Scene::default(), THIS),
+        (
+            "a forged one",
+            recorded(json!({})),
+            json!({ "gatera.dev/identity": OTHER }),
+            Scene::default(),
+            THIS,
+        ),
+        ("an override on the cluster", recorded(overrides.clone()), json!({}), Scene::default(), "founds"),
+        (
+            "one on the pod",
+            recorded(json!({})),
+            json!({ "gatera.dev/override": OVERRIDE }),
+            Scene::default(),
+            "founds",
+        ),
+        (
+            "one that is over",
+            recorded(json!({})),
+            json!({ "gatera.dev/override": over }),
+            Scene::default(),
+            THIS,
+        ),
+        (
+            "one of another rule",
+            recorded(json!({})),
+            json!({ "gatera.dev/override": OVERRIDE.replace("G04", "G07") }),
+            Scene::default(),
+            THIS,
+        ),
+        (
+            "garbage",
+            json!({ "metadata": { "annotations": { "gatera.dev/identity": "x" } } }),
+            json!({}),
+            Scene::default(),
+            "unknown",
+        ),
+        (
+            "a single member founds at every start",
+            recorded(json!({})),
+            json!({}),
+            Scene { members: vec!["ready".into()], ..Scene::default() },
+            "unknown",
+        ),
+        (
+            "where nothing is refused",
+            recorded(json!({})),
+            json!({}),
+            Scene { mode: Some("warn".into()), ..Scene::default() },
+            "unknown",
+        ),
+    ] {
+        let scene = Scene { stateful_set, ..scene };
+        let (_, mut object) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-0"));
+        object["metadata"]["annotations"] = pod;
+        let settings = Settings::default();
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &object.to_string()) else { panic!("{what}") };
+        inject::into_pod(&mut object, &read, NAMESPACE, &view);
+        assert_eq!(object["metadata"]["annotations"]["gatera.dev/identity"], expected, "{what}");
+    }
+}

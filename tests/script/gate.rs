@@ -1,0 +1,195 @@
+//! The gate at the pod: who may found a cluster, what is said of a member that comes with strange data, and which cluster a
+//! server that is Synced may be in.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::pod::{Pod, for_each};
+use super::start::{ID, OTHER, ZEROS, line, run, server, started, state};
+
+/// A pod whose annotation says this about its cluster.
+fn knows(pod: &Pod, identity: &str) {
+    pod.write("identity", identity).env("GATERA_IDENTITY", pod.path("identity"));
+}
+
+#[track_caller]
+fn refused(pod: &Pod, args: &str, by: &str) {
+    let outcome = run(pod, args);
+    let message = fs::read_to_string(pod.path("termination")).unwrap_or_default();
+    let says = format!(
+        "gatera did not start the server: it would found a new cluster ({by}), and its cluster exists already: {ID};"
+    );
+    assert!(outcome.code == Some(1) && message.starts_with(&says), "{args}: {message} {outcome:#?}");
+    assert_eq!(started(pod), [""; 0]);
+}
+
+#[test]
+fn a_cluster_that_exists_is_founded_no_second_time() {
+    const ADDRESS: &str = "wsrep_cluster_address names no host";
+    let rows = [
+        ("--wsrep-cluster-address=gcomm://", "", Some(ADDRESS)),
+        ("--wsrep_cluster_address gcomm://", "", Some(ADDRESS)),
+        ("--wsrep-cluster-addr=gcomm://", "", Some(ADDRESS)),
+        ("--loose-wsrep_cluster-address=gcomm://?pc.weight=2", "", Some(ADDRESS)),
+        ("--wsrep-cluster-address=gcomm://,", "", Some(ADDRESS)),
+        ("--wsrep-new-cluster", "", Some("wsrep_new_cluster")),
+        ("--wsrep-new", "", Some("wsrep_new_cluster")),
+        ("", "--wsrep_cluster_address=gcomm://", Some(ADDRESS)),
+        (
+            "--wsrep-on=ON",
+            "--wsrep_cluster_address=gcomm://a\n--wsrep_cluster_address=gcomm://",
+            Some(ADDRESS),
+        ),
+        ("--wsrep-cluster-address=gcomm://a", "--wsrep-new-cluster", Some("wsrep_new_cluster")),
+        ("--wsrep-cluster-address=gcomm://a,b", "--wsrep_cluster_address=gcomm://", None),
+        ("--wsrep-cluster-address=gcomm://[::1]:4567", "", None),
+        ("--wsrep-new-cluster --skip-wsrep-new-cluster", "", None),
+        ("--wsrep-on=OFF", "--wsrep_cluster_address=gcomm://", None),
+        ("--wsrep-cluster-name=gcomm://", "", None),
+        ("", "", None),
+    ];
+    for_each(&rows, |pod, (args, file, by)| {
+        server(pod, "");
+        pod.tool("my_print_defaults", r#"while read -r line; do echo "$line"; done <"$POD/file""#);
+        pod.write("file", format!("{file}\n"));
+        let args = format!("mariadbd --datadir=DATA {args}").trim_end().to_owned();
+        for data in [false, true] {
+            if data {
+                // Its own data and Galera's consent are no permission: others may have gone on since.
+                pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "1"));
+            }
+            match by {
+                Some(by) => {
+                    knows(pod, ID);
+                    refused(pod, &args, by);
+                }
+                None => drop(run(pod, &args).exits(0)),
+            }
+            for permits in ["", "unknown", "founds"] {
+                knows(pod, permits);
+                run(pod, &args).exits(0);
+                fs::remove_file(pod.path("started")).unwrap();
+            }
+        }
+    });
+}
+
+/// A container that lost its disk starts again in the same pod, and nobody has recorded anything yet.
+#[test]
+fn a_pod_remembers_which_cluster_it_was_in() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "");
+        let founds = "mariadbd --datadir=DATA --wsrep-new-cluster";
+        run(pod, founds).exits(0);
+        pod.write("data/grastate.dat", state(ID, "-1", "0")).state("SYNCED");
+        pod.run("started").exits(0);
+        fs::remove_file(pod.path("started")).unwrap();
+        fs::remove_file(pod.path("data/grastate.dat")).unwrap();
+        refused(pod, founds, "wsrep_new_cluster");
+        knows(pod, "unknown");
+        refused(pod, founds, "wsrep_new_cluster");
+        knows(pod, "founds");
+        run(pod, founds).exits(0);
+        // With its data it is Galera that decides.
+        knows(pod, "unknown");
+        pod.write("data/grastate.dat", state(ID, "41", "1"));
+        run(pod, founds).exits(0);
+    });
+}
+
+#[test]
+fn data_of_another_cluster_is_named_before_it_goes() {
+    let crashed = || (state(OTHER, "-1", "0"), line(&format!("{OTHER}:9")));
+    let rows = [
+        (state(OTHER, "41", "0"), String::new(), true),
+        (crashed().0, crashed().1, true),
+        (state(ZEROS, "-1", "0"), crashed().1, true),
+        (state(ID, "41", "0"), String::new(), false),
+        (state(ZEROS, "-1", "0"), line(&format!("{ZEROS}:9")), false),
+        (state(ZEROS, "-1", "0"), line(&format!("{ID}:9")), false),
+    ];
+    for_each(&rows, |pod, (state, recovered, named)| {
+        server(pod, recovered);
+        knows(pod, ID);
+        pod.env("GATERA_PATIENCE", "0");
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state);
+        let outcome = run(pod, "mariadbd --datadir=DATA --wsrep-cluster-address=gcomm://a").exits(0);
+        let says =
+            format!("is of cluster {OTHER}, and the members' cluster is {ID}: joining replaces the data");
+        assert_eq!(outcome.err.contains(&says), *named, "{outcome:#?}");
+        assert!(!started(pod).is_empty());
+    });
+}
+
+#[test]
+fn a_person_has_a_minute() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "");
+        knows(pod, ID);
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(OTHER, "41", "0"));
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut step = pod.step(&args).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(step.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(said.any(|line| line.contains("within 60 s")));
+        kill_process(Pid::from_child(&step), Signal::TERM).unwrap();
+        assert_eq!(step.wait().unwrap().code(), Some(143));
+        assert_eq!(started(pod), [""; 0]);
+    });
+}
+
+#[test]
+fn synced_with_strangers_is_not_ready() {
+    let rows = [
+        (ID, ID, None),
+        (ID, "unknown", None),
+        (ID, "founds", None),
+        (ID, "", None),
+        (ZEROS, ID, None),
+        ("garbage", ID, None),
+        (
+            OTHER,
+            ID,
+            Some(format!("the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}\n")),
+        ),
+    ];
+    for_each(&rows, |pod, (is, recorded, says)| {
+        server(pod, "");
+        knows(pod, recorded);
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        pod.write("data/grastate.dat", state(is, "-1", "0")).state("SYNCED");
+        let outcome = pod.run("ready");
+        match says {
+            Some(says) => drop(outcome.exits(1).prints(says)),
+            None => drop(outcome.exits(0)),
+        }
+    });
+}
+
+#[test]
+fn a_guard_that_does_not_know_the_cluster_is_told_once() {
+    let rows = [
+        (ID, "unknown", true),
+        (OTHER, ID, true),
+        (ID, "founds", true),
+        (ID, ID, false),
+        (ID, "", false),
+        (ZEROS, "unknown", false),
+    ];
+    for_each(&rows, |pod, (is, recorded, tells)| {
+        server(pod, "");
+        knows(pod, recorded);
+        pod.env("GATERA_TERMINATION_LOG", pod.path("termination"));
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        pod.write("data/grastate.dat", state(is, "-1", "0")).state("JOINING");
+        pod.run("started").exits(1).says("the server is JOINING; start of ");
+        pod.state("SYNCED");
+        if *tells {
+            pod.run("started").exits(1).prints(&format!("the server is SYNCED; its cluster is {is}\n"));
+        }
+        pod.run("started").exits(0).prints("the server is SYNCED\n");
+        assert_eq!(fs::read_to_string(pod.path("termination")).unwrap(), "");
+    });
+}
