@@ -1,10 +1,12 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
+use std::sync::Arc;
+
 use gatera::config::Settings;
 use gatera::galera::start_note::StartNote;
 use gatera::object::{Kind, Object};
 use gatera::report::status::{self, Status};
-use gatera::view::{PodFact, View};
+use gatera::view::{Freshness, Id, PodFact, View, World};
 use gatera::{audit, report};
 use serde_json::{Value, json};
 
@@ -86,7 +88,7 @@ fn programs_are_told_too() {
         json["clusters"][0]["members"][0]["start"],
         json!({
             "says": format!("at {ID}:363, recovered after a crash, safe_to_bootstrap 0; reported at 2026-12-01T09:19:00Z"),
-            "at": "2026-12-01T09:19:00Z", "id": ID, "seqno": 363, "safeToBootstrap": false,
+            "at": "2026-12-01T09:19:00Z", "id": ID, "seqno": 363, "safeToBootstrap": false, "doing": null,
         })
     );
     assert_eq!(json["clusters"][0]["members"][1]["start"], Value::Null);
@@ -112,6 +114,40 @@ fn the_audit_tells_where_members_start_from() {
     assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
     let json = report::audit::json(&audit);
     assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
+}
+
+/// What a probe saw last is in the Events of its kubelet.
+#[test]
+fn whom_members_wait_for_is_told() {
+    let sees = |doing: &str| {
+        let words = format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0");
+        let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
+        StartNote::read(&format!("Startup probe failed: {line}\n")).unwrap()
+    };
+    let mut text = String::new();
+    for (what, doing) in [
+        ("one node is away", [Some("CONNECTED"), Some("CONNECTED"), None]),
+        ("they do not find together", [Some("CONNECTED"); 3]),
+        ("a member copies", [Some("JOINING"), Some("DISCONNECTED"), None]),
+    ] {
+        let scene = Scene { members: vec!["absent".into(); 3], ..Scene::default() };
+        let settings = Settings::default();
+        let mut facts = scene.world(&settings).facts().clone();
+        for (ordinal, doing) in (0..).zip(doing) {
+            let Some(doing) = doing else { continue };
+            let mut fact = fact(&member(ordinal, ""));
+            fact.heard(sees("DISCONNECTED"));
+            fact.heard(sees(doing));
+            facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+        }
+        let world = World::build(facts, &settings.adoption, Freshness::Current);
+        let view = View::new(&world, scene::now(), &settings);
+        let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+        text += &format!("# {what}\n{}\n", status::text(&all));
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("status-waits", text);
+    });
 }
 
 /// By a position from before its last run nobody may be chosen: it went on since.

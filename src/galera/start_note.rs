@@ -26,6 +26,49 @@ pub struct Start {
     pub from: Beginning,
     /// What `grastate.dat` says.
     pub safe_to_bootstrap: Option<bool>,
+    /// What it did when a probe looked.
+    pub doing: Option<Doing>,
+}
+
+/// What a server does that runs and has not joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Nobody it reaches is in a Primary component.
+    Looks,
+    /// It restored its last view, and not all of that are there.
+    Waits,
+    /// It copies what it missed, or everything.
+    Receives,
+}
+
+impl Doing {
+    /// Of the words of `wait-for-sync.sh`.
+    fn read(text: &str) -> Option<Self> {
+        let (_, rest) = text.split_once("the server is ")?;
+        match rest.split_once("; start of ")?.0 {
+            "DISCONNECTED" => Some(Self::Looks),
+            "CONNECTED" => Some(Self::Waits),
+            "JOINING" => Some(Self::Receives),
+            _ => None,
+        }
+    }
+
+    /// One word for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Looks => "looks",
+            Self::Waits => "waits",
+            Self::Receives => "receives",
+        }
+    }
+
+    fn says(self) -> &'static str {
+        match self {
+            Self::Looks => "looks for members that serve",
+            Self::Waits => "waits for all of its last view",
+            Self::Receives => "receives a copy",
+        }
+    }
 }
 
 /// Where a member starts from.
@@ -69,12 +112,20 @@ impl StartNote {
             _ => None,
         };
         let from = position(words).unwrap_or_else(|| Beginning::Words(words.to_owned()));
-        Some(Self::Started(Start { at: at.parse().ok()?, from, safe_to_bootstrap }))
+        Some(Self::Started(Start { at: at.parse().ok()?, from, safe_to_bootstrap, doing: Doing::read(text) }))
     }
 
     /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
     pub fn is_compared(&self) -> bool {
         matches!(self, Self::Started(Start { from: Beginning::Position(_, how), .. }) if !how.contains("DDL"))
+    }
+
+    /// What it did when a probe looked.
+    pub fn doing(&self) -> Option<Doing> {
+        match self {
+            Self::Started(start) => start.doing,
+            Self::Refused(_) => None,
+        }
     }
 
     /// The position, if one is known.
@@ -99,7 +150,7 @@ impl fmt::Display for StartNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
-            Self::Started(Start { at, from, safe_to_bootstrap }) => {
+            Self::Started(Start { at, from, safe_to_bootstrap, doing }) => {
                 match from {
                     Beginning::Position(Position { id, seqno }, how) => write!(f, "at {id}:{seqno}, {how}")?,
                     Beginning::Words(words) => f.write_str(words)?,
@@ -107,7 +158,8 @@ impl fmt::Display for StartNote {
                 if let Some(safe) = safe_to_bootstrap {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
                 }
-                write!(f, "; reported at {at:.0}")
+                write!(f, "; reported at {at:.0}")?;
+                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.says()))
             }
         }
     }
@@ -157,7 +209,12 @@ mod tests {
         let probe = format!(
             "Startup probe failed: the server is DISCONNECTED; start of 2026-11-22T01:02:48Z: position {ID}:7, stopped in order, safe_to_bootstrap 1\n"
         );
-        assert_eq!(StartNote::read(&probe).unwrap().position().unwrap().seqno, 7);
+        let probed = StartNote::read(&probe).unwrap();
+        assert_eq!((probed.position().unwrap().seqno, probed.doing()), (7, Some(Doing::Looks)));
+        let says = "at 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; looks for members that serve";
+        assert_eq!(probed.to_string(), says);
+        assert_eq!(StartNote::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(Doing::Waits));
+        assert_eq!(StartNote::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
         let refused = StartNote::read("gatera did not start the server: there are prepared transactions\n");
         assert_eq!(refused, Some(StartNote::Refused("there are prepared transactions".into())));
     }

@@ -7,7 +7,8 @@
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
 //!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
-//!                                         { "says", "at", "id", "seqno", "safeToBootstrap" } }],
+//!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
+//!                                           "doing": looks, waits or receives, as a probe saw it, or null } }],
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
@@ -17,7 +18,7 @@
 use serde_json::{Value, json};
 
 use crate::galera::identity::Identity;
-use crate::galera::start_note::{Start, StartNote};
+use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::inject;
 use crate::plan::bootstrap::{self, Stage};
 use crate::view::{Cluster, Member, View};
@@ -150,6 +151,27 @@ fn newest(cluster: &Cluster) -> Option<String> {
     ))
 }
 
+/// Of a cluster of which nobody is Ready, although servers run: whom they wait for, and how that ends.
+fn waits(cluster: &Cluster) -> Option<String> {
+    let doing = |member: &&Member| {
+        let pod = member.pod.as_ref().filter(|pod| !pod.ready);
+        pod.and_then(|pod| pod.start_note.as_ref()?.doing()) == Some(Doing::Waits)
+    };
+    let (waiting, others): (Vec<_>, Vec<_>) = cluster.members.iter().partition(doing);
+    if cluster.ready() > 0 || waiting.is_empty() {
+        return None;
+    }
+    let names = |members: &[&Member]| members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
+    let end = match &others[..] {
+        [] => "their last views differ or somebody of them is cut off: look at the network, then".to_owned(),
+        others => format!("bring back {}; if that cannot be,", names(others)),
+    };
+    Some(format!(
+        "{} form the cluster again by themselves once all of their last view are there: {end} start from the newest data (gatera explain G04)\n",
+        names(&waiting)
+    ))
+}
+
 /// For a person.
 pub fn text(all: &[Status<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
@@ -190,8 +212,8 @@ fn one(status: &Status<'_>) -> String {
     if let Some(advice) = advice {
         text.push_str(&format!("unverified: {advice}\n"));
     }
-    if let Some(newest) = newest(cluster) {
-        text.push_str(&newest);
+    for line in [waits(cluster), newest(cluster)].into_iter().flatten() {
+        text.push_str(&line);
     }
     text
 }
@@ -221,6 +243,7 @@ fn start(told: &StartNote) -> Value {
         "id": position.map(|it| &it.id),
         "seqno": position.map(|it| it.seqno),
         "safeToBootstrap": safe,
+        "doing": told.doing().map(Doing::name),
     })
 }
 

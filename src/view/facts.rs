@@ -107,11 +107,11 @@ pub struct PodFact {
 
 impl PodFact {
     /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
-    /// was before it went on.
+    /// was before it went on. Of one start the last word counts: what is told comes in its order.
     pub fn heard(&mut self, note: StartNote) {
         let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
         let newer = |known: &StartNote| match known {
-            StartNote::Started(known) => known.at < start.at,
+            StartNote::Started(known) => known.at <= start.at,
             // It refused in an earlier run; this one goes on.
             StartNote::Refused(_) => self.running,
         };
