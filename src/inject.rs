@@ -23,7 +23,7 @@ use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
-pub use identity::outdated as strangers;
+pub use identity::{gated, outdated as strangers};
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 
@@ -117,7 +117,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         return remarks;
     }
     let grace = longer_grace(pod);
-    files::add_volumes(pod, &patient);
+    files::add_volumes(pod, &patient, identity::of(&patient, server));
     spread::add(pod, &patient, &mut remarks);
     let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {

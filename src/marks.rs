@@ -37,12 +37,14 @@ pub const START_SCRIPT: &str = "start-script";
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
 pub const DATA: &str = "data";
-/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`] or [`FOUNDS`].
+/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`].
 pub const IDENTITY: &str = "identity";
 /// The guard does not know the cluster of this pod, and wants to be told.
 pub const UNKNOWN: &str = "unknown";
-/// Somebody has taken the responsibility for this pod to found the cluster anew.
+/// This pod may found the cluster: it is a first install, or somebody has taken the responsibility.
 pub const FOUNDS: &str = "founds";
+/// Nobody asks this pod, and nothing stops it.
+pub const FREE: &str = "free";
 /// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The StatefulSet, by uid, whose bootstrap node this was part of: the guard is about to delete it.

@@ -8,7 +8,6 @@ pub mod bootstrap;
 pub mod identity;
 mod warrant;
 
-use crate::galera::identity::Identity;
 use crate::inject;
 use crate::marks;
 use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
@@ -44,8 +43,8 @@ pub enum Step {
         pod: Id,
         /// Its uid.
         uid: String,
-        /// What it is told.
-        is: Identity,
+        /// What it is told: an id, or another word.
+        is: String,
     },
     /// Write the guard's mark on an object that is about to go.
     Condemn(Condemned),
@@ -204,7 +203,7 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     steps.extend(strangers.map(|(pod, is)| Step::Identity {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
-        is: is.clone(),
+        is: is.to_owned(),
     }));
     if identity::asks(cluster, view) {
         steps.push(Step::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });

@@ -26,6 +26,8 @@ use crate::view::View;
 /// A step that failed, or that the world does not show, is tried again after this. What lasts shorter is not worth an
 /// Event.
 const AGAIN: Duration = Duration::from_secs(10);
+/// Somebody who tells nothing is asked less and less often.
+const MOST_PATIENT: Duration = Duration::from_secs(600);
 
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
@@ -116,6 +118,8 @@ impl Means {
 #[derive(Default)]
 struct Desk {
     done: HashMap<Step, Instant>,
+    /// How long somebody who did not tell is not asked again.
+    asked: HashMap<Step, Duration>,
     /// Since when something waits to be told.
     waits: HashMap<Step, Instant>,
 }
@@ -125,7 +129,9 @@ impl Desk {
     fn due<'s>(&mut self, steps: &'s [Step]) -> Vec<&'s Step> {
         let tells = |step: &Step| matches!(step, Step::Tell(_));
         // What was told is not told again while it lasts.
-        self.done.retain(|step, at| steps.contains(step) && (tells(step) || at.elapsed() < AGAIN));
+        self.asked.retain(|step, _| steps.contains(step));
+        let pause = |step: &Step| self.asked.get(step).copied().unwrap_or(AGAIN);
+        self.done.retain(|step, at| steps.contains(step) && (tells(step) || at.elapsed() < pause(step)));
         self.waits.retain(|step, _| steps.contains(step));
         for step in steps.iter().filter(|step| tells(step)) {
             self.waits.entry(step.clone()).or_insert_with(Instant::now);
@@ -135,6 +141,10 @@ impl Desk {
     }
 
     fn did(&mut self, step: &Step) {
+        if matches!(step, Step::Ask { .. }) {
+            let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
+            *pause = (*pause * 2).min(MOST_PATIENT);
+        }
         self.done.insert(step.clone(), Instant::now());
     }
 }

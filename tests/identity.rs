@@ -7,7 +7,7 @@ use gatera::config::Settings;
 use gatera::galera::identity::Identity;
 use gatera::inject;
 use gatera::object::{Kind, Object};
-use gatera::plan::identity::{Told, concluded};
+use gatera::plan::identity::{Concluded, Told, concluded};
 use gatera::plan::{self, Step};
 use gatera::view::{Facts, Freshness, View, World};
 use serde_json::{Value, json};
@@ -30,8 +30,6 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
             object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());
         if let Some(word) = ordinal.map(|ordinal: usize| knows[ordinal]).filter(|word| !word.is_empty()) {
             object["metadata"]["annotations"]["gatera.dev/identity"] = json!(word);
-            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
-                json!("2026-12-01T09:00:00Z");
         }
         change(&mut object);
         facts.put(Object::read(kind, &object.to_string()).unwrap(), &Settings::default().adoption);
@@ -58,25 +56,36 @@ fn what_follows_from_what_members_told() {
             object["metadata"]["annotations"]["gatera.dev/injected"] = json!("0.1.0 readiness unproven");
         }
     };
-    let conclude = |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<&str>| {
-        let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let id = concluded(cluster, &told(ids));
-        assert_eq!(id.as_ref().map(Identity::as_str), expected, "{what}");
-    };
+    // What is concluded, whether that is new, and who is told.
+    let conclude =
+        |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
+            let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+            let found = concluded(cluster, &told(ids));
+            let expected = expected.map(|(id, new, pods)| Concluded {
+                is: Identity::read(id).unwrap(),
+                new,
+                tell: pods.iter().map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}"))).collect(),
+            });
+            assert_eq!(found, expected, "{what}");
+        };
     let first = world(ASKED, "", same);
-    conclude("all told the same", &first, &all(THIS), Some(THIS));
-    conclude("most told the same", &first, &all(THIS)[..2], Some(THIS));
+    conclude("all told the same", &first, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    conclude("most told the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
     conclude("one is not enough", &first, &all(THIS)[..1], None);
     conclude("nobody told anything", &first, &[], None);
     conclude("they are in two", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
     conclude("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
     conclude("not Ready", &world(ASKED, "", unready), &all(THIS), None);
     conclude("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
-    conclude("it is recorded, and stays", &world(ASKED, THIS, same), &all(OTHER), None);
-    conclude("pods know it from before", &world([THIS; 3], "", same), &[], Some(THIS));
-    let founded = world(["founds", THIS, THIS], THIS, same);
-    conclude("founded anew, by an override", &founded, &all(OTHER)[..1], Some(OTHER));
-    conclude("founded with the old data", &founded, &all(THIS)[..1], Some(THIS));
+    conclude("pods know it from before", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
+    let one_knows = world(["unknown", THIS, "unknown"], THIS, same);
+    conclude("one was made before", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
+    conclude("a stranger beside them", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
+    let beside = world(["founds", THIS, THIS], THIS, same);
+    conclude("one founded beside those that serve", &beside, &all(OTHER)[..1], Some((THIS, false, &[])));
+    let founded = world(["founds", THIS, THIS], THIS, unready);
+    conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
+    conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
     conclude("it founds, and has not told", &founded, &[], None);
 }
 
@@ -100,28 +109,23 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
     assert_eq!(seen([""; 3], ""), [""; 0], "pods of an earlier guard tell nothing");
     assert_eq!(seen([THIS; 3], THIS), [""; 0]);
     let told = |ordinal| format!("{STATEFUL_SET}-{ordinal} is {THIS}");
-    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [told(0), told(2)]);
-    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is recorded before anybody is told");
+    assert_eq!(seen(["founds", THIS, ""], THIS), ask, "what it founded is heard before it is told anything");
+    assert_eq!(seen(["unknown", THIS, OTHER], THIS), [told(2), ask[0].clone()]);
+    assert_eq!(seen([THIS; 3], ""), ask, "the record was lost");
+    assert_eq!(seen(["free", THIS, THIS], THIS), [format!("{STATEFUL_SET}-0 is unknown")]);
 
-    let old = |object: &mut Value| {
-        if object["kind"] == "Pod" {
-            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
-                json!("2026-12-01T08:29:00Z");
-        }
-    };
-    assert_eq!(steps(&world(["unknown"; 3], "", old), &settings), [""; 0], "their Events are gone");
-    let loses = |object: &mut Value| {
-        if object["metadata"]["uid"] == "pod-2" {
-            object["status"]["conditions"] = json!([]);
-        }
-    };
-    assert_eq!(steps(&world(["unknown"; 3], "", loses), &settings), [""; 0], "while one joins");
     let warns = |object: &mut Value| {
         if object["kind"] == "Namespace" {
             object["metadata"]["labels"]["gatera.dev/mode"] = json!("warn");
         }
     };
-    assert_eq!(steps(&world(["unknown"; 3], THIS, warns), &settings), [""; 0], "nothing is refused there");
+    let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
+    assert_eq!(
+        steps(&world(["unknown", THIS, "founds"], THIS, warns), &settings),
+        freed,
+        "nothing is refused there"
+    );
+    assert_eq!(steps(&world(["free"; 3], THIS, warns), &settings), [""; 0]);
 }
 
 #[test]
@@ -145,11 +149,11 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
         ),
         ("an override on the cluster", recorded(overrides.clone()), json!({}), Scene::default(), "founds"),
         (
-            "one on the pod",
+            "one on a member's pod",
             recorded(json!({})),
             json!({ "gatera.dev/override": OVERRIDE }),
             Scene::default(),
-            "founds",
+            THIS,
         ),
         (
             "one that is over",
@@ -177,14 +181,14 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
             recorded(json!({})),
             json!({}),
             Scene { members: vec!["ready".into()], ..Scene::default() },
-            "unknown",
+            "free",
         ),
         (
             "where nothing is refused",
             recorded(json!({})),
             json!({}),
             Scene { mode: Some("warn".into()), ..Scene::default() },
-            "unknown",
+            "free",
         ),
     ] {
         let scene = Scene { stateful_set, ..scene };

@@ -23,9 +23,13 @@ impl Address {
     pub fn read(text: &str) -> Option<Self> {
         let rest = text.trim().strip_prefix("gcomm://")?;
         let hosts = rest.split(['?', '/']).next().unwrap_or_default();
+        // The first host decides. (Galera takes 0.0.0.0 for none, too; that is refused for what it says, the pod itself.)
+        if hosts.split(',').next().is_none_or(|first| first.trim().is_empty()) {
+            return Some(Self::NewCluster);
+        }
         let peers: Vec<_> =
             hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned).collect();
-        Some(if peers.is_empty() { Self::NewCluster } else { Self::Peers(peers) })
+        Some(Self::Peers(peers))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use serde_json::{Value, json};
 
+use super::Patient;
 use super::profile::{FOLDER, Profile};
-use super::{Patient, identity};
 use crate::object::{Container, Mount, PodSpec, Volume};
 use crate::view::{Cluster, View};
 use crate::{edit, marks};
@@ -100,11 +100,11 @@ fn within(inner: &str, outer: &str) -> bool {
 }
 
 /// The texts, as annotations, and the volumes that show them.
-pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>) {
+pub(super) fn add_volumes(pod: &mut Value, patient: &Patient<'_>, identity: &str) {
     edit::annotate(pod, marks::SCRIPT, SCRIPT_TEXT);
     edit::annotate(pod, marks::START_SCRIPT, START_SCRIPT_TEXT);
     edit::annotate(pod, marks::MY_CNF, &option_file(patient));
-    edit::annotate(pod, marks::IDENTITY, identity::of(patient));
+    edit::annotate(pod, marks::IDENTITY, identity);
     let item = |(path, mark, mode)| json!({ "path": path, "mode": mode, "fieldRef": { "apiVersion": "v1", "fieldPath": field(mark) } });
     let volume = json!({ "name": VOLUME, "downwardAPI": { "items": FILES.map(item) } });
     edit::put_named(pod, &["spec", "volumes"], volume);

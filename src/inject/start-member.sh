@@ -73,7 +73,7 @@ split_command() {
 
 # Takes one option, from a file or from the command line, in any spelling.
 take() {
-    key=${1%%=*} key=${key#--} key=${key#loose[-_]}
+    key=${1%%=*} key=${key#--} key=${key#loose[-_]} key=${key#enable[-_]}
     while :; do case $key in *_*) key=${key%%_*}-${key#*_} ;; *) break ;; esac; done
     case $1 in *=*) value=${1#*=} ;; *) value=${2:-} ;; esac
     case $key in
@@ -121,16 +121,16 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets recorded: the cluster that this member belongs to. The guard's word, in an annotation of the pod, counts before what
-# this pod has seen itself; `founds` there means that somebody has taken the responsibility. What the pod has seen counts
-# while the data is not of that cluster: a member that has its data founds again if Galera itself lets it.
+# Sets recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod. Before the guard
+# knows it (`unknown`) this pod remembers what it has seen itself, for a container that starts again without its data.
+# `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
 read_recorded() {
-    recorded=''
+    recorded='' seen=''
     read -r recorded <"$identity"
     is_id "$recorded" && return 0
-    word=$recorded recorded=''
-    [ "$word" = founds ] || read -r recorded <"$run/cluster"
-    is_id "$recorded" && [ "$recorded" != "$uuid" ] || recorded=''
+    [ "$recorded" != unknown ] || holds_data || read -r seen <"$run/cluster"
+    recorded=''
+    ! is_id "$seen" || recorded=$seen
 } 2>/dev/null
 
 # Refuses a server that would found a cluster where one exists. Whatever got past the webhooks ends here: an address out of
@@ -138,9 +138,10 @@ read_recorded() {
 gate() {
     founding=''
     case $address in
-        gcomm://*)
-            hosts=${address#gcomm://} hosts=${hosts%%\?*}
-            case $hosts in *[!,\ ]*) ;; *) founding='wsrep_cluster_address names no host' ;; esac
+        gcomm://*) # the first host decides
+            host=${address#gcomm://} host=${host%%[?/,]*}
+            case $host in *[!\ ]*) ;; *) founding='wsrep_cluster_address names no host' ;; esac
+            case $host in 0.0.0.0 | 0.0.0.0:* | :: | '[::]'*) founding="wsrep_cluster_address names $host" ;; esac
             ;;
     esac
     [ -z "$new" ] || founding=wsrep_new_cluster
@@ -152,10 +153,11 @@ gate() {
 }
 
 # Joining another cluster than its own, a member throws its data away. That may be right: the cluster may have been founded
-# anew. It is named, and a person has a minute.
+# anew. It is named, and a person has a minute, once: probes that know nothing of it must not kill it again and again.
 name_stranger() {
     is_id "$own" || own=$uuid
     is_id "$own" && [ -n "$recorded" ] && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
+    mkdir "$run/named-$own-$recorded" 2>/dev/null || return 0
     say "the data in $datadir is of cluster $own, and the members' cluster is $recorded: joining replaces the data. If" \
         "it is still needed, delete or scale down this pod within $patience s and copy the volume"
     sleep "$patience" &
@@ -276,7 +278,7 @@ stop() {
         kill -KILL "$child" # as harmless as a crash, and it does not hear SIGTERM either
         return 0
     fi
-    known=$(sh "$here/wait-for-sync.sh" started 2>/dev/null) && known='' # it has joined
+    known=$(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) && known='' # it has joined
     [ -e "$status_file" ] || known='' # it answered a client, so it hears SIGTERM
     (
         # The image prepares the data; a first start that is cut short would leave half of it.

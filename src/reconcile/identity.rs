@@ -10,7 +10,7 @@ use super::apply::annotate;
 use super::{Done, Means};
 use crate::galera::identity::Identity;
 use crate::marks;
-use crate::plan::identity::{Told, concluded, founders};
+use crate::plan::identity::{Concluded, Told, concluded};
 use crate::view::Id;
 use crate::watch::probes;
 
@@ -21,27 +21,25 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     let told: Told = told.collect();
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
-        let is = concluded(cluster, &told)?;
-        let founders = founders(cluster).filter(|pod| pod.ready);
-        let pods: Vec<_> = founders.map(|pod| (pod.name.clone(), pod.uid.clone())).collect();
-        let new = cluster.identity() != Some(&is);
-        Some((is, new.then(|| cluster.workload.metadata.resource_version.clone()), pods))
+        Some((concluded(cluster, &told)?, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((is, version, pods)) = found else {
-        return Ok(Done::NotNow("its members have not told which cluster it is".to_owned()));
+    let Some((Concluded { is, new, tell }, version)) = found else {
+        return Ok(Done::NotNow(
+            "its members have not told which cluster it is, or not the same one".to_owned(),
+        ));
     };
-    if let Some(version) = version {
+    if new {
         let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(is.as_str())).await?;
     }
-    for (pod, uid) in pods {
-        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &is).await?;
+    for (pod, uid) in tell {
+        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, is.as_str()).await?;
     }
     Ok(Done::Yes)
 }
 
 /// The kubelet shows it to the pod in the course of a minute.
-pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &Identity) -> kube::Result<()> {
+pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
     let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
-    annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is.as_str())).await
+    annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is)).await
 }

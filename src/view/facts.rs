@@ -95,8 +95,6 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// What it knows of its cluster's id.
     pub identity: Option<String>,
-    /// Since when its server's container runs.
-    pub since: Option<Timestamp>,
     /// Its cluster address is left alone.
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
@@ -143,7 +141,6 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),

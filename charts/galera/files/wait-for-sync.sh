@@ -2,7 +2,7 @@
 # Tells the kubelet how a Galera member is, and keeps the member from leaving while another one needs it.
 #
 #   ready [blocking]  readiness probe: the server answers, and is SYNCED, or DONOR unless its state transfer blocks it
-#   started           startup probe: joining is over; what start-member.sh found out goes with a "not yet"
+#   started [quietly] startup probe: joining is over; what start-member.sh found out goes with a "not yet"
 #   leave SECONDS     preStop hook: waits, at most so long, until no joiner depends on this member; exits 0
 #
 # No password is needed: the server keeps its state in a file (wsrep_status_file), so a changed Secret breaks
@@ -128,19 +128,24 @@ read_cluster() {
     read -r recorded <"$identity"
 } 2>/dev/null
 
-# A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words.
+# A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words. It
+# drops Events of a pod that made many, but for one in five minutes; so it is told again, as long as nobody has heard it.
 # The pod itself remembers it, for start-member.sh.
 tell_cluster() {
     [ -n "$id" ] || return 0
-    echo "$id" >"$run/cluster"
-    [ -n "$recorded" ] && [ "$recorded" != "$id" ] && mkdir "$run/told-$id" || return 0
+    case $recorded in unknown) echo "$id" >"$run/cluster" ;; '' | free | "$id") return 0 ;; esac
+    told='' at=0
+    read -r told at <"$run/told"
+    since=$(($(seconds_since_boot) - at))
+    [ "$told" != "$id" ] || [ "$since" -ge 330 ] || return 0
+    echo "$id $(seconds_since_boot)" >"$run/told" || return 0
     echo "$(in_words "$now"); its cluster is $id"
     exit 1
 } 2>/dev/null
 
 # Synced with strangers is not Ready. Zeros are not known, and never another cluster.
 in_its_cluster() {
-    case $id,$recorded in ",$recorded" | "$id," | "$id,$id" | *,unknown | *,founds) return 0 ;; esac
+    case $id,$recorded in ",$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free) return 0 ;; esac
     echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded"
     exit 1
 }
@@ -173,7 +178,8 @@ require() {
         [ "$now" = "$good" ] || continue
         joined
         read_cluster
-        case $question in started) tell_cluster ;; ready) in_its_cluster ;; esac
+        [ "$question" != ready ] || in_its_cluster
+        [ "$question" = quiet ] || tell_cluster
         in_words "$now"
         exit 0
     done
@@ -217,8 +223,9 @@ case "$# $*" in
     '1 ready') answers && require ready SYNCED DONOR || exit 1 ;;
     '2 ready blocking') answers && require ready SYNCED || exit 1 ;;
     '1 started') require started JOINED SYNCED DONOR ;;
+    '2 started quietly') require quiet JOINED SYNCED DONOR ;;
     '2 leave ' | '2 leave '*[!0-9]*) ;;
     '2 leave '*) leave "$2" ;;
 esac
-echo "usage: wait-for-sync.sh ready [blocking] | started | leave SECONDS" >&2
+echo "usage: wait-for-sync.sh ready [blocking] | started [quietly] | leave SECONDS" >&2
 exit 64
