@@ -33,6 +33,7 @@ lint: ## formatting, clippy with warnings denied, documentation
 	@# Modules that a macro declares are hidden from cargo fmt, so every file is named.
 	find src tests -name '*.rs' -exec rustfmt --check --edition 2024 {} +
 	$(CARGO) clippy --all-targets -- --deny warnings
+	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/build.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \

@@ -63,11 +63,13 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
 }
 
 /// On the StatefulSet, on every pod, and, a little later, in every pod.
-fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
+pub fn it_is_recorded(galera: &Galera<'_>, cluster: &str) {
     let of =
         |object: &Value| object["metadata"]["annotations"][KNOWS].as_str().unwrap_or_default().to_owned();
     patiently("the cluster's id to be recorded", || {
-        let set = galera.kubectl(&["get", "statefulset", "gate-galera", "--output=json"]).succeeded();
+        let set = galera
+            .kubectl(&["get", &format!("statefulset/{}-galera", galera.name), "--output=json"])
+            .succeeded();
         let set = of(&serde_json::from_str(&set).unwrap());
         if set == cluster { Ok(()) } else { Err(set) }
     });

@@ -109,7 +109,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     println!(
         "formed in {:.0} s, bootstrap node removed {:.1} s later",
         formed.as_secs_f64(),
-        (removed - formed).as_secs_f64()
+        removed.saturating_sub(formed).as_secs_f64()
     );
     let last = synced(&galera, &galera.member(2));
     println!(
@@ -123,7 +123,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
 
     let secret =
         json!({ "valueFrom": { "secretKeyRef": { "name": "shop-secret", "key": "root-password" } } });
-    let writer = Writer::start(&galera, secret);
+    let writer = Writer::start(&galera, &secret);
     let before = uids(&galera, 3);
     helm(&galera, "upgrade", &["--set=antiAffinity=false", "--set=nodeCount=5"]);
     galera.until_ready(5);

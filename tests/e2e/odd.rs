@@ -95,7 +95,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     let survivor = (0..3).map(|it| galera.member(it)).find(|pod| !both.contains(pod)).unwrap();
 
     let secret = json!({ "valueFrom": { "secretKeyRef": { "name": "odd-secret", "key": "root-password" } } });
-    let writer = Writer::start(galera, secret);
+    let writer = Writer::start(galera, &secret);
     let said = {
         let _cordoned = Cordoned(galera.lab, full.clone());
         let said = watched(galera, &survivor, || drain(galera, full));

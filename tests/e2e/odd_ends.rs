@@ -90,7 +90,9 @@ fn a_clean_up_outlives_its_leaders() {
     a_secret_without_a_key_is_named(&galera);
     helm(&galera, "install", &["--set=auth.existingSecret=own"]);
     let parts = parts(&galera);
-    parts.iter().for_each(|what| hold(&galera, what, true));
+    for what in &parts {
+        hold(&galera, what, true);
+    }
     galera.until_ready(1);
     galera.fill();
     let until_last_is_ready = ["wait", "pod", &galera.member(2), "--for=condition=Ready", "--timeout=5s"];

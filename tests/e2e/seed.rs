@@ -3,6 +3,7 @@
 //! who follows what the refusal says gets where they wanted.
 
 use crate::galera::{Galera, SEED, patiently};
+use crate::gate;
 use crate::guard::{bring_image, install, until_registered};
 use crate::install::{events, until_bootstrap_is_removed};
 use crate::lab::Output;
@@ -38,7 +39,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
     let cluster = galera.until_synced(3, 3);
     members_got_what_they_need(&galera);
     galera.fill();
-    let writer = Writer::start(&galera, json!({ "value": "admin" }));
+    let writer = Writer::start(&galera, &json!({ "value": "admin" }));
 
     delete_every_pod(&galera);
     galera.until_ready(3);
@@ -59,6 +60,7 @@ fn what_erased_the_database_is_refused_or_harmless() {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
     assert_eq!(galera.until_synced(3, 3), cluster, "it is the same cluster all the while");
+    gate::it_is_recorded(&galera, &cluster);
     let (acknowledged, failed) = writer.finish(3);
     println!("seed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
 }

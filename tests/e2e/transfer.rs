@@ -92,12 +92,12 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
         if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
     });
 
-    let (mut joined, mut left) = (None, None);
+    let (mut ready, mut left) = (None, None);
     patiently("the joiner is Ready and the donor has gone", || {
-        joined = joined.or_else(|| galera.is_ready(&joiner).then(Instant::now));
+        ready = ready.or_else(|| galera.is_ready(&joiner).then(Instant::now));
         let there = galera.pod(&donor).is_some_and(|pod| pod["metadata"]["uid"] == uid);
         left = left.or_else(|| (!there).then(Instant::now));
-        if joined.is_some() && left.is_some() { Ok(()) } else { Err(format!("{joined:?} {left:?}")) }
+        if ready.is_some() && left.is_some() { Ok(()) } else { Err(format!("{ready:?} {left:?}")) }
     });
     let pod = galera.pod(&joiner).unwrap();
     assert_eq!(
@@ -106,8 +106,8 @@ pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
     );
     println!(
         "the transfer took {:.0} s; the donor left {:.1} s after its joiner was Ready",
-        joined.unwrap().duration_since(began).as_secs_f64(),
-        left.unwrap().saturating_duration_since(joined.unwrap()).as_secs_f64()
+        ready.unwrap().duration_since(began).as_secs_f64(),
+        left.unwrap().saturating_duration_since(ready.unwrap()).as_secs_f64()
     );
     let aborted = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).stdout;
     assert!(!aborted.contains("is no longer in the group"), "the joiner lost its donor");

@@ -31,7 +31,7 @@ pub struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Starts it and waits for its first row. `secret` is the key of a Secret, or the password itself.
-    pub fn start(galera: &'a Galera<'a>, password: serde_json::Value) -> Self {
+    pub fn start(galera: &'a Galera<'a>, password: &serde_json::Value) -> Self {
         galera.ask(
             &galera.member(0),
             "CREATE DATABASE acknowledged; CREATE TABLE acknowledged.rows (number INT PRIMARY KEY)",
@@ -58,19 +58,19 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    fn log(&self) -> String {
+    fn printed(&self) -> String {
         self.galera.kubectl(&["logs", POD]).stdout
     }
 
     fn acknowledged(&self) -> BTreeSet<u64> {
-        self.log().lines().filter_map(|line| line.parse().ok()).collect()
+        self.printed().lines().filter_map(|line| line.parse().ok()).collect()
     }
 
     /// Waits for rows that are newer than now.
     pub fn until_writes(&self) {
         let before = self.acknowledged().len();
         patiently("the writer's rows are acknowledged", || {
-            let log = self.log();
+            let log = self.printed();
             let now = log.lines().filter(|line| line.parse::<u64>().is_ok()).count();
             if now > before + 3 { Ok(()) } else { Err(log.lines().last().unwrap_or_default().to_owned()) }
         });
@@ -79,7 +79,7 @@ impl<'a> Writer<'a> {
     /// Ends it. Every acknowledged row is on every one of these members; returns how many there were, and how often it
     /// had to try again.
     pub fn finish(self, members: usize) -> (usize, usize) {
-        let log = self.log();
+        let log = self.printed();
         let acknowledged = self.acknowledged();
         let failed = log.lines().filter(|line| line.starts_with("failed")).count();
         self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
