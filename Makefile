@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test e2e lab lint bench clean tools gatera-image
+.PHONY: help demo test e2e drills lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -23,7 +23,10 @@ E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test 
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
 	for module in $(ALONE); do $(E2E) --nocapture "$$module::" || exit 1; done
-	$(E2E) --nocapture --test-threads=2 --skip lab:: $(ALONE:%=--skip %::)
+	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: $(ALONE:%=--skip %::)
+
+drills: gatera-image ## one power failure after the other on one cluster, under a writer (root, Linux)
+	$(E2E) --nocapture drills::
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
 	@$(CARGO) build --quiet --example lab

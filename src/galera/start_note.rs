@@ -42,10 +42,10 @@ pub enum Doing {
 }
 
 impl Doing {
-    /// Of the words of `wait-for-sync.sh`.
-    fn read(text: &str) -> Option<Self> {
-        let (_, rest) = text.split_once("the server is ")?;
-        match rest.split_once("; start of ")?.0 {
+    /// Of the words of `wait-for-sync.sh`, as a kubelet repeats them.
+    pub fn read(text: &str) -> Option<Self> {
+        let (_, rest) = text.split_once("probe failed: the server is ")?;
+        match rest.split(';').next()?.trim_end() {
             "DISCONNECTED" => Some(Self::Looks),
             "CONNECTED" => Some(Self::Waits),
             "JOINING" => Some(Self::Receives),
@@ -66,6 +66,19 @@ impl Doing {
         match self {
             Self::Looks => "looks for members that serve",
             Self::Waits => "waits for all of its last view",
+            Self::Receives => "receives a copy",
+        }
+    }
+
+    /// Of one that served before.
+    pub fn says_afterwards(self) -> &'static str {
+        match self {
+            Self::Looks => {
+                "has left its cluster: its log says why (inconsistent with the others, a full disk)"
+            }
+            Self::Waits => {
+                "serves nobody: too few of its cluster are left for a majority, or it is cut off from them"
+            }
             Self::Receives => "receives a copy",
         }
     }

@@ -6,6 +6,7 @@
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
 //!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
+//!                                "seen": looks, waits or receives, what a probe saw last of one that served before, or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": looks, waits or receives, as a probe saw it, or null } }],
@@ -172,6 +173,19 @@ fn waits(cluster: &Cluster) -> Option<String> {
     ))
 }
 
+/// Of a cluster of which nobody is Ready, although servers that served still run.
+fn without_majority(cluster: &Cluster) -> Option<String> {
+    let waits: Vec<_> =
+        cluster.lost().filter(|(_, doing)| *doing == Doing::Waits).map(|(name, _)| name).collect();
+    (cluster.ready() == 0 && !waits.is_empty()).then(|| {
+        format!(
+            "{} still run without a majority, and serve again by themselves when they meet the others; if those do not come back: on \
+             the one with the highest wsrep_last_committed, SET GLOBAL wsrep_provider_options='pc.bootstrap=1', and on no second one\n",
+            waits.join(", ")
+        )
+    })
+}
+
 /// For a person.
 pub fn text(all: &[Status<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
@@ -198,6 +212,12 @@ fn one(status: &Status<'_>) -> String {
         text.push_str("├── Where members that have not joined start from, as each reported\n");
         branches(&mut text, "│   ", &starts);
     }
+    let lost = cluster.lost().map(|(name, doing)| format!("{name:names$}  {}", doing.says_afterwards()));
+    let lost: Vec<_> = lost.collect();
+    if !lost.is_empty() {
+        text.push_str("├── What a probe saw last of members that served before\n");
+        branches(&mut text, "│   ", &lost);
+    }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
@@ -212,7 +232,7 @@ fn one(status: &Status<'_>) -> String {
     if let Some(advice) = advice {
         text.push_str(&format!("unverified: {advice}\n"));
     }
-    for line in [waits(cluster), newest(cluster)].into_iter().flatten() {
+    for line in [waits(cluster), without_majority(cluster), newest(cluster)].into_iter().flatten() {
         text.push_str(&line);
     }
     text
@@ -257,6 +277,7 @@ fn cluster(status: &Status<'_>) -> Value {
             "ready": it.ready(),
             "verified": pod.is_some_and(|pod| pod.verified),
             "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
+            "seen": pod.and_then(|pod| pod.seen).map(Doing::name),
             "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_ref()).map(start),
         })
     };

@@ -47,7 +47,9 @@
 //!
 //! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
 //! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
-//! StatefulSet delete that pod: the new one may found.
+//! StatefulSet delete that pod: the new one may found. A member that is Synced "in another cluster" than the one that is recorded
+//! is not Ready. If the record is old (the cluster was founded anew while the guard was away), the same override and the
+//! same deletion put it right: once nobody who serves is in the old one, the new one is recorded.
 //!
 //! # How to waive it
 //!

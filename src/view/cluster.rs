@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{Facts, Id, PodFact};
 use crate::galera::adopt;
 use crate::galera::identity::Identity;
-use crate::galera::start_note::StartNote;
+use crate::galera::start_note::{Doing, StartNote};
 use crate::marks;
 use crate::object::Workload;
 
@@ -199,6 +199,12 @@ impl Cluster {
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
         let waits = self.members.iter().filter(|member| !member.ready());
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
+    }
+
+    /// Members that served and are not Ready any more, and what a probe saw of them.
+    pub fn lost(&self) -> impl Iterator<Item = (&str, Doing)> {
+        let waits = self.members.iter().filter(|member| !member.ready());
+        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.seen?)))
     }
 
     /// How many members are Ready.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::galera::start_note::StartNote;
+use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::object::{
@@ -99,6 +99,8 @@ pub struct PodFact {
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
     pub start_note: Option<StartNote>,
+    /// What a probe saw last of a server that has joined and is not Ready.
+    pub seen: Option<Doing>,
     /// When its server's container began to run the last time, if it has not started well.
     pub began: Option<Timestamp>,
 }
@@ -117,6 +119,13 @@ impl PodFact {
         let of_this_run = start.at.as_second() >= began.as_second();
         if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
             self.start_note = Some(note);
+        }
+    }
+
+    /// A probe saw this. It is told in its order.
+    pub fn seen(&mut self, doing: Doing) {
+        if self.running && !self.ready && self.began.is_none() {
+            self.seen = Some(doing);
         }
     }
 
@@ -143,6 +152,7 @@ impl PodFact {
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
+            seen: None,
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }
     }

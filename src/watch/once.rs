@@ -15,7 +15,7 @@ use super::probes::{self, Outcome};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
-use crate::galera::start_note::StartNote;
+use crate::galera::start_note::{Doing, StartNote};
 use crate::object::Kind;
 use crate::view::{Facts, Id};
 
@@ -89,18 +89,19 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     Ok(listed)
 }
 
-/// What servers that have not joined told their startup probes: kubelets make Events of it. Whoever may not list Events, or
+/// What servers that are not Ready told their probes: kubelets make Events of it. Whoever may not list Events, or
 /// asks when they are gone, knows less.
 async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
-    let mut waiting = facts.pods.values().filter(|pod| pod.server && pod.began.is_some() && !pod.ready);
+    let mut waiting = facts.pods.values().filter(|pod| pod.server && !pod.ready);
     if waiting.next().is_none() {
         return;
     }
     for Outcome { pod, uid, message } in probes::outcomes(client, namespace).await.unwrap_or_default() {
-        if let (Some(note), Some(pod)) = (StartNote::read(&message), facts.pods.get_mut(&pod))
-            && uid == pod.uid
-        {
-            Arc::make_mut(pod).heard(note);
+        let Some(pod) = facts.pods.get_mut(&pod).filter(|pod| pod.uid == uid) else { continue };
+        match (StartNote::read(&message), Doing::read(&message)) {
+            (Some(note), _) => Arc::make_mut(pod).heard(note),
+            (None, Some(doing)) => Arc::make_mut(pod).seen(doing),
+            (None, None) => {}
         }
     }
 }

@@ -12,6 +12,7 @@
 )]
 
 mod advice;
+mod drills;
 mod from_before;
 mod galera;
 mod gate;

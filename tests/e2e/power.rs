@@ -19,14 +19,59 @@ pub fn kill_servers(pods: &[&str]) {
     }
 }
 
+/// What dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kill {
+    /// Servers, in containers that stay.
+    Servers,
+    /// Servers and what holds their pods together: the addresses go too.
+    Sandboxes,
+}
+
+/// They die, one so long after the other. Returns when every one of them runs again.
+pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
+    let before = restarts(galera);
+    let server = |pod: &&str| process(|path| is_server(path, pod)).expect("its server runs");
+    let found: Vec<_> =
+        pods.iter().map(|pod| (server(pod), process(|path| holds(path, &server(pod))))).collect();
+    for (server, sandbox) in found {
+        let sandbox = sandbox.filter(|_| what == Kill::Sandboxes);
+        for path in sandbox.iter().chain([&server]) {
+            kill_process(pid(path), Signal::KILL).unwrap();
+        }
+        thread::sleep(between);
+    }
+    patiently("every server is started again", || {
+        let now = restarts(galera);
+        let again = |ordinal: usize| now[ordinal] > before[ordinal];
+        let all = (0..3).all(|it| again(it) || !pods.contains(&&*galera.member(it)));
+        if all { Ok(()) } else { Err(format!("{before:?}, now {now:?}")) }
+    });
+}
+
 fn server_of(pod: &str) -> Pid {
-    let read = |path: &Path, name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
-    let is_its = |path: &PathBuf| {
-        read(path, "comm").trim() == "mariadbd" && read(path, "root/etc/hostname").trim() == pod
-    };
-    let mut processes = fs::read_dir("/proc").unwrap().flatten().map(|it| it.path());
-    let server = processes.find(is_its).expect("its server runs");
-    Pid::from_raw(server.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap()
+    pid(&process(|path| is_server(path, pod)).expect("its server runs"))
+}
+
+fn pid(path: &Path) -> Pid {
+    Pid::from_raw(path.file_name().unwrap().to_str().unwrap().parse().unwrap()).unwrap()
+}
+
+/// A process of this machine, as its folder in /proc.
+fn process(wanted: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    fs::read_dir("/proc").unwrap().flatten().map(|it| it.path()).find(|path| wanted(path))
+}
+
+fn is_server(path: &Path, pod: &str) -> bool {
+    let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+    read("comm").trim() == "mariadbd" && read("root/etc/hostname").trim() == pod
+}
+
+/// The process that holds the network of this one.
+fn holds(path: &Path, server: &Path) -> bool {
+    let network = |path: &Path| fs::read_link(path.join("ns/net")).ok();
+    let comm = fs::read_to_string(path.join("comm")).unwrap_or_default();
+    comm.trim() == "pause" && network(path).is_some() && network(path) == network(server)
 }
 
 /// How often the containers of its members were started again.

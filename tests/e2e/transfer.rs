@@ -66,16 +66,21 @@ fn donor(galera: &Galera<'_>, joiner: &str) -> String {
     })
 }
 
+/// Down by the last member with a good-bye, a disk that is lost meanwhile, and up again: a full copy.
+pub fn a_disk_is_lost(galera: &Galera<'_>, last: usize) {
+    let (set, joiner) = (format!("statefulset/{}-galera", galera.name), galera.member(last));
+    galera.kubectl(&["scale", &set, &format!("--replicas={last}")]).succeeded();
+    galera.until_gone(&format!("pod/{joiner}"));
+    let volume = galera.lab.volume_of(&galera.namespace, &format!("{}-datadir-{joiner}", galera.name));
+    fs::remove_dir_all(&volume).unwrap();
+    galera.until_synced(last, last);
+    galera.kubectl(&["scale", &set, &format!("--replicas={}", last + 1)]).succeeded();
+}
+
 /// A donor is deleted while it sends. It stays until its joiner is Synced, although nothing but its preStop hook holds it.
 pub fn a_donor_stays_until_its_joiner_is_through(galera: &Galera<'_>) {
-    let (set, joiner) = ("statefulset/galera-instance-galera", galera.member(2));
-    // Down to two with a good-bye, a disk that is lost meanwhile, and up again: a full copy.
-    galera.kubectl(&["scale", set, "--replicas=2"]).succeeded();
-    galera.until_gone(&format!("pod/{joiner}"));
-    let volume = galera.lab.volume_of(&galera.namespace, &format!("galera-instance-datadir-{joiner}"));
-    fs::remove_dir_all(&volume).unwrap();
-    galera.until_synced(2, 2);
-    galera.kubectl(&["scale", set, "--replicas=3"]).succeeded();
+    let joiner = galera.member(2);
+    a_disk_is_lost(galera, 2);
     donor(galera, &joiner);
     power::a_member_that_copies_leaves_within_seconds(galera, &joiner);
     let (began, donor) = (Instant::now(), donor(galera, &joiner));

@@ -162,7 +162,9 @@ fn synced_with_strangers_is_not_ready() {
         (
             OTHER,
             ID,
-            Some(format!("the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}\n")),
+            Some(format!(
+                "the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; if that is old, put the override of G04 on the StatefulSet and delete this pod\n"
+            )),
         ),
     ];
     for_each(&rows, |pod, (is, recorded, says)| {

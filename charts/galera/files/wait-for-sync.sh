@@ -136,6 +136,7 @@ tell_cluster() {
     case $recorded in unknown) echo "$id" >"$run/cluster" ;; '' | free | "$id") return 0 ;; esac
     told='' at=0
     read -r told at <"$run/told"
+    case $at in *[!0-9-]*) at=0 ;; esac
     since=$(($(seconds_since_boot) - at))
     [ "$told" != "$id" ] || [ "$since" -ge 330 ] || return 0
     echo "$id $(seconds_since_boot)" >"$run/told" || return 0
@@ -146,7 +147,8 @@ tell_cluster() {
 # Synced with strangers is not Ready. Zeros are not known, and never another cluster.
 in_its_cluster() {
     case $id,$recorded in ",$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free) return 0 ;; esac
-    echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded"
+    echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded; if that is old, put the override of G04 on" \
+        "the StatefulSet and delete this pod"
     exit 1
 }
 
