@@ -55,7 +55,9 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     });
     drill("two of three", &|| power::killed_all(&galera, Kill::Servers, &all[..2], Duration::ZERO));
     drill("a lock on one", &|| power::all_servers_die_while_one_is_behind(&galera));
-    galera.ask(&pod, "SET GLOBAL innodb_flush_log_at_trx_commit=2");
+    for pod in &pods {
+        galera.ask(pod, "SET GLOBAL innodb_flush_log_at_trx_commit=2");
+    }
     drill("commits that are not on disk", &|| {
         power::killed_all(&galera, Kill::Servers, &all, Duration::ZERO);
     });

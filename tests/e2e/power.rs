@@ -31,9 +31,14 @@ pub enum Kill {
 /// They die, one so long after the other. Returns when every one of them runs again.
 pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Duration) {
     let before = restarts(galera);
-    let server = |pod: &&str| process(|path| is_server(path, pod)).expect("its server runs");
-    let found: Vec<_> =
-        pods.iter().map(|pod| (server(pod), process(|path| holds(path, &server(pod))))).collect();
+    // It may be between two starts.
+    let found = pods.iter().map(|pod| {
+        let runs = || process(|path| is_server(path, pod)).ok_or_else(String::new);
+        let server = patiently("its server to run", runs);
+        let sandbox = process(|path| holds(path, &server));
+        (server, sandbox)
+    });
+    let found: Vec<_> = found.collect();
     for (server, sandbox) in found {
         let sandbox = sandbox.filter(|_| what == Kill::Sandboxes);
         for path in sandbox.iter().chain([&server]) {
