@@ -23,7 +23,7 @@ use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
-pub use identity::{gated, outdated as strangers};
+pub use identity::{asked, heard, outdated as strangers, pods};
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 

@@ -1,8 +1,6 @@
 //! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
 //! is told then.
 
-use std::collections::BTreeMap;
-
 use gatera::config::Settings;
 use gatera::galera::identity::Identity;
 use gatera::inject;
@@ -30,6 +28,10 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
             object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());
         if let Some(word) = ordinal.map(|ordinal: usize| knows[ordinal]).filter(|word| !word.is_empty()) {
             object["metadata"]["annotations"]["gatera.dev/identity"] = json!(word);
+            object["spec"]["containers"][0]["command"] =
+                json!(["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"]);
+            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
+                json!("2026-12-01T09:00:00Z");
         }
         change(&mut object);
         facts.put(Object::read(kind, &object.to_string()).unwrap(), &Settings::default().adoption);
@@ -38,7 +40,13 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
 }
 
 fn told(ids: &[(&str, &str)]) -> Told {
-    ids.iter().map(|(uid, id)| ((*uid).to_owned(), Identity::read(id).unwrap())).collect::<BTreeMap<_, _>>()
+    told_at("2026-12-01T09:00:00Z", ids)
+}
+
+fn told_at(at: &str, ids: &[(&str, &str)]) -> Told {
+    let told =
+        |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), Identity::read(id).unwrap()));
+    ids.iter().map(told).collect()
 }
 
 #[test]
@@ -60,7 +68,8 @@ fn what_follows_from_what_members_told() {
     let conclude =
         |what: &str, world: &World, ids: &[(&str, &str)], expected: Option<(&str, bool, &[u8])>| {
             let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-            let found = concluded(cluster, &told(ids));
+            let settings = Settings::default();
+            let found = concluded(cluster, &View::new(world, scene::now(), &settings), &told(ids));
             let expected = expected.map(|(id, new, pods)| Concluded {
                 is: Identity::read(id).unwrap(),
                 new,
@@ -87,6 +96,11 @@ fn what_follows_from_what_members_told() {
     conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
     conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
     conclude("it founds, and has not told", &founded, &[], None);
+    let view_of_earlier = told_at("2026-12-01T08:59:59Z", &all(THIS));
+    let settings = Settings::default();
+    let cluster = first.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+    let found = concluded(cluster, &View::new(&first, scene::now(), &settings), &view_of_earlier);
+    assert_eq!(found, None, "what servers told in an earlier run may be over");
 }
 
 /// The steps that have to do with it, in words.
@@ -119,6 +133,21 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
             object["metadata"]["labels"]["gatera.dev/mode"] = json!("warn");
         }
     };
+    let single = |object: &mut Value| {
+        if object["kind"] == "StatefulSet" {
+            object["spec"]["replicas"] = json!(1);
+        }
+    };
+    let alone = world(["founds", "", ""], "", single);
+    assert_eq!(steps(&alone, &settings), ask, "a single one is recorded, too: it may grow");
+    assert_eq!(steps(&world(["free", "", ""], THIS, single), &settings), [""; 0]);
+    assert_eq!(steps(&world([THIS, "", ""], THIS, single), &settings), [format!("{STATEFUL_SET}-0 is free")]);
+    let mute = |object: &mut Value| {
+        if object["kind"] == "Pod" {
+            object["spec"]["containers"][0]["command"] = json!(["/opt/bitnami/scripts/run.sh"]);
+        }
+    };
+    assert_eq!(steps(&world(["free"; 3], "", mute), &settings), [""; 0], "who cannot tell is not asked");
     let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
     assert_eq!(
         steps(&world(["unknown", THIS, "founds"], THIS, warns), &settings),
@@ -137,36 +166,36 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
     };
     let overrides = json!({ "metadata": { "annotations": { "gatera.dev/override": OVERRIDE } } });
     let over = OVERRIDE.replace("T10", "T09");
+    let down = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
+    let (_, mut knows) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-1"));
+    knows["metadata"]["annotations"]["gatera.dev/identity"] = json!(THIS);
+    let serves = Scene { also: vec![knows], ..Scene::default() };
     for (what, stateful_set, pod, scene, expected) in [
+        ("others serve, and one knows that it is in it", recorded(json!({})), json!({}), serves, THIS),
         ("a first install", json!({}), json!({}), Scene::default(), "unknown"),
-        ("a member", recorded(json!({})), json!({}), Scene::default(), THIS),
+        ("a member", recorded(json!({})), json!({}), down(), THIS),
         (
-            "a forged one",
+            "others serve, and none is known to be in it",
             recorded(json!({})),
-            json!({ "gatera.dev/identity": OTHER }),
+            json!({}),
             Scene::default(),
-            THIS,
+            "unknown",
         ),
+        ("a forged one", recorded(json!({})), json!({ "gatera.dev/identity": OTHER }), down(), THIS),
         ("an override on the cluster", recorded(overrides.clone()), json!({}), Scene::default(), "founds"),
         (
             "one on a member's pod",
             recorded(json!({})),
             json!({ "gatera.dev/override": OVERRIDE }),
-            Scene::default(),
+            down(),
             THIS,
         ),
-        (
-            "one that is over",
-            recorded(json!({})),
-            json!({ "gatera.dev/override": over }),
-            Scene::default(),
-            THIS,
-        ),
+        ("one that is over", recorded(json!({})), json!({ "gatera.dev/override": over }), down(), THIS),
         (
             "one of another rule",
             recorded(json!({})),
             json!({ "gatera.dev/override": OVERRIDE.replace("G04", "G07") }),
-            Scene::default(),
+            down(),
             THIS,
         ),
         (
@@ -181,7 +210,7 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
             recorded(json!({})),
             json!({}),
             Scene { members: vec!["ready".into()], ..Scene::default() },
-            "free",
+            "founds",
         ),
         (
             "where nothing is refused",

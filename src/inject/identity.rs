@@ -28,31 +28,55 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
         return FOUNDS;
     }
     match cluster.identity() {
-        _ if !gated(cluster, view) => FREE,
-        Some(known) => known.as_str(),
+        _ if !asked(cluster, view) => FREE,
         // A first install begins as often as it has to.
         None if !member => FOUNDS,
-        None => UNKNOWN,
+        _ if !gated(cluster, view) => FOUNDS,
+        Some(known) if !looks_old(cluster, known) => known.as_str(),
+        _ => UNKNOWN,
     }
 }
 
-/// Its pods are stopped from founding another. A single member that founds its cluster at every start parts from nobody;
-/// and where a second bootstrap is not refused, it is not refused at the pod either.
-pub fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
-    cluster.workload.replicas() > 1 && view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
+/// Where a second bootstrap is not refused, it is not refused at the pod either, and nobody needs to know.
+pub fn asked(cluster: &Cluster, view: &View<'_>) -> bool {
+    view.mode(SECOND_BOOTSTRAP, &cluster.id.namespace) == Mode::Enforce
+}
+
+/// Its pods are stopped from founding another. A single member that founds its cluster at every start parts from nobody.
+fn gated(cluster: &Cluster, view: &View<'_>) -> bool {
+    asked(cluster, view) && cluster.workload.replicas() > 1
+}
+
+/// Pods serve, and none of them is known to be in the cluster that is recorded: it may have been founded anew while the guard
+/// was away.
+fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
+    let mut serves = cluster.pods().filter(|pod| pod.ready).peekable();
+    serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
+}
+
+/// What a pod is to know that told this id, and the cluster is it.
+pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: &'i Identity) -> &'i str {
+    if gated(cluster, view) { is.as_str() } else { FREE }
+}
+
+/// The pods of a cluster. A bootstrap node is found by its label alone, so of two clusters of one label it is neither's.
+pub fn pods<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
+    let shared = view.twin(cluster).is_some();
+    cluster.pods().filter(move |pod| !shared || cluster.pod(&pod.name).is_some())
 }
 
 /// Pods that know another id than the cluster has, or are gated where nobody is, and what each is to know. One that has not
 /// told which cluster it is in is asked first (`plan/identity.rs`), or it would stop being Ready over a record that is old.
-pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, &'c str)> {
-    let (gated, record) = (gated(cluster, view), cluster.identity().map(Identity::as_str));
+pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, &'a str)> {
+    let (asked, gated) = (asked(cluster, view), gated(cluster, view));
+    let record = cluster.identity().map(Identity::as_str);
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
-        FREE => gated.then_some(UNKNOWN),
+        FREE => (gated && pod.tells).then_some(UNKNOWN),
+        UNKNOWN | FOUNDS if asked => None,
         _ if !gated => Some(FREE),
-        UNKNOWN | FOUNDS => None,
         told => record.filter(|record| told != *record),
     };
-    cluster.pods().filter(|pod| !pod.going).filter_map(|pod| Some((pod, wants(pod)?))).collect()
+    pods(cluster, view).filter(|pod| !pod.going).filter_map(|pod| Some((pod, wants(pod)?))).collect()
 }
 
 /// The guard could have written this on a pod.

@@ -320,6 +320,11 @@ impl Pod {
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
+    /// Since when this container runs, as the kubelet wrote it.
+    pub fn since(&self, container: &str) -> Option<&str> {
+        Some(&*self.container_status(container)?.state.running.as_ref()?.started_at)
+    }
+
     fn container_status(&self, container: &str) -> Option<&ContainerStatus> {
         self.status.container_statuses.iter().find(|status| status.name == container)
     }

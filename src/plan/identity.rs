@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
+
 use crate::galera::identity::Identity;
 use crate::inject;
 use crate::marks::{FOUNDS, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};
 
-/// What the pods of a cluster told, by uid.
-pub type Told = BTreeMap<String, Identity>;
+/// What pods told, by uid, and when.
+pub type Told = BTreeMap<String, (Timestamp, Identity)>;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,23 +34,25 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
         Some(told) => cluster.identity().is_none() && Identity::read(told).is_some(),
         None => false,
     };
-    inject::gated(cluster, view) && proven(cluster).any(waits)
+    inject::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
 }
 
 /// Ready, and Ready proves Synced.
-fn proven(cluster: &Cluster) -> impl Iterator<Item = &PodFact> {
-    cluster.pods().filter(|pod| pod.ready && pod.verified)
+fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
+    inject::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 
 /// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
 /// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
 /// most members have to be in it.
-pub fn concluded(cluster: &Cluster, told: &Told) -> Option<Concluded> {
+pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Concluded> {
     let of = |pod: &PodFact| {
         let known = || Identity::read(pod.identity.as_deref()?);
-        told.get(&pod.uid).cloned().or_else(known)
+        // What an earlier run of its server told may be over. Kubelets write whole seconds.
+        let now = |at: &Timestamp| pod.since.is_some_and(|since| since.as_second() <= at.as_second());
+        told.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, id)| id.clone()).or_else(known)
     };
-    let pods: Vec<_> = proven(cluster).filter_map(|pod| Some((pod, of(pod)?))).collect();
+    let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, of(pod)?))).collect();
     let ids: BTreeSet<_> = pods.iter().map(|(_, id)| id).collect();
     let is = match cluster.identity().filter(|record| ids.contains(record)) {
         Some(record) => record.clone(),

@@ -9,6 +9,7 @@ use kube::{Api, Client};
 use super::apply::annotate;
 use super::{Done, Means};
 use crate::galera::identity::Identity;
+use crate::inject;
 use crate::marks;
 use crate::plan::identity::{Concluded, Told, concluded};
 use crate::view::Id;
@@ -17,13 +18,15 @@ use crate::watch::probes;
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
     let outcomes = probes::outcomes(&means.client, Some(&id.namespace)).await?;
-    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, Identity::told(&it.message)?)));
+    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Identity::told(&it.message)?))));
     let told: Told = told.collect();
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
-        Some((concluded(cluster, &told)?, cluster.workload.metadata.resource_version.clone()))
+        let found = concluded(cluster, view, &told)?;
+        let word = inject::heard(cluster, view, &found.is).to_owned();
+        Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((Concluded { is, new, tell }, version)) = found else {
+    let Some((Concluded { is, new, tell }, word, version)) = found else {
         return Ok(Done::NotNow(
             "its members have not told which cluster it is, or not the same one".to_owned(),
         ));
@@ -33,7 +36,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(is.as_str())).await?;
     }
     for (pod, uid) in tell {
-        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, is.as_str()).await?;
+        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
     }
     Ok(Done::Yes)
 }

@@ -26,7 +26,7 @@
 //! * To have the clusters of a namespace left alone, set its label `gatera.dev/mode` to `off`: nothing is refused, injected,
 //!   held at 0 replicas, marked or removed there. With `warn` and `audit` nothing is refused or held at 0, but new pods
 //!   are still injected, and the controller works. In every mode the guard's own annotations on StatefulSets, Deployments
-//!   and new pods stay its own, or it would believe them later. To have one rule left out, use the settings file.
+//!   and new pods stay its own, or it would believe them later. Pods that run keep what they know until they are deleted. To have one rule left out, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
 //!   `data`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set `override` on the object, and `container`, `profile`, `readiness`,

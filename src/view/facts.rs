@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
@@ -95,6 +96,10 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// What it knows of its cluster's id.
     pub identity: Option<String>,
+    /// Its server starts by the step, so it can tell which cluster it is in.
+    pub tells: bool,
+    /// Since when its server's container runs.
+    pub since: Option<Timestamp>,
     /// Its cluster address is left alone.
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
@@ -150,6 +155,8 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
+            tells: server.is_some_and(|server| Front::of(server) == Front::Step),
+            since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
             seen: None,

@@ -96,7 +96,7 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if waiting.next().is_none() {
         return;
     }
-    for Outcome { pod, uid, message } in probes::outcomes(client, namespace).await.unwrap_or_default() {
+    for Outcome { pod, uid, message, .. } in probes::outcomes(client, namespace).await.unwrap_or_default() {
         let Some(pod) = facts.pods.get_mut(&pod).filter(|pod| pod.uid == uid) else { continue };
         match (StartNote::read(&message), Doing::read(&message)) {
             (Some(note), _) => Arc::make_mut(pod).heard(note),

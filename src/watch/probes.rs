@@ -3,6 +3,7 @@
 //! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write such Events is for a policy of the chart to say (`policy-events.yaml`).
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -17,6 +18,8 @@ pub struct Outcome {
     pub pod: Id,
     /// The pod's uid.
     pub uid: String,
+    /// When it last said so, by the kubelet's clock.
+    pub at: Timestamp,
     /// What the probe printed, and the kubelet's own words before it.
     pub message: String,
 }
@@ -35,13 +38,14 @@ pub async fn outcomes(client: &Client, namespace: Option<&str>) -> kube::Result<
             let about = event.involved_object;
             let pod = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
             let (uid, message) = (about.uid.unwrap_or_default(), event.message.unwrap_or_default());
-            (event.last_timestamp, Outcome { pod, uid, message })
+            let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
+            Outcome { pod, uid, at, message }
         }));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => break,
         }
     }
-    found.sort_by_key(|(at, _)| at.as_ref().map(|at| at.0));
-    Ok(found.into_iter().map(|(_, outcome)| outcome).collect())
+    found.sort_by_key(|outcome| outcome.at);
+    Ok(found)
 }

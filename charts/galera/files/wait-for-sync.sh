@@ -138,7 +138,8 @@ tell_cluster() {
     read -r told at <"$run/told"
     case $at in *[!0-9-]*) at=0 ;; esac
     since=$(($(seconds_since_boot) - at))
-    [ "$told" != "$id" ] || [ "$since" -ge 330 ] || return 0
+    # Below 0: the node was started again meanwhile.
+    [ "$told" != "$id" ] || [ "$since" -ge 330 ] || [ "$since" -lt 0 ] || return 0
     echo "$id $(seconds_since_boot)" >"$run/told" || return 0
     echo "$(in_words "$now"); its cluster is $id"
     exit 1
