@@ -6,7 +6,7 @@
 //! is good enough, so that doing it twice changes nothing.
 
 mod files;
-mod identity;
+pub mod identity;
 mod ours;
 mod probes;
 mod profile;
@@ -23,7 +23,6 @@ use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
-pub use identity::{asked, heard, outdated as strangers, pods};
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 

@@ -199,8 +199,8 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
         uid: pod.uid.clone(),
         text,
     }));
-    let strangers = inject::strangers(cluster, view).into_iter();
-    steps.extend(strangers.map(|(pod, is)| Step::Identity {
+    let outdated = inject::identity::outdated(cluster, view).into_iter();
+    steps.extend(outdated.map(|(pod, is)| Step::Identity {
         pod: Id::new(&cluster.id.namespace, &pod.name),
         uid: pod.uid.clone(),
         is: is.to_owned(),

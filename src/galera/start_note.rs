@@ -30,12 +30,12 @@ pub struct Start {
     pub doing: Option<Doing>,
 }
 
-/// What a server does that runs and has not joined.
+/// What a server does that runs and is not Ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// Nobody it reaches is in a Primary component.
     Looks,
-    /// It restored its last view, and not all of that are there.
+    /// Its component has no majority: it restored its last view, and not all of that are there, or it lost the others.
     Waits,
     /// It copies what it missed, or everything.
     Receives,
@@ -65,7 +65,7 @@ impl Doing {
     fn says(self) -> &'static str {
         match self {
             Self::Looks => "looks for members that serve",
-            Self::Waits => "waits for all of its last view",
+            Self::Waits => "waits for every member of its last view",
             Self::Receives => "receives a copy",
         }
     }

@@ -149,7 +149,7 @@ gate() {
     [ -n "$founding" ] && [ -n "$recorded" ] || return 0
     refuse "it would found a new cluster ($founding), and its cluster exists already: $recorded; members that join the new" \
         "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera explain G04" \
-        "tells how to start from the newest data: with the override on the StatefulSet a new pod of this name may found"
+        "tells how to start from the newest data: with the override of G04 on the StatefulSet a new pod of this name may found"
 }
 
 # Joining another cluster than its own, a member throws its data away. That may be right: the cluster may have been founded

@@ -29,17 +29,19 @@ pub struct Concluded {
 
 /// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
-    let waits = |pod: &PodFact| match pod.identity.as_deref() {
-        Some(UNKNOWN | FOUNDS) => true,
-        Some(told) => cluster.identity().is_none() && Identity::read(told).is_some(),
-        None => false,
-    };
-    inject::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
+    let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
+    let waits = |pod: &PodFact| waits_to_be_heard(pod) || cluster.identity().is_none() && knows(pod);
+    inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
+}
+
+/// It tells until it knows an id, or that nobody asks.
+fn waits_to_be_heard(pod: &PodFact) -> bool {
+    matches!(pod.identity.as_deref(), Some(UNKNOWN | FOUNDS))
 }
 
 /// Ready, and Ready proves Synced.
 fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
-    inject::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
+    inject::identity::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 
 /// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
@@ -65,8 +67,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
             (*is).clone()
         }
     };
-    let waits = |pod: &PodFact| matches!(pod.identity.as_deref(), Some(UNKNOWN | FOUNDS));
-    let tell = pods.iter().filter(|(pod, id)| *id == is && waits(pod));
+    let tell = pods.iter().filter(|(pod, id)| *id == is && waits_to_be_heard(pod));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     Some(Concluded { new: cluster.identity() != Some(&is), is, tell })
 }

@@ -23,7 +23,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
         let found = concluded(cluster, view, &told)?;
-        let word = inject::heard(cluster, view, &found.is).to_owned();
+        let word = inject::identity::heard(cluster, view, &found.is).to_owned();
         Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
     let Some((Concluded { is, new, tell }, word, version)) = found else {

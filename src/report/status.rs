@@ -164,11 +164,11 @@ fn waits(cluster: &Cluster) -> Option<String> {
     }
     let names = |members: &[&Member]| members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
     let end = match &others[..] {
-        [] => "their last views differ or somebody of them is cut off: look at the network, then".to_owned(),
+        [] => "their last views differ, or one of them is cut off: check the network, then".to_owned(),
         others => format!("bring back {}; if that cannot be,", names(others)),
     };
     Some(format!(
-        "{} form the cluster again by themselves once all of their last view are there: {end} start from the newest data (gatera explain G04)\n",
+        "{} form the cluster again by themselves once every member of their last view is back: {end} start from the newest data (gatera explain G04)\n",
         names(&waiting)
     ))
 }
@@ -180,7 +180,7 @@ fn without_majority(cluster: &Cluster) -> Option<String> {
     (cluster.ready() == 0 && !waits.is_empty()).then(|| {
         format!(
             "{} still run without a majority, and serve again by themselves when they meet the others; if those do not come back: on \
-             the one with the highest wsrep_last_committed, SET GLOBAL wsrep_provider_options='pc.bootstrap=1', and on no second one\n",
+             the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'\n",
             waits.join(", ")
         )
     })

@@ -22,7 +22,7 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     until_bootstrap_is_removed(&galera);
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    // Big enough for a change that takes seconds.
+    // A full copy of it takes a moment.
     let pod = galera.member(0);
     galera.ask(&pod, "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
     for _ in 0..60 {

@@ -182,7 +182,7 @@ fn synced_with_strangers_is_not_ready() {
 }
 
 #[test]
-fn a_guard_that_does_not_know_the_cluster_is_told_once() {
+fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
     let rows = [
         (ID, "unknown", true),
         (OTHER, ID, true),
