@@ -1,6 +1,5 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use gatera::config::Settings;
@@ -125,31 +124,27 @@ fn whom_members_wait_for_is_told() {
         let line = format!("the server is {doing}; start of 2026-12-01T09:20:01Z: {words}");
         StartNote::read(&format!("Startup probe failed: {line}\n")).unwrap()
     };
-    let served = HashMap::from([("lost", "CONNECTED"), ("left", "DISCONNECTED")]);
     let mut text = String::new();
     for (what, doing) in [
-        ("one node is away", [Some("CONNECTED"), Some("CONNECTED"), None]),
-        ("they do not find together", [Some("CONNECTED"); 3]),
-        ("a member copies", [Some("JOINING"), Some("DISCONNECTED"), None]),
-        ("they lost their majority", [Some("lost"), Some("left"), None]),
+        ("one node is away", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), None]),
+        ("they do not find together", [Some((false, "CONNECTED")); 3]),
+        ("a member copies", [Some((false, "JOINING")), Some((false, "DISCONNECTED")), None]),
+        ("they lost their majority", [Some((true, "CONNECTED")), Some((true, "DISCONNECTED")), None]),
     ] {
         let scene = Scene { members: vec!["absent".into(); 3], ..Scene::default() };
         let settings = Settings::default();
         let mut facts = scene.world(&settings).facts().clone();
         for (ordinal, doing) in (0..).zip(doing) {
-            let Some(doing) = doing else { continue };
+            let Some((served, doing)) = doing else { continue };
             let mut pod = member(ordinal, "");
-            if let Some(word) = served.get(doing) {
-                pod["status"]["containerStatuses"][0]["started"] = json!(true);
-                let mut fact = fact(&pod);
-                fact.heard(sees("JOINING"));
-                fact.seen(Doing::read(&format!("Readiness probe failed: the server is {word}\n")).unwrap());
-                facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
-                continue;
-            }
+            pod["status"]["containerStatuses"][0]["started"] = json!(served);
             let mut fact = fact(&pod);
             fact.heard(sees("DISCONNECTED"));
-            fact.heard(sees(doing));
+            if served {
+                fact.seen(Doing::read(&format!("Readiness probe failed: the server is {doing}\n")).unwrap());
+            } else {
+                fact.heard(sees(doing));
+            }
             facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
         }
         let world = World::build(facts, &settings.adoption, Freshness::Current);

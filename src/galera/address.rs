@@ -129,7 +129,9 @@ mod tests {
 
     #[test]
     fn an_address_without_hosts_founds_a_cluster() {
-        for text in ["gcomm://", " gcomm:// ", "gcomm://?pc.wait_prim=no", "gcomm://,", "gcomm:// , "] {
+        for text in
+            ["gcomm://", " gcomm:// ", "gcomm://?pc.wait_prim=no", "gcomm://,", "gcomm:// , ", "gcomm://,a"]
+        {
             assert_eq!(Address::read(text), Some(Address::NewCluster), "{text}");
         }
         assert_eq!(

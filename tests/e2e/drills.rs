@@ -7,19 +7,14 @@ use serde_json::json;
 
 use crate::galera::Galera;
 use crate::guard::guarded;
-use crate::install::{helm, until_bootstrap_is_removed};
+use crate::install::formed;
 use crate::power::{self, Kill};
 use crate::transfer;
 use crate::writer::Writer;
 
 #[test]
 fn whatever_fails_nobody_differs_and_nothing_is_lost() {
-    let lab = guarded();
-    let namespace = lab.namespace_with_labels("drills", &[("gatera.dev/mode", "enforce")]);
-    let galera = Galera::new(lab, &namespace, "drill");
-    helm(&galera, "install", &[]);
-    galera.until_ready(3);
-    until_bootstrap_is_removed(&galera);
+    let galera = formed(guarded(), "drill");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     // A full copy of it takes a moment.

@@ -8,18 +8,13 @@ use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
 use crate::guard::guarded;
-use crate::install::{helm, until_bootstrap_is_removed};
+use crate::install::formed;
 
 const KNOWS: &str = "gatera.dev/identity";
 
 #[test]
 fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
-    let lab = guarded();
-    let namespace = lab.namespace_with_labels("gate", &[("gatera.dev/mode", "enforce")]);
-    let galera = Galera::new(lab, &namespace, "gate");
-    helm(&galera, "install", &[]);
-    galera.until_ready(3);
-    until_bootstrap_is_removed(&galera);
+    let galera = formed(guarded(), "gate");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     it_is_recorded(&galera, &cluster);

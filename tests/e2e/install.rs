@@ -25,6 +25,16 @@ pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
     galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat()).succeeded()
 }
 
+/// A cluster by charts/galera in a namespace of its own, without its bootstrap node.
+pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
+    let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, name);
+    helm(&galera, "install", &[]);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    galera
+}
+
 /// When a server said that it is Synced.
 fn synced(galera: &Galera<'_>, pod: &str) -> String {
     let log = galera.kubectl(&["logs", pod, "--container=mariadb", "--timestamps"]).stdout;

@@ -5,16 +5,11 @@ use std::thread;
 
 use crate::galera::Galera;
 use crate::guard::guarded;
-use crate::install::{helm, until_bootstrap_is_removed};
+use crate::install::formed;
 
 #[test]
 fn of_two_members_that_are_asked_to_leave_at_once_one_leaves() {
-    let lab = guarded();
-    let namespace = lab.namespace_with_labels("race", &[("gatera.dev/mode", "enforce")]);
-    let galera = Galera::new(lab, &namespace, "race");
-    helm(&galera, "install", &[]);
-    galera.until_ready(3);
-    until_bootstrap_is_removed(&galera);
+    let galera = formed(guarded(), "race");
     galera.fill();
     let rounds = std::env::var("GATERA_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
     let mut left = 0;
