@@ -1,6 +1,6 @@
 //! What a pod is told of its cluster's id: the gate at the pod (`start-member.sh`) and its readiness go by it.
 //!
-//! Owns: [`of`], at a pod's CREATE, and [`outdated`], for pods that run. Must not know: where the id comes from
+//! Owns: what a pod gets at its CREATE, and [`outdated`], for pods that run. Must not know: where the id comes from
 //! (`plan/identity.rs`).
 
 use super::{Patient, Start};
