@@ -12,6 +12,7 @@ use crate::object::{Kind, Object, Unreadable};
 use crate::review::{Origin, Review};
 use crate::rules::{self, RULES, Verb};
 use crate::verdict::{Decision, Effect, Finding};
+use crate::view::condition::{self, Matter};
 use crate::view::{Facts, Id, State, View};
 
 /// What was found.
@@ -40,6 +41,8 @@ pub struct Summary {
     pub says: String,
     /// Members that have not joined, and where each reported to start from.
     pub starts: Vec<(String, StartNote)>,
+    /// What is the matter, and the way out.
+    pub matters: Vec<Matter>,
 }
 
 /// One object about which there is something to say.
@@ -94,6 +97,7 @@ pub fn clusters(view: &View<'_>) -> Vec<Summary> {
         ready: cluster.ready(),
         says: cluster.describe(),
         starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
+        matters: condition::matters(cluster, view),
     });
     let mut clusters: Vec<_> = summary.collect();
     clusters.sort_by(|a, b| a.id.cmp(&b.id));

@@ -37,7 +37,8 @@ pub const START_SCRIPT: &str = "start-script";
 pub const MY_CNF: &str = "my-cnf";
 /// Whether a member ever held data: none, present.
 pub const DATA: &str = "data";
-/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`].
+/// The id of the cluster, on a StatefulSet; on a pod it may be [`UNKNOWN`], [`FOUNDS`] or [`FREE`]; on both it may be
+/// [`NONE`].
 pub const IDENTITY: &str = "identity";
 /// The guard does not know the cluster of this pod, and wants to be told.
 pub const UNKNOWN: &str = "unknown";
@@ -45,6 +46,8 @@ pub const UNKNOWN: &str = "unknown";
 pub const FOUNDS: &str = "founds";
 /// Nobody asks this pod, and nothing stops it.
 pub const FREE: &str = "free";
+/// Its members formed it without comparing what they have (a power failure, and nobody asked for their positions).
+pub const NONE: &str = "none";
 /// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The StatefulSet, by uid, whose bootstrap node this was part of: the guard is about to delete it.

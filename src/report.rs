@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::review::{API_VERSION, Malformed, Review};
 use crate::verdict::{Decision, Effect, Finding, Judged, Mode, Softened};
+use crate::view::condition::Matter;
 
 /// A warning may have 256 characters, the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
@@ -32,6 +33,12 @@ pub fn refusal(subject: &str, decision: &Decision) -> String {
         }
     }
     groups.iter().map(|findings| group(subject, findings)).collect::<Vec<_>>().join("\n")
+}
+
+/// What is the matter with a cluster, for a program.
+fn matters(matters: &[Matter]) -> Value {
+    let matter = |Matter { condition, members, instead }: &Matter| json!({ "condition": condition.name(), "members": members, "instead": instead });
+    matters.iter().map(matter).collect()
 }
 
 fn group(subject: &str, findings: &[&Finding]) -> String {

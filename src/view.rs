@@ -7,6 +7,7 @@
 mod bootstrap;
 mod cluster;
 mod concerns;
+pub mod condition;
 mod environment;
 mod facts;
 mod orphans;

@@ -181,7 +181,7 @@ fn no_rule_is_without_its_cases() {
                 missing.push(format!("{}: a case that {word}", rule.id));
             }
         }
-        for state in ["HEALTHY", "DEGRADED", "TRANSFER", "FORMING", "DOWN", "UNKNOWN"] {
+        for state in ["HEALTHY", "DEGRADED", "JOINING", "FORMING", "DOWN", "UNKNOWN"] {
             if !own().any(|(_, case)| case.state == state) {
                 missing.push(format!("{}: a case in state {state}", rule.id));
             }

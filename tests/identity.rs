@@ -2,7 +2,7 @@
 //! is told then.
 
 use gatera::config::Settings;
-use gatera::galera::identity::Identity;
+use gatera::galera::identity::{self, Identity};
 use gatera::inject;
 use gatera::object::{Kind, Object};
 use gatera::plan::identity::{Concluded, Told, concluded};
@@ -44,8 +44,8 @@ fn told(ids: &[(&str, &str)]) -> Told {
 }
 
 fn told_at(at: &str, ids: &[(&str, &str)]) -> Told {
-    let told =
-        |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), Identity::read(id).unwrap()));
+    let is = |id: &str| Identity::read(id).map_or(identity::Told::HasNone, identity::Told::Is);
+    let told = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
     ids.iter().map(told).collect()
 }
 
@@ -71,7 +71,7 @@ fn what_follows_from_what_members_told() {
             let settings = Settings::default();
             let found = concluded(cluster, &View::new(world, scene::now(), &settings), &told(ids));
             let expected = expected.map(|(id, new, pods)| Concluded {
-                is: Identity::read(id).unwrap(),
+                is: Identity::read(id),
                 new,
                 tell: pods.iter().map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}"))).collect(),
             });
@@ -82,6 +82,14 @@ fn what_follows_from_what_members_told() {
     conclude("most told the same", &first, &all(THIS)[..2], Some((THIS, true, &[0, 1])));
     conclude("one is not enough", &first, &all(THIS)[..1], None);
     conclude("nobody told anything", &first, &[], None);
+    let none = "none";
+    conclude("all told that it has none", &first, &all(none), Some((none, true, &[0, 1, 2])));
+    conclude("one alone tells that it has none", &first, &all(none)[..1], None);
+    conclude("an id, and none", &first, &[("pod-0", THIS), ("pod-1", none), ("pod-2", none)], None);
+    let without = world(["none", "unknown", "none"], none, same);
+    conclude("it is known that it has none", &without, &all(none)[1..2], Some((none, false, &[1])));
+    conclude("it is founded anew, in the same pods", &without, &all(THIS), Some((THIS, true, &[0, 1, 2])));
+    conclude("an id is not given up for none", &world(ASKED, THIS, same), &all(none), None);
     conclude("they are in two", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
     conclude("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
     conclude("not Ready", &world(ASKED, "", unready), &all(THIS), None);

@@ -9,8 +9,25 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity(String);
 
-/// What a probe of `wait-for-sync.sh` says, once, to a guard that does not know the cluster.
-const TOLD: &str = "; its cluster is ";
+/// What a member tells of its cluster: a probe of `wait-for-sync.sh` says it, once, to a guard that does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Told {
+    /// Its id.
+    Is(Identity),
+    /// It has none: its members formed it without comparing what they have.
+    HasNone,
+}
+
+impl Told {
+    /// Of the output of a probe, as the kubelet repeats it in an Event.
+    pub fn read(message: &str) -> Option<Self> {
+        let (_, words) = message.split_once("; its cluster ")?;
+        match words.trim_end().strip_prefix("is ") {
+            Some(id) => Identity::read(id).map(Self::Is),
+            None => (words.trim_end() == "has no id").then_some(Self::HasNone),
+        }
+    }
+}
 
 impl Identity {
     /// Of a text that is nothing else.
@@ -20,11 +37,6 @@ impl Identity {
         let lengths = text.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
         let known = text.bytes().any(|byte| !matches!(byte, b'0' | b'-'));
         (lengths && known && text.split('-').all(digits)).then(|| Self(text.to_owned()))
-    }
-
-    /// Of the output of a probe, as the kubelet repeats it in an Event.
-    pub fn told(message: &str) -> Option<Self> {
-        Self::read(message.split_once(TOLD)?.1.trim_end())
     }
 
     /// As it is written.
@@ -47,8 +59,11 @@ mod tests {
     fn only_an_id_is_one() {
         let id = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         assert_eq!(Identity::read(id).unwrap().to_string(), id);
-        let told = |text: &str| Identity::told(&format!("Startup probe failed: {text}"));
-        assert_eq!(told(&format!("the server is SYNCED; its cluster is {id}\n")), Identity::read(id));
+        let told = |text: &str| Told::read(&format!("Startup probe failed: {text}"));
+        let is = Identity::read(id).map(Told::Is);
+        assert_eq!(told(&format!("the server is SYNCED; its cluster is {id}\n")), is);
+        assert_eq!(told("the server is SYNCED; its cluster has no id\n"), Some(Told::HasNone));
+        assert_eq!(told("the server is SYNCED; its cluster has no idea"), None);
         assert_eq!(told("the server is SYNCED"), None);
         assert_eq!(told(&format!("the server is SYNCED; its cluster is {id} and more")), None);
         for text in [

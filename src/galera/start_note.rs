@@ -39,13 +39,23 @@ pub enum Doing {
     Waits,
     /// It copies what it missed, or everything.
     Receives,
+    /// It is about to, and nothing comes in.
+    Stalls,
+    /// Its disk is full, whatever else it does.
+    Full,
 }
 
 impl Doing {
     /// Of the words of `wait-for-sync.sh`, as a kubelet repeats them.
     pub fn read(text: &str) -> Option<Self> {
         let (_, rest) = text.split_once("probe failed: the server is ")?;
-        match rest.split(';').next()?.trim_end() {
+        let mut parts = rest.split(';').map(str::trim);
+        let state = parts.next()?;
+        if parts.next() == Some("its disk is full") {
+            return Some(Self::Full);
+        }
+        match state {
+            "JOINING, and nothing comes in" => Some(Self::Stalls),
             "DISCONNECTED" => Some(Self::Looks),
             "CONNECTED" => Some(Self::Waits),
             "JOINING" => Some(Self::Receives),
@@ -59,6 +69,8 @@ impl Doing {
             Self::Looks => "looks",
             Self::Waits => "waits",
             Self::Receives => "receives",
+            Self::Stalls => "stalls",
+            Self::Full => "full",
         }
     }
 
@@ -67,19 +79,8 @@ impl Doing {
             Self::Looks => "looks for members that serve",
             Self::Waits => "waits for every member of its last view",
             Self::Receives => "receives a copy",
-        }
-    }
-
-    /// Of one that served before.
-    pub fn says_afterwards(self) -> &'static str {
-        match self {
-            Self::Looks => {
-                "has left its cluster: its log says why (inconsistent with the others, a full disk)"
-            }
-            Self::Waits => {
-                "serves nobody: too few of its cluster are left for a majority, or it is cut off from them"
-            }
-            Self::Receives => "receives a copy",
+            Self::Stalls => "joins and receives nothing",
+            Self::Full => "its disk is full",
         }
     }
 }
@@ -139,6 +140,11 @@ impl StartNote {
             Self::Started(start) => start.doing,
             Self::Refused(_) => None,
         }
+    }
+
+    /// It has data of a cluster that was formed without an identity.
+    pub fn has_no_identity(&self) -> bool {
+        matches!(self, Self::Started(Start { from: Beginning::Words(words), .. }) if words.contains("formed without an identity"))
     }
 
     /// The position, if one is known.

@@ -3,10 +3,10 @@
 //! Owns: what a pod gets at its CREATE, and [`outdated`], for pods that run. Must not know: where the id comes from
 //! (`plan/identity.rs`).
 
-use super::{Patient, Start};
+use super::{Patient, Prospect, Start};
 use crate::galera::identity::Identity;
 use crate::galera::start::Front;
-use crate::marks::{self, FOUNDS, FREE, UNKNOWN};
+use crate::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
 use crate::object::{Container, Meta};
 use crate::overrides::Override;
 use crate::rules::SECOND_BOOTSTRAP;
@@ -21,8 +21,9 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
         text.and_then(|text| Override::read(text, view.now).ok())
             .is_some_and(|it| it.releases(SECOND_BOOTSTRAP))
     };
-    let tells =
-        matches!(Front::of(server), Front::Step) || Start::of(server, &read.metadata) == Start::Prepended;
+    // By its probes; a step in front of the server looks after the rest.
+    let Prospect { kept, start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
+    let tells = kept.is_none() || start == Start::Prepended || Front::of(server) == Front::Step;
     let Some(cluster) = cluster.filter(|_| tells) else { return if *member { FREE } else { FOUNDS } };
     if waives(&cluster.workload.metadata) || !member && waives(&read.metadata) {
         return FOUNDS;
@@ -54,9 +55,9 @@ fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
-/// What a pod is to know that told this id, and the cluster is it.
-pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: &'i Identity) -> &'i str {
-    if gated(cluster, view) { is.as_str() } else { FREE }
+/// What a pod is to know that told this id, or none, and the cluster is it.
+pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: Option<&'i Identity>) -> &'i str {
+    if gated(cluster, view) { is.map_or(NONE, Identity::as_str) } else { FREE }
 }
 
 /// The pods of a cluster. A bootstrap node is found by its label alone, so of two clusters of one label it is neither's.
@@ -81,5 +82,5 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
 
 /// The guard could have written this on a pod.
 pub(super) fn is_known(text: &str) -> bool {
-    matches!(text, UNKNOWN | FOUNDS | FREE) || Identity::read(text).is_some()
+    matches!(text, UNKNOWN | FOUNDS | FREE | NONE) || Identity::read(text).is_some()
 }

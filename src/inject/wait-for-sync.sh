@@ -19,6 +19,7 @@ proc=${GATERA_PROC:-/proc}
 status_file=${GATERA_STATUS_FILE:-/run/gatera/wsrep_status.json}
 run=${status_file%/*}
 identity=${GATERA_IDENTITY:-/etc/gatera/identity}
+zeros=00000000-0000-0000-0000-000000000000
 
 # Sets pid and ticks (start time, in 1/100 s since boot) of the server: PID 1 in most images, else the first
 # process of that name. A zombie has ended; only its parent has not noticed.
@@ -117,23 +118,43 @@ joiner_is_connected() {
     grep -qs "^ *[0-9]*: [0-9A-F]*:[0-9A-F]* [0-9A-F]*:$port 01 " "$proc/net/tcp" "$proc/net/tcp6"
 }
 
-# Sets id, the cluster of this server, as grastate.dat tells it: zeros while a DDL runs, and in a cluster that was formed
-# without; and recorded, what the guard knows of it ($identity, an annotation of the pod; `unknown`: nothing yet).
+# Sets id, the cluster of this server, as grastate.dat tells it; and recorded, what the guard knows of it ($identity, an
+# annotation of the pod; `unknown`: nothing yet).
 read_cluster() {
     id='' recorded=''
-    read -r home <"$run/home" && while read -r key value _; do
+    find_home
+    while read -r key value _; do
         case $key in uuid:) id=$value ;; esac
     done <"$home/grastate.dat"
-    case $id in *[!0-9a-f-]* | 00000000-0000-0000-0000-000000000000) id='' ;; ????????-????-????-????-????????????) ;; *) id='' ;; esac
+    case $id in *[!0-9a-f-]*) id='' ;; "$zeros") ;; ????????-????-????-????-????????????) ;; *) id='' ;; esac
     read -r recorded <"$identity"
+    [ "$id" != "$zeros" ] || has_no_id || id=''
 } 2>/dev/null
+
+# By the step's word. A server that was started by other means works in its data directory.
+find_home() {
+    home=''
+    read -r home <"$run/home" || { find_server && home=$(readlink "$proc/$pid/cwd"); }
+}
+
+# Zeros stand in grastate.dat while a DDL runs, and in a cluster that was formed without an id. Only there they are in
+# the head of galera.cache as well, where the history of the write sets has its name.
+has_no_id() {
+    history=$(head -c 1024 "$home/galera.cache" | tr -d '\000' | sed -n 's/^GID: *\([0-9a-f-]*\).*/\1/p')
+    [ "$history" = "$zeros" ]
+}
 
 # A guard that does not know the cluster is told, by a probe that fails once: the kubelet makes an Event of its words. It
 # drops Events of a pod that made many, but for one in five minutes; so it is told again, as long as nobody has heard it.
 # The pod itself remembers it, for start-member.sh.
 tell_cluster() {
     [ -n "$id" ] || return 0
-    case $recorded in unknown) echo "$id" >"$run/cluster" ;; '' | free | "$id") return 0 ;; esac
+    case $recorded,$id in
+        ,* | free,* | "$id,$id" | none,"$zeros") return 0 ;;
+        unknown,"$zeros" | founds,"$zeros") ;;
+        *,"$zeros") return 0 ;;
+        unknown,*) echo "$id" >"$run/cluster" ;;
+    esac
     told='' at=0
     read -r told at <"$run/told"
     case $at in *[!0-9-]*) at=0 ;; esac
@@ -141,13 +162,14 @@ tell_cluster() {
     # Below 0: the node was started again meanwhile.
     [ "$told" != "$id" ] || [ "$since" -ge 330 ] || [ "$since" -lt 0 ] || return 0
     echo "$id $(seconds_since_boot)" >"$run/told" || return 0
-    echo "$(in_words "$now"); its cluster is $id"
+    [ "$id" = "$zeros" ] && id='has no id' || id="is $id"
+    echo "$(in_words "$now"); its cluster $id"
     exit 1
 } 2>/dev/null
 
 # Synced with strangers is not Ready. Zeros are not known, and never another cluster.
 in_its_cluster() {
-    case $id,$recorded in ",$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free) return 0 ;; esac
+    case $id,$recorded in ",$recorded" | "$zeros,$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free | *,none) return 0 ;; esac
     echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded; if that is old, put the override of G04 on" \
         "the StatefulSet and delete this pod"
     exit 1
@@ -172,6 +194,41 @@ answers() {
     case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
 }
 
+# A joiner copies (a script of the transfer runs, or its donor is connected to one of its ports), or works on what it got. If it
+# did neither for two minutes, its transfer has failed, and the server hangs.
+stalls() {
+    [ "$now" = JOINING ] || return 1
+    copies=''
+    for dir in "$proc"/[0-9]*; do
+        read -r comm <"$dir/comm" || continue
+        case $comm in wsrep_sst_*) copies=yes ;; esac
+    done
+    for port in "${GATERA_IST_PORT:-4568}" "${GATERA_SST_PORT:-4444}"; do
+        ours=$(printf '[0-9A-F]*:%04X' "$port")
+        ! grep -qs "^ *[0-9]*: $ours [0-9A-F]*:[0-9A-F]* 01 " "$proc/net/tcp" "$proc/net/tcp6" || copies=yes
+    done
+    worked=0 since='' before=0
+    if find_server && read -r stat <"$proc/$pid/stat"; then
+        # shellcheck disable=SC2086
+        set -- ${stat##*)}
+        worked=$((${12:-0} + ${13:-0})) # in 1/100 s
+    fi
+    [ -n "$copies" ] || read -r since before <"$run/idle"
+    idle=$(($(seconds_since_boot) - ${since:-0}))
+    if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - before)) -gt $((5 + idle * 3)) ]; then
+        echo "$(seconds_since_boot) $worked" >"$run/idle"
+        return 1
+    fi
+    [ "$idle" -ge 120 ]
+} 2>/dev/null
+
+# Less than a megabyte is left where the data is.
+disk_is_full() {
+    find_home
+    left=$(df -P -k "$home" | sed -n '$s/^.* \([0-9][0-9]*\)  *[0-9][0-9]*%.*$/\1/p')
+    [ -n "$left" ] && [ "$left" -lt 1024 ]
+} 2>/dev/null
+
 # Exits 0 if the state is one of those given after the question, and says what it is: a failed probe's output becomes an Event.
 require() {
     now=$(state) start=''
@@ -187,7 +244,10 @@ require() {
         exit 0
     done
     [ ! -r "$run/start" ] || [ -s "$run/joined" ] || read -r start <"$run/start"
-    echo "$(in_words "$now")${start:+; $start}"
+    said=$(in_words "$now")
+    ! stalls || said="$said, and nothing comes in"
+    ! disk_is_full || said="$said; its disk is full"
+    echo "$said${start:+; $start}"
     exit 1
 }
 

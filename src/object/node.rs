@@ -63,6 +63,12 @@ impl Node {
         self.spec.taints.iter().any(|taint| taint.key == "node.kubernetes.io/out-of-service")
     }
 
+    /// Its kubelet is heard. One of which nothing is told is not taken for lost.
+    pub fn answers(&self) -> bool {
+        let told = |condition: &Condition| condition.kind == "Ready" && condition.status != "True";
+        !self.status.conditions.iter().any(told)
+    }
+
     /// An ordinary pod without tolerations could be placed here now.
     pub fn schedulable(&self) -> bool {
         self.takes(&PodSpec::default())

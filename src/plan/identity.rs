@@ -1,26 +1,26 @@
 //! Which cluster it is: recorded on the StatefulSet once its members agree, so that no other can be founded in its place.
 //!
 //! Owns: when members are asked ([`asks`]) and what follows from what they told ([`concluded`]). Must not know: Events.
-//! A server tells the id of its cluster when it has joined, through a probe, again and again until it is heard. Zeros are told
-//! by nobody.
+//! A server tells the id of its cluster when it has joined, through a probe, again and again until it is heard; or that its
+//! cluster has none. That is recorded, too: it wants to be led out (`gatera explain G04`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::galera::identity::Identity;
+use crate::galera::identity::{self, Identity};
 use crate::inject;
-use crate::marks::{FOUNDS, UNKNOWN};
+use crate::marks::{FOUNDS, NONE, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};
 
 /// What pods told, by uid, and when.
-pub type Told = BTreeMap<String, (Timestamp, Identity)>;
+pub type Told = BTreeMap<String, (Timestamp, identity::Told)>;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Concluded {
-    /// The cluster's id.
-    pub is: Identity,
+    /// The cluster's id; `None`: it has none.
+    pub is: Option<Identity>,
     /// It is to be recorded.
     pub new: bool,
     /// Name and uid of the pods that told it, and do not know it yet.
@@ -46,28 +46,42 @@ fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a
 
 /// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
 /// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
-/// most members have to be in it.
+/// most members have to be in it. An id is never given up for none: positions without one cannot be compared, but who is
+/// gated by the old one does no harm.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Concluded> {
+    use identity::Told::{HasNone, Is};
     let of = |pod: &PodFact| {
-        let known = || Identity::read(pod.identity.as_deref()?);
+        let known = || match pod.identity.as_deref()? {
+            NONE => Some(HasNone),
+            id => Identity::read(id).map(Is),
+        };
         // What an earlier run of its server told may be over. Kubelets write whole seconds.
         let now = |at: &Timestamp| pod.since.is_some_and(|since| since.as_second() <= at.as_second());
-        told.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, id)| id.clone()).or_else(known)
+        told.get(&pod.uid).filter(|(at, _)| now(at)).map(|(_, is)| is.clone()).or_else(known)
     };
     let pods: Vec<_> = proven(cluster, view).filter_map(|pod| Some((pod, of(pod)?))).collect();
-    let ids: BTreeSet<_> = pods.iter().map(|(_, id)| id).collect();
-    let is = match cluster.identity().filter(|record| ids.contains(record)) {
-        Some(record) => record.clone(),
+    let told: BTreeSet<_> = pods.iter().map(|(_, is)| is).collect();
+    let recorded = cluster.identity().cloned().map(Is);
+    let is = match recorded.filter(|record| told.contains(record)) {
+        Some(record) => record,
         None => {
-            let [is] = ids.iter().collect::<Vec<_>>()[..] else { return None };
+            let [is] = told.iter().collect::<Vec<_>>()[..] else { return None };
             let members = pods.iter().filter(|(pod, _)| cluster.member(&pod.name).is_some()).count();
-            if cluster.identity().is_none() && members <= cluster.members.len() / 2 {
+            let first = cluster.identity().is_none();
+            if first && members <= cluster.members.len() / 2 || !first && **is == HasNone {
                 return None;
             }
             (*is).clone()
         }
     };
-    let tell = pods.iter().filter(|(pod, id)| *id == is && waits_to_be_heard(pod));
+    let asked =
+        |pod: &PodFact| waits_to_be_heard(pod) || pod.identity.as_deref() == Some(NONE) && is != HasNone;
+    let tell = pods.iter().filter(|(pod, its)| *its == is && asked(pod));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
-    Some(Concluded { new: cluster.identity() != Some(&is), is, tell })
+    let is = match is {
+        Is(id) => Some(id),
+        HasNone => None,
+    };
+    let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };
+    Some(Concluded { is, new, tell })
 }

@@ -8,22 +8,22 @@ use kube::{Api, Client};
 
 use super::apply::annotate;
 use super::{Done, Means};
-use crate::galera::identity::Identity;
+use crate::galera::identity::{Identity, Told};
 use crate::inject;
 use crate::marks;
-use crate::plan::identity::{Concluded, Told, concluded};
+use crate::plan::identity::{self, Concluded, concluded};
 use crate::view::Id;
 use crate::watch::probes;
 
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
     let outcomes = probes::outcomes(&means.client, Some(&id.namespace)).await?;
-    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Identity::told(&it.message)?))));
-    let told: Told = told.collect();
+    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Told::read(&it.message)?))));
+    let told: identity::Told = told.collect();
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
         let found = concluded(cluster, view, &told)?;
-        let word = inject::identity::heard(cluster, view, &found.is).to_owned();
+        let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
         Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
     let Some((Concluded { is, new, tell }, word, version)) = found else {
@@ -33,7 +33,15 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     };
     if new {
         let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
-        annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(is.as_str())).await?;
+        annotate(
+            &api,
+            &id.name,
+            uid,
+            &version,
+            marks::IDENTITY,
+            Some(is.as_ref().map_or(marks::NONE, Identity::as_str)),
+        )
+        .await?;
     }
     for (pod, uid) in tell {
         tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;

@@ -8,7 +8,8 @@
 //!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
 //!   "remarks":  [{ "object": …, "says" }],
 //!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says",
-//!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported }],
+//!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported,
+//!                  "matters": [{ "condition", "members": [name], "instead" }] }],
 //!   "summary":  { "objects", "refused", "warned" } }
 //! ```
 
@@ -37,9 +38,10 @@ pub fn text(audit: &Audit) -> String {
             text.push_str(&format!("warning\n{remark}\n\n"));
         }
     }
-    for Summary { id, state, says, starts, .. } in &audit.clusters {
+    for Summary { id, state, says, starts, matters, .. } in &audit.clusters {
         text.push_str(&format!("{id}  {}  {says}\n", state.name()));
         text.extend(starts.iter().map(|(name, note)| format!("  {name}  {note}\n")));
+        text.extend(matters.iter().map(|matter| format!("  {matter}\n")));
     }
     let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
     let (refused, warned) = (audit.refused(), audit.warned());
@@ -70,6 +72,7 @@ pub fn json(audit: &Audit) -> Value {
             "ready": it.ready,
             "says": it.says,
             "starts": it.starts.iter().map(|(name, note)| json!({ "name": name, "says": note.to_string() })).collect::<Vec<_>>(),
+            "matters": super::matters(&it.matters),
         })
     };
     json!({

@@ -5,11 +5,12 @@
 //!
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
-//!                  "members": [{ "name", "says", "ready", "verified", "node": or null,
+//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
 //!                                "seen": looks, waits or receives, what a probe saw last of one that served before, or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": looks, waits or receives, as a probe saw it, or null } }],
+//!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
@@ -22,6 +23,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::inject;
 use crate::plan::bootstrap::{self, Stage};
+use crate::view::condition::{self, Condition, Matter};
 use crate::view::{Cluster, Member, View};
 
 /// One cluster.
@@ -29,6 +31,9 @@ use crate::view::{Cluster, Member, View};
 pub struct Status<'a> {
     cluster: &'a Cluster,
     state: &'static str,
+    /// Each, and what is the matter with it.
+    members: Vec<(&'a Member, Option<Condition>)>,
+    matters: Vec<Matter>,
     steps: Vec<Step>,
     /// What somebody should do about it.
     advice: Option<String>,
@@ -60,7 +65,9 @@ impl<'a> Status<'a> {
         }
         // What keeps the bootstrap node says it already.
         let advice = bootstrap::unverified(cluster).filter(|_| !kept);
-        Self { cluster, state: view.state(cluster).name(), steps, advice }
+        let members = cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect();
+        let matters = condition::matters(cluster, view);
+        Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice }
     }
 
     fn plan(&self) -> &'static str {
@@ -119,71 +126,12 @@ fn membership(cluster: &Cluster, view: &View<'_>) -> Step {
 }
 
 /// How one member is, in two words or three.
-fn word(member: &Member) -> String {
-    match (&member.pod, member.trouble()) {
-        (_, Some(trouble)) => trouble.to_owned(),
-        (Some(pod), None) if pod.verified => "Synced".to_owned(),
-        _ => "Ready, unverified".to_owned(),
+fn word(member: &Member, condition: Option<Condition>) -> &'static str {
+    match (condition, &member.pod) {
+        (Some(condition), _) => condition.says(),
+        (None, Some(pod)) if pod.verified => "Synced",
+        _ => "Ready, unverified",
     }
-}
-
-/// Of a cluster of which nobody is Ready: who has the newest data, if each member reported what it has.
-fn newest(cluster: &Cluster) -> Option<String> {
-    let known: Vec<_> = cluster
-        .starts()
-        .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
-        .collect();
-    if cluster.ready() > 0 || known.len() < cluster.members.len() {
-        return None;
-    }
-    let (_, first, _) = known.first()?;
-    if known.iter().any(|(_, position, _)| position.id != first.id) {
-        return Some("their histories differ, so two clusters were founded: touch nothing and compare their tables first (gatera explain G04)\n".to_owned());
-    }
-    let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
-    let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
-    // A table that was about to change may be half changed: of two with the same position the other one is better.
-    let whole = have.clone().any(|(_, _, compared)| *compared);
-    let have: Vec<_> =
-        have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
-    Some(format!(
-        "newest data: {} (seqno {highest}), as reported at the start; the way back: gatera explain G04\n",
-        have.join(", ")
-    ))
-}
-
-/// Of a cluster of which nobody is Ready, although servers run: whom they wait for, and how that ends.
-fn waits(cluster: &Cluster) -> Option<String> {
-    let doing = |member: &&Member| {
-        let pod = member.pod.as_ref().filter(|pod| !pod.ready);
-        pod.and_then(|pod| pod.start_note.as_ref()?.doing()) == Some(Doing::Waits)
-    };
-    let (waiting, others): (Vec<_>, Vec<_>) = cluster.members.iter().partition(doing);
-    if cluster.ready() > 0 || waiting.is_empty() {
-        return None;
-    }
-    let names = |members: &[&Member]| members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(", ");
-    let end = match &others[..] {
-        [] => "their last views differ, or one of them is cut off: check the network, then".to_owned(),
-        others => format!("bring back {}; if that cannot be,", names(others)),
-    };
-    Some(format!(
-        "{} form the cluster again by themselves once every member of their last view is back: {end} start from the newest data (gatera explain G04)\n",
-        names(&waiting)
-    ))
-}
-
-/// Of a cluster of which nobody is Ready, although servers that served still run.
-fn without_majority(cluster: &Cluster) -> Option<String> {
-    let waits: Vec<_> =
-        cluster.lost().filter(|(_, doing)| *doing == Doing::Waits).map(|(name, _)| name).collect();
-    (cluster.ready() == 0 && !waits.is_empty()).then(|| {
-        format!(
-            "{} still run without a majority, and serve again by themselves when they meet the others; if those do not come back: on \
-             the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL wsrep_provider_options='pc.bootstrap=1'\n",
-            waits.join(", ")
-        )
-    })
 }
 
 /// For a person.
@@ -192,13 +140,15 @@ pub fn text(all: &[Status<'_>]) -> String {
 }
 
 fn one(status: &Status<'_>) -> String {
-    let Status { cluster, state, steps, advice } = status;
+    let Status { cluster, state, members, matters, steps, advice } = status;
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
-    if let Some(identity) = cluster.identity() {
-        text.push_str(&format!("├── Identity {identity}\n"));
+    match cluster.identity() {
+        Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
+        None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
+        None => {}
     }
     text.push_str("├── Members\n");
-    let rows: Vec<_> = cluster.members.iter().map(|it| (it, word(it))).collect();
+    let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
     let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
     let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
     let words = wide(&mut rows.iter().map(|(_, word)| word.len()));
@@ -212,11 +162,9 @@ fn one(status: &Status<'_>) -> String {
         text.push_str("├── Where members that have not joined start from, as each reported\n");
         branches(&mut text, "│   ", &starts);
     }
-    let lost = cluster.lost().map(|(name, doing)| format!("{name:names$}  {}", doing.says_afterwards()));
-    let lost: Vec<_> = lost.collect();
-    if !lost.is_empty() {
-        text.push_str("├── What a probe saw last of members that served before\n");
-        branches(&mut text, "│   ", &lost);
+    if !matters.is_empty() {
+        text.push_str("├── What is the matter, and the way out (each: gatera explain G02)\n");
+        branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
     }
     let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
     if !left.is_empty() {
@@ -231,9 +179,6 @@ fn one(status: &Status<'_>) -> String {
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = advice {
         text.push_str(&format!("unverified: {advice}\n"));
-    }
-    for line in [waits(cluster), without_majority(cluster), newest(cluster)].into_iter().flatten() {
-        text.push_str(&line);
     }
     text
 }
@@ -268,12 +213,13 @@ fn start(told: &StartNote) -> Value {
 }
 
 fn cluster(status: &Status<'_>) -> Value {
-    let Status { cluster, state, steps, .. } = status;
-    let member = |it: &Member| {
+    let Status { cluster, state, members, matters, steps, .. } = status;
+    let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
         json!({
             "name": it.name,
-            "says": word(it),
+            "says": word(it, *condition),
+            "condition": condition.map(Condition::name),
             "ready": it.ready(),
             "verified": pod.is_some_and(|pod| pod.verified),
             "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
@@ -288,7 +234,8 @@ fn cluster(status: &Status<'_>) -> Value {
         "state": state,
         "says": cluster.describe(),
         "id": cluster.identity().map(Identity::as_str),
-        "members": cluster.members.iter().map(member).collect::<Vec<_>>(),
+        "members": members.iter().map(member).collect::<Vec<_>>(),
+        "matters": super::matters(matters),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })

@@ -97,7 +97,7 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         ),
         // Nobody depends on it: an install that failed may be taken away.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,
-        State::Forming | State::Transfer => (Verdict::Wait, trouble(cluster), wait),
+        State::Forming | State::Joining | State::Transfer => (Verdict::Wait, trouble(cluster), wait),
         State::Degraded | State::Down => {
             let instead = format!("find out why (kubectl -n {ns} describe pods), then {wait}");
             (Verdict::Deny, trouble(cluster), instead)

@@ -96,7 +96,9 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             Verdict::Unknown,
             "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
         ),
-        State::Transfer => (Verdict::Wait, "repeat the command when all members are Ready".to_owned()),
+        State::Joining | State::Transfer => {
+            (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
+        }
         _ => (
             Verdict::Deny,
             "bring all members to Ready first: until then it may hold the newest data".to_owned(),

@@ -29,6 +29,28 @@
 //! `node.kubernetes.io/out-of-service=nodeshutdown:NoExecute`; then the control plane removes the pod itself. On a node
 //! that still runs, the same taint lets two servers open the same files.
 //!
+//! # What a member that is not Ready may be
+//!
+//! `gatera status` and `gatera audit` say which of these it is, and the way out of it. Some of it only members can tell: to their
+//! probes, and kubelets keep that as Events, for an hour.
+//!
+//! | name | what it is | the way out |
+//! |---|---|---|
+//! | STARTS | it has told nothing yet | wait |
+//! | TRANSFER | it receives a copy, of what it missed or of everything | wait; nobody else may leave |
+//! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera explain G04` |
+//! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera explain G04` |
+//! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet |
+//! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
+//! | STALLED | it joins, and nothing comes in: its transfer failed | delete it: it starts anew |
+//! | DISK-FULL | less than a megabyte is left where its data is | make room, then delete it |
+//! | REFUSED | the step in front of its server did not start it, and says why | what it says |
+//! | FAILS | its server falls over again and again | its log; it may be deleted |
+//! | NODE-AWAY | the kubelet of its node is not heard | bring the node back, or taint it as out of service |
+//! | LEAVING, MISSING | its pod is being deleted, or is not created | wait; `kubectl describe statefulset` |
+//! | NO-IDENTITY | its cluster was formed after a crash without comparing positions: whoever leaves never joins again | `gatera explain G04` |
+//! | TWO-HISTORIES | members hold data of different clusters | compare their tables first |
+//!
 //! # How to waive it
 //!
 //! Annotate the pod or its StatefulSet, for an hour at most:
@@ -40,6 +62,7 @@ use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::condition::{self, Condition};
 use crate::view::{Cluster, Member, PodFact, State, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -60,6 +83,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.loses_its_data())
         .or_else(|| leaving.nothing_runs().then(Findings::new))
         .or_else(|| leaving.is_the_last())
+        .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
 }
@@ -184,6 +208,17 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
+    /// Positions without an identity cannot be compared: "IST started with wrong seqno", again and again.
+    fn never_comes_back(&self) -> Option<Findings> {
+        let lost = self.cluster.has_no_identity() && self.member.ready();
+        lost.then(|| {
+            let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
+            let why = "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what:                        whoever leaves is lost, and its data has to be copied into a cluster that is founded anew";
+            let instead = "keep the others running, and found the cluster anew from one of them: gatera explain G04, a cluster without an identity";
+            vec![finding(Verdict::Deny, says, why, instead.to_owned())]
+        })
+    }
+
     /// While another one is missing, this one carries the cluster.
     fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
@@ -206,7 +241,7 @@ impl<'a> Leaving<'a> {
                 return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
-            State::Healthy | State::Transfer | State::Degraded => {}
+            State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
@@ -250,15 +285,19 @@ impl<'a> Leaving<'a> {
     }
 
     fn nobody_is_ready(&self) -> Finding {
+        let matters = condition::matters(self.cluster, self.view);
+        let own = matters.iter().find(|it| it.members.contains(&self.member.name));
+        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
         finding(
             Verdict::Deny,
             format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
-            "members that lost each other form the cluster again by themselves when all of them meet; one that is \
-             restarted forgets whom it belonged to",
+            "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
+             restarted may forget whom it belonged to",
             format!(
-                "give them some minutes; `gatera status -n {0}` tells where each starts from, kubectl -n {0} logs {1} what it \
-                 waits for; gatera explain G04 shows the way back and the override it needs",
-                self.review.namespace, self.review.name
+                "{}give them some minutes, then `gatera status -n {}` names what each does and its way out; gatera explain G04 shows \
+                 the way back and the override it needs",
+                known.unwrap_or_default(),
+                self.review.namespace
             ),
         )
     }

@@ -134,6 +134,15 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
     let hopeless = hopeless(cluster, parallel);
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), hopeless) {
+        _ if cluster.has_no_identity() && cluster.ready() > 0 => Some(deny(
+            TEMPLATE,
+            format!(
+                "{what}, and whoever restarts never joins again: the cluster has no identity ({})",
+                view.count(cluster)
+            ),
+            "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what",
+            "found it anew from one member first: gatera explain G04, a cluster without an identity".into(),
+        )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only(what, cluster, view))
         }
@@ -149,7 +158,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
             "a member that keeps failing cannot be cured without a change, and it takes no part in anything meanwhile",
             "afterwards delete that pod, if it is still the old one".into(),
         )),
-        (State::Transfer | State::Degraded | State::Forming, None) => {
+        (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
             let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
             let ns = &cluster.id.namespace;
             let watch = format!(

@@ -260,7 +260,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
             refuse(Verdict::Wait, "a member is still leaving", watch)
         }
         State::Forming => refuse(Verdict::Wait, "the first installation is not finished", watch),
-        State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
+        State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
         // A pod that is being deleted comes back by itself.
         State::Degraded
             if stay_ready.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>

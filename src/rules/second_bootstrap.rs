@@ -45,6 +45,17 @@
 //! Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the StatefulSet. Bitnami's chart has
 //! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
 //!
+//! # A cluster without an identity
+//!
+//! Members that crashed together and were started without their positions (no step in front of the server) form their cluster again
+//! with a history of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` say 00000000-…. It serves, but nobody
+//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody, take no backup lock
+//! for granted that all have the same rows (compare tables: `CHECKSUM TABLE`), and found it anew from a member N that serves, by steps
+//! 2 and 3 above; the override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on the ConfigMap. N keeps its
+//! data, gets a new identity, and the others copy everything. It costs one restart of N, during which nobody serves.
+//!
+//! # What gets past
+//!
 //! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
 //! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
 //! StatefulSet delete that pod: the new one may found. A member that is Synced "in another cluster" than the one that is recorded

@@ -18,7 +18,9 @@ pub enum State {
     Healthy,
     /// A member is missing, going, or will not become Ready by waiting.
     Degraded,
-    /// A member is starting: it may be receiving everything from another.
+    /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
+    Joining,
+    /// A member receives a copy from another.
     Transfer,
     /// No member ever had data: a first install.
     Forming,
@@ -30,14 +32,22 @@ pub enum State {
 
 impl State {
     /// All states, for metrics that list them.
-    pub const ALL: [State; 6] =
-        [Self::Healthy, Self::Degraded, Self::Transfer, Self::Forming, Self::Down, Self::Unknown];
+    pub const ALL: [State; 7] = [
+        Self::Healthy,
+        Self::Degraded,
+        Self::Joining,
+        Self::Transfer,
+        Self::Forming,
+        Self::Down,
+        Self::Unknown,
+    ];
 
     /// As messages and test cases write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Healthy => "HEALTHY",
             Self::Degraded => "DEGRADED",
+            Self::Joining => "JOINING",
             Self::Transfer => "TRANSFER",
             Self::Forming => "FORMING",
             Self::Down => "DOWN",
@@ -66,6 +76,12 @@ impl Member {
     /// Starting: its pod is there and may become Ready by waiting.
     pub fn starting(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
+    }
+
+    /// It said that it receives a copy.
+    fn receives(&self) -> bool {
+        let doing = |pod: &Arc<PodFact>| pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
+        self.pod.as_ref().filter(|pod| !pod.ready).and_then(doing) == Some(Doing::Receives)
     }
 
     /// Why it is not Ready, in a few words.
@@ -178,6 +194,11 @@ impl Cluster {
         self.identity.as_ref()
     }
 
+    /// It is known that it has none: its members formed it without comparing what they have.
+    pub fn has_no_identity(&self) -> bool {
+        self.workload.metadata.mark(marks::IDENTITY) == Some(marks::NONE)
+    }
+
     /// All pods of it that are there: members, those that leave, and the bootstrap node.
     pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
         let members = self.members.iter().filter_map(|member| member.pod.as_ref());
@@ -201,12 +222,6 @@ impl Cluster {
         waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
     }
 
-    /// Members that served and are not Ready any more, and what a probe saw of them.
-    pub fn lost(&self) -> impl Iterator<Item = (&str, Doing)> {
-        let waits = self.members.iter().filter(|member| !member.ready());
-        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.seen?)))
-    }
-
     /// How many members are Ready.
     pub fn ready(&self) -> usize {
         self.members.iter().filter(|member| member.ready()).count()
@@ -218,18 +233,16 @@ impl Cluster {
     }
 
     /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.
-    fn comes(&self, index: usize) -> bool {
-        let Some(member) = self.members.get(index) else { return false };
-        let in_turn = || {
-            !self.workload.parallel()
-                && self.members.iter().take(index).any(Member::starting)
-                && self
-                    .members
-                    .iter()
-                    .take(index)
-                    .all(|before| before.ready() || before.starting() || before.pod.is_none())
-        };
-        member.ready() || member.starting() || member.pod.is_none() && in_turn()
+    fn comes(&self, member: &Member) -> bool {
+        member.ready() || member.starting() || member.pod.is_none() && self.comes_in_turn(member)
+    }
+
+    /// Somebody before it starts, and nobody before it is in the way: then its pod is made.
+    pub(super) fn comes_in_turn(&self, member: &Member) -> bool {
+        let mut before = self.members.iter().take_while(|it| it.ordinal < member.ordinal);
+        !self.workload.parallel()
+            && before.clone().any(Member::starting)
+            && before.all(|it| it.ready() || it.starting() || it.pod.is_none())
     }
 
     /// The state, if the facts are current.
@@ -241,8 +254,8 @@ impl Cluster {
         match (self.has_data(), self.ready()) {
             (false, _) => State::Forming,
             (true, 0) => State::Down,
-            _ if self.leaving.is_empty() && (0..self.members.len()).all(|index| self.comes(index)) => {
-                State::Transfer
+            _ if self.leaving.is_empty() && self.members.iter().all(|member| self.comes(member)) => {
+                if self.members.iter().any(Member::receives) { State::Transfer } else { State::Joining }
             }
             _ => State::Degraded,
         }

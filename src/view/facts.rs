@@ -96,7 +96,7 @@ pub struct PodFact {
     pub my_cnf: Option<String>,
     /// What it knows of its cluster's id.
     pub identity: Option<String>,
-    /// Its server starts by the step, so it can tell which cluster it is in.
+    /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
     pub tells: bool,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
@@ -155,7 +155,7 @@ impl PodFact {
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            tells: server.is_some_and(|server| Front::of(server) == Front::Step),
+            tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
@@ -167,10 +167,13 @@ impl PodFact {
 
 /// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
 fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
-    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
-    let empties = [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours);
     let note = StartNote::read(pod.last_words(&server.name)?)?;
-    Some(note).filter(|note| empties || matches!(note, StartNote::Refused(_)))
+    Some(note).filter(|note| has_our_probe(server) || matches!(note, StartNote::Refused(_)))
+}
+
+fn has_our_probe(server: &Container) -> bool {
+    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
+    [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours)
 }
 
 impl Facts {

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -215,6 +216,46 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
             }
             fs::remove_file(pod.path("told")).unwrap();
             pod.run("started quietly").exits(0).prints("the server is SYNCED\n");
+        }
+    });
+}
+
+/// Zeros alone may be a DDL that runs; the history of the write sets has its name in the head of galera.cache.
+#[test]
+fn a_cluster_without_an_identity_is_told_too() {
+    let rows = [
+        (ZEROS, "unknown", true, true),
+        (ZEROS, "founds", true, true),
+        // No step has started this server.
+        (ZEROS, "unknown", false, true),
+        (ZEROS, "none", true, false),
+        (ZEROS, "free", true, false),
+        (ZEROS, ID, true, false),
+        (ZEROS, "", true, false),
+        (ID, "unknown", true, false),
+    ];
+    for_each(&rows, |pod, (history, recorded, step, tells)| {
+        server(pod, "");
+        knows(pod, recorded);
+        let preamble = format!("Version: 2\nGID: {history}\nsynced: 0\n");
+        let data = if *step { "data" } else { "elsewhere" };
+        pod.write(
+            &format!("{data}/galera.cache"),
+            [preamble.as_bytes(), &[0; 4096], b"GID: garbage"].concat(),
+        );
+        if *step {
+            run(pod, "mariadbd --datadir=DATA").exits(0);
+        } else {
+            symlink(pod.path(data), pod.path("proc/1/cwd")).unwrap();
+        }
+        pod.write(&format!("{data}/grastate.dat"), state(ZEROS, "-1", "0")).state("SYNCED");
+        for question in ["started", "ready"] {
+            if *tells {
+                pod.run(question).exits(1).prints("the server is SYNCED; its cluster has no id\n");
+                fs::remove_file(pod.path("told")).unwrap();
+            } else {
+                pod.run(question).exits(0).prints("the server is SYNCED\n");
+            }
         }
     });
 }

@@ -131,7 +131,7 @@ fn cases() -> Vec<Case> {
             state: Some(state(ZEROS, "-1", "0")),
             recovered: line(&format!("{ZEROS}:4")),
             position: None,
-            says: "position unknown: its cluster was formed without an identity, safe_to_bootstrap 0".into(),
+            says: "position unknown: its cluster was formed without an identity (transaction 4), safe_to_bootstrap 0".into(),
             keeps_view: false,
             ..crashed()
         },

@@ -241,7 +241,7 @@ recover() {
     case $position in
         *[!0-9a-f:,-]*) position='' ;;
         "$zeros":-1) position=none ;;
-        "$zeros":*) position=nobody ;;
+        "$zeros":*) number=${position#*:} position=nobody ;;
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
@@ -332,7 +332,7 @@ prepare() {
                 ;;
             nobody)
                 position=''
-                tell "position unknown: its cluster was formed without an identity"
+                tell "position unknown: its cluster was formed without an identity (transaction $number)"
                 set_view_aside "positions without an identity cannot be compared"
                 ;;
             *)

@@ -1,0 +1,297 @@
+//! What is the matter with a cluster that is not whole: every state by its name, with its way out.
+//!
+//! Must not know: formats, requests. What members told their probes is heard by `gatera status` and `gatera audit`; the guard
+//! itself only watches, so it knows less, and then says less. Nothing is decided by what is found here: it is for people.
+
+use super::{Cluster, Member, View};
+use crate::galera::start_note::{Doing, StartNote};
+
+/// What is the matter with a member, or with all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Condition {
+    /// The cluster was formed without comparing positions.
+    NoIdentity,
+    /// Members hold data of different clusters.
+    TwoHistories,
+    /// The node that it is on does not answer.
+    NodeAway,
+    /// It should exist.
+    Missing,
+    /// It is being deleted.
+    Leaving,
+    /// Its step did not start the server.
+    Refused,
+    /// Its disk is full.
+    DiskFull,
+    /// It falls over again and again.
+    Fails,
+    /// It served, and too few of its cluster are left.
+    CutOff,
+    /// It served, and is in no cluster any more.
+    Left,
+    /// It joins, and nothing comes in.
+    Stalled,
+    /// It waits for everybody of its last view.
+    Waits,
+    /// It reaches nobody who serves.
+    Looks,
+    /// It receives a copy.
+    Transfer,
+    /// It starts, and has told nothing.
+    Starts,
+}
+
+/// Names, and what is said of a member.
+const WORDS: [(Condition, &str, &str); 15] = [
+    (Condition::NoIdentity, "NO-IDENTITY", "is of a cluster without an identity"),
+    (Condition::TwoHistories, "TWO-HISTORIES", "has another history"),
+    (Condition::NodeAway, "NODE-AWAY", "is on a node that does not answer"),
+    (Condition::Missing, "MISSING", "does not exist"),
+    (Condition::Leaving, "LEAVING", "is being deleted"),
+    (Condition::Refused, "REFUSED", "was not started by its step"),
+    (Condition::DiskFull, "DISK-FULL", "has a full disk"),
+    (Condition::Fails, "FAILS", "keeps failing"),
+    (Condition::CutOff, "CUT-OFF", "serves nobody without a majority"),
+    (Condition::Left, "LEFT", "has left its cluster"),
+    (Condition::Stalled, "STALLED", "joins and receives nothing"),
+    (Condition::Waits, "WAITS", "waits for its last view"),
+    (Condition::Looks, "LOOKS", "finds nobody who serves"),
+    (Condition::Transfer, "TRANSFER", "receives a copy"),
+    (Condition::Starts, "STARTS", "is not Ready yet"),
+];
+
+impl Condition {
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Self> {
+        WORDS.into_iter().map(|(it, ..)| it)
+    }
+
+    /// As `gatera explain G02` lists it.
+    pub fn name(self) -> &'static str {
+        WORDS[self as usize].1
+    }
+
+    /// Said of a member.
+    pub fn says(self) -> &'static str {
+        WORDS[self as usize].2
+    }
+
+    /// Of a member that is not Ready.
+    pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
+        let Some(pod) = &member.pod else { return Some(Self::Missing) };
+        let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
+        let note = pod.start_note.as_ref();
+        Some(match pod.seen {
+            _ if away => Self::NodeAway,
+            _ if pod.going => Self::Leaving,
+            _ if pod.ready => return None,
+            Some(Doing::Full) => Self::DiskFull,
+            Some(Doing::Looks) => Self::Left,
+            Some(Doing::Waits) => Self::CutOff,
+            Some(Doing::Stalls) => Self::Stalled,
+            Some(Doing::Receives) => Self::Transfer,
+            None if matches!(note, Some(StartNote::Refused(_))) => Self::Refused,
+            None => match note.and_then(StartNote::doing) {
+                Some(Doing::Full) => Self::DiskFull,
+                _ if pod.stuck => Self::Fails,
+                Some(Doing::Looks) => Self::Looks,
+                Some(Doing::Waits) => Self::Waits,
+                Some(Doing::Stalls) => Self::Stalled,
+                Some(Doing::Receives) => Self::Transfer,
+                None => Self::Starts,
+            },
+        })
+    }
+}
+
+/// Members of one condition, and their way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matter {
+    /// What it is.
+    pub condition: Condition,
+    /// Whom it concerns; nobody: the whole cluster.
+    pub members: Vec<String>,
+    /// What to do.
+    pub instead: String,
+}
+
+impl std::fmt::Display for Matter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { condition, members, instead } = self;
+        let whom = if members.is_empty() { String::new() } else { format!(" {}", members.join(", ")) };
+        write!(f, "{}{whom}: {instead}", condition.name())
+    }
+}
+
+/// Everything that is the matter, worst first.
+pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
+    let scene = Scene {
+        cluster,
+        each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
+    };
+    let whole = scene.whole().map(|(condition, instead)| Matter { condition, members: Vec::new(), instead });
+    let by_condition = Condition::all().filter_map(|condition| {
+        let members = scene.which(condition);
+        let instead = scene.way_out(condition, members.first()?)?;
+        let members = members.iter().map(|it| it.name.clone()).collect();
+        Some(Matter { condition, members, instead })
+    });
+    let mut matters: Vec<_> = whole.into_iter().chain(by_condition).collect();
+    // Of a cluster that is down, whatever else is said: where to begin.
+    let newest = scene.newest().filter(|_| matters.first().is_none_or(|it| !it.members.is_empty()));
+    if let (Some(newest), Some(last)) = (newest, matters.last_mut()) {
+        last.instead = format!("{}; {newest}", last.instead);
+    }
+    matters
+}
+
+/// A cluster, and what is the matter with each member.
+struct Scene<'a> {
+    cluster: &'a Cluster,
+    each: Vec<(&'a Member, Condition)>,
+}
+
+impl<'a> Scene<'a> {
+    fn which(&self, condition: Condition) -> Vec<&'a Member> {
+        let is = |it: &&(&'a Member, Condition)| it.1 == condition;
+        let members = self.each.iter().filter(is).map(|(member, _)| *member);
+        // A pod that is made when the one before it is Ready is not missing.
+        members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
+    }
+
+    fn serves(&self) -> bool {
+        self.cluster.ready() > 0
+    }
+
+    /// What concerns all of them.
+    fn whole(&self) -> Option<(Condition, String)> {
+        let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
+        if self.cluster.has_no_identity() || notes.iter().any(|note| note.has_no_identity()) {
+            let instead = "whoever leaves or restarts never joins again, so restart nobody; found it anew from one member that has the \
+                           newest data, as gatera explain G04 tells (a cluster without an identity)";
+            return Some((Condition::NoIdentity, instead.to_owned()));
+        }
+        let mut ids = notes.iter().filter_map(|note| note.position()).map(|it| &it.id);
+        let first = ids.next()?;
+        let differ = !self.serves() && ids.any(|id| id != first);
+        differ.then(|| {
+            let instead = "two clusters were founded: touch nothing and compare their tables first (gatera explain G04)";
+            (Condition::TwoHistories, instead.to_owned())
+        })
+    }
+
+    fn way_out(&self, condition: Condition, first: &Member) -> Option<String> {
+        let (ns, name) = (&self.cluster.id.namespace, &first.name);
+        let pod = first.pod.as_deref();
+        let delete = format!("kubectl -n {ns} delete pod {name}");
+        let text = match condition {
+            Condition::NodeAway => {
+                let node = pod.map(|pod| &*pod.node).unwrap_or_default();
+                format!(
+                    "bring node {node} back; if it is switched off for good, kubectl taint node {node} \
+                     node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start elsewhere"
+                )
+            }
+            Condition::Missing => {
+                format!("kubectl -n {ns} describe statefulset {} says why it is not created", self.cluster.id.name)
+            }
+            Condition::Leaving => "a member leaves within its grace period; kubectl logs says what it waits for".to_owned(),
+            Condition::Refused => match pod.and_then(|pod| pod.start_note.as_ref()) {
+                Some(StartNote::Refused(why)) => why.clone(),
+                _ => return None,
+            },
+            Condition::DiskFull => {
+                format!("make room, or give the claim a larger volume; then {delete}: the member copies what it missed")
+            }
+            Condition::Fails => {
+                format!("kubectl -n {ns} logs {name} --previous says why; when that is mended, {delete} saves the wait")
+            }
+            Condition::CutOff if self.serves() => {
+                "a member that reaches the others serves again by itself: check the network".to_owned()
+            }
+            Condition::CutOff => "members serve again by themselves when enough of them meet; if the others do not come back, on the one \
+                                  with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
+                                  wsrep_provider_options='pc.bootstrap=1'"
+                .to_owned(),
+            Condition::Left if self.serves() => {
+                format!(
+                    "the log says why (inconsistent with the others, or it could not write); then {delete}: the member copies their data"
+                )
+            }
+            Condition::Left => "the log says why; delete nobody before another member serves".to_owned(),
+            Condition::Stalled => format!("the log says why nothing comes in; {delete}: the member starts anew"),
+            Condition::Waits => self.awaited(),
+            Condition::Looks if self.serves() => "members that serve are not reached: their headless Service has to \
+                                                  publish members that are not ready, and ports 4567, 4568 and 4444 have to be open"
+                .to_owned(),
+            Condition::Looks => "nobody may start first by himself".to_owned(),
+            Condition::Transfer => "a copy takes its time; nobody else may leave meanwhile".to_owned(),
+            Condition::Starts if !self.serves() && self.cluster.has_data() => {
+                "nothing is told yet; kubectl logs says what a member does".to_owned()
+            }
+            Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
+        };
+        Some(text)
+    }
+
+    /// Whom those that restored their last view wait for.
+    fn awaited(&self) -> String {
+        let others = |wanted: &dyn Fn(Condition) -> bool| {
+            let others = self.each.iter().filter(|(_, it)| *it != Condition::Waits && wanted(*it));
+            others.map(|(member, _)| &*member.name).collect::<Vec<_>>().join(", ")
+        };
+        // Whoever runs and does not wait has no last view, or another one.
+        let runs = |it: Condition| matches!(it, Condition::Looks | Condition::Transfer | Condition::Stalled);
+        let (strangers, absent) = (others(&runs), others(&|it| !runs(it)));
+        let form = "they form the cluster again by themselves once every member of their last view is back";
+        match (&*strangers, &*absent) {
+            ("", "") => format!(
+                "{form}: their last views differ, or one of them is cut off; check the network, then start from the newest data (gatera \
+                 explain G04)"
+            ),
+            ("", absent) => {
+                format!(
+                    "{form}: bring back {absent}; if that cannot be, start from the newest data (gatera explain G04)"
+                )
+            }
+            (strangers, _) => format!(
+                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: start from the newest data \
+                 (gatera explain G04)"
+            ),
+        }
+    }
+
+    /// Of a cluster of which nobody is Ready: who has the newest data, if each member reported what it has.
+    fn newest(&self) -> Option<String> {
+        let known: Vec<_> = self
+            .cluster
+            .starts()
+            .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
+            .collect();
+        if self.serves() || known.len() < self.cluster.members.len() {
+            return None;
+        }
+        let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
+        let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
+        // A table that was about to change may be half changed: of two with the same position the other one is better.
+        let whole = have.clone().any(|(_, _, compared)| *compared);
+        let have: Vec<_> =
+            have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
+        Some(format!(
+            "the newest data, as reported at the start, is on {} (seqno {highest}); the way back: gatera explain G04",
+            have.join(", ")
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stand_at_their_place() {
+        for (index, (condition, ..)) in WORDS.into_iter().enumerate() {
+            assert_eq!(condition as usize, index, "{}", condition.name());
+        }
+    }
+}

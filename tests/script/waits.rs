@@ -1,0 +1,59 @@
+//! What the probes of a member that has not joined tell, besides its state: that its transfer has failed, that its disk is full.
+
+use std::fs;
+
+use super::pod::{START, for_each};
+
+/// A server that joins, and to which nothing comes: after two minutes it is said.
+#[test]
+fn a_transfer_that_has_failed_is_told() {
+    const IST: &str = "0100007F:11D8 0200007F:A000 01";
+    let idle_since = |ago: u64, worked: u64| {
+        let uptime = fs::read_to_string("/proc/uptime").unwrap();
+        let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+        format!("{} {worked}\n", i128::from(now) - i128::from(ago))
+    };
+    // Since when it was idle, what it had worked by then (it is at 23 now), a process beside it, a connection.
+    let rows = [
+        ("JOINING", None, "bash", None, ""),
+        ("JOINING", Some((130, 0)), "bash", None, ", and nothing comes in"),
+        ("JOINING", Some((60, 0)), "bash", None, ""),
+        ("JOINING", Some((130, 0)), "wsrep_sst_maria", None, ""),
+        ("JOINING", Some((130, 0)), "bash", Some(IST), ""),
+        ("CONNECTED", Some((130, 0)), "bash", None, ""),
+    ];
+    for_each(&rows, |pod, (doing, idle, beside, connection, says)| {
+        pod.state(doing).process(7, beside, 'S', START).connections("tcp", connection.as_slice());
+        if let Some((ago, worked)) = idle {
+            pod.write("idle", idle_since(*ago, *worked));
+        }
+        pod.run("started").exits(1).prints(&format!("the server is {doing}{says}\n"));
+        // What begins anew is no longer idle.
+        let again = doing == &"JOINING" && says.is_empty() && *idle != Some((60, 0));
+        if again {
+            pod.process(7, "bash", 'S', START).connections("tcp", &[]);
+            pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
+        }
+    });
+    for_each(&[()], |pod, ()| {
+        let fields = "S 0 1 1 0 -1 4 5 6 7 8 9000 3000 11 12 20 0 30 0 50000 99 98";
+        pod.state("JOINING").write("idle", idle_since(130, 0));
+        pod.write("proc/1/stat", format!("1 (mariadbd) {fields}\n"));
+        pod.run("started").exits(1).prints("the server is JOINING\n");
+    });
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let row = |left: &str| format!("/dev/vda  264212084 264211000   {left}     100% /some where");
+    for_each(&[("0", true), ("1023", true), ("1024", false), ("66616960", false)], |pod, (left, full)| {
+        if !pod.looks_for("df") {
+            return;
+        }
+        pod.tool("df", &format!("echo Filesystem; echo '{}'", row(left)));
+        pod.write("home", "/data\n").state("DISCONNECTED");
+        let says = if *full { "; its disk is full" } else { "" };
+        pod.run("started").exits(1).prints(&format!("the server is DISCONNECTED{says}\n"));
+        pod.state("SYNCED").run("ready").exits(0).prints("the server is SYNCED\n");
+    });
+}
