@@ -66,6 +66,8 @@ enum Told {
     Gone(Id),
     Listed,
     Unreadable(Id, Unreadable),
+    /// Probes of members that are not Ready.
+    Said(Vec<probes::Outcome>),
 }
 
 /// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
@@ -152,6 +154,7 @@ impl Watches {
             tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
+        tasks.spawn(probes::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
         let keeper = Keeper::new(sources, want, adoption.clone());
         let pending = keeper.pending();

@@ -89,13 +89,16 @@ fn what_follows_from_what_members_told() {
     let without = world(["none", "unknown", "none"], none, same);
     conclude("it is known that it has none", &without, &all(none)[1..2], Some((none, false, &[1])));
     conclude("it is founded anew, in the same pods", &without, &all(THIS), Some((THIS, true, &[0, 1, 2])));
-    conclude("an id is not given up for none", &world(ASKED, THIS, same), &all(none), None);
     conclude("they are in two", &first, &[("pod-0", THIS), ("pod-1", THIS), ("pod-2", OTHER)], None);
     conclude("pods that are gone", &first, &[("gone", THIS), ("old", THIS)], None);
     conclude("not Ready", &world(ASKED, "", unready), &all(THIS), None);
     conclude("Ready proves nothing", &world(ASKED, "", unproven), &all(THIS), None);
     conclude("pods know it from before", &world([THIS; 3], "", same), &[], Some((THIS, true, &[])));
     let one_knows = world(["unknown", THIS, "unknown"], THIS, same);
+    let lost = world(ASKED, THIS, same);
+    conclude("it lost its id", &lost, &all(none), Some((none, true, &[0, 1, 2])));
+    conclude("one alone cannot say so", &lost, &all(none)[..1], None);
+    conclude("one is still in it", &one_knows, &all(none)[..1], Some((THIS, false, &[])));
     conclude("one was made before", &one_knows, &all(THIS)[..1], Some((THIS, false, &[0])));
     conclude("a stranger beside them", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
     let beside = world(["founds", THIS, THIS], THIS, same);
@@ -219,6 +222,27 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
             json!({}),
             Scene { members: vec!["ready".into()], ..Scene::default() },
             "founds",
+        ),
+        (
+            "without a step in front of its server its probes tell",
+            recorded(json!({})),
+            json!({ "gatera.dev/start": "keep" }),
+            Scene::default(),
+            "unknown",
+        ),
+        (
+            "with probes of its own and no step nobody tells",
+            recorded(json!({})),
+            json!({ "gatera.dev/start": "keep", "gatera.dev/profile": "unknown" }),
+            Scene::default(),
+            "free",
+        ),
+        (
+            "its cluster has none",
+            json!({ "metadata": { "annotations": { "gatera.dev/identity": "none" } } }),
+            json!({}),
+            Scene::default(),
+            "none",
         ),
         (
             "where nothing is refused",

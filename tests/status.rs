@@ -6,8 +6,9 @@ use gatera::config::Settings;
 use gatera::galera::start_note::{Doing, StartNote};
 use gatera::object::{Kind, Object};
 use gatera::report::status::{self, Status};
+use gatera::view::condition::Condition;
 use gatera::view::{Freshness, Id, PodFact, View, World};
-use gatera::{audit, report};
+use gatera::{audit, report, rules};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
@@ -130,6 +131,20 @@ fn whom_members_wait_for_is_told() {
         ("they do not find together", [Some((false, "CONNECTED")); 3]),
         ("a member copies", [Some((false, "JOINING")), Some((false, "DISCONNECTED")), None]),
         ("they lost their majority", [Some((true, "CONNECTED")), Some((true, "DISCONNECTED")), None]),
+        (
+            "one waits for a view of which another has nothing",
+            [Some((false, "CONNECTED")), Some((false, "DISCONNECTED")), None],
+        ),
+        ("others serve", [Some((true, "SYNCED")), Some((true, "CONNECTED")), Some((true, "DISCONNECTED"))]),
+        ("another serves", [Some((false, "DISCONNECTED")), Some((true, "SYNCED")), Some((false, "JOINING"))]),
+        (
+            "something went wrong",
+            [
+                Some((true, "SYNCED")),
+                Some((false, "JOINING, and nothing comes in")),
+                Some((true, "DISCONNECTED; its disk is full")),
+            ],
+        ),
     ] {
         let scene = Scene { members: vec!["absent".into(); 3], ..Scene::default() };
         let settings = Settings::default();
@@ -138,8 +153,15 @@ fn whom_members_wait_for_is_told() {
             let Some((served, doing)) = doing else { continue };
             let mut pod = member(ordinal, "");
             pod["status"]["containerStatuses"][0]["started"] = json!(served);
+            if doing == "SYNCED" {
+                pod["status"]["conditions"][0]["status"] = json!("True");
+            }
             let mut fact = fact(&pod);
             fact.heard(sees("DISCONNECTED"));
+            if doing == "SYNCED" {
+                facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+                continue;
+            }
             if served {
                 fact.seen(Doing::read(&format!("Readiness probe failed: the server is {doing}\n")).unwrap());
             } else {
@@ -190,4 +212,49 @@ fn what_was_told_before_the_last_run_does_not_count() {
     assert!(matches!(fact.start_note, Some(StartNote::Refused(_))));
     fact.heard(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), Some(7));
+}
+
+/// Whom nobody hears any more, and a cluster of which one member told that it has no identity.
+#[test]
+fn what_concerns_a_node_or_the_whole_cluster_is_told() {
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-2" },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
+    });
+    let zeros = told(
+        "position unknown: its cluster was formed without an identity (transaction 13), safe_to_bootstrap 0",
+    );
+    let mut text = String::new();
+    for (what, members) in [
+        ("a node is away", vec![member(2, ""), node]),
+        ("a member comes back into a cluster without an identity", vec![member(1, &zeros)]),
+    ] {
+        text += &format!("# {what}\n{}\n", story(&members).0);
+    }
+    let scene = Scene {
+        stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/identity": "none" } } }),
+        ..Scene::default()
+    };
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+    text += &format!("# it is known to have none\n{}", status::text(&all));
+    let json = status::json(&all);
+    assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("status-whole", text);
+    });
+}
+
+/// Every name that is said is explained.
+#[test]
+fn every_state_has_its_row_in_the_manual() {
+    let manual = rules::find("G02").unwrap().manual();
+    let names: Vec<_> =
+        manual.lines().filter_map(|line| line.trim().strip_prefix("| ")?.split(" |").next()).collect();
+    for condition in Condition::all() {
+        let found = names.iter().filter(|it| it.split(", ").any(|name| name == condition.name()));
+        assert_eq!(found.count(), 1, "{}", condition.name());
+    }
 }

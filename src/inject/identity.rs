@@ -33,6 +33,7 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
         // A first install begins as often as it has to.
         None if !member => FOUNDS,
         _ if !gated(cluster, view) => FOUNDS,
+        None if cluster.has_no_identity() => NONE,
         Some(known) if !looks_old(cluster, known) => known.as_str(),
         _ => UNKNOWN,
     }

@@ -121,13 +121,14 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod. Before the guard
-# knows it (`unknown`) this pod remembers what it has seen itself, for a container that starts again without its data.
-# `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
+# Sets recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that
+# lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a container that
+# starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
 read_recorded() {
     recorded='' seen=''
     read -r recorded <"$identity"
     is_id "$recorded" && return 0
+    [ "$recorded" != none ] || { recorded='it lost its identity' && return 0; }
     [ "$recorded" != unknown ] || holds_data || read -r seen <"$run/cluster"
     recorded=''
     ! is_id "$seen" || recorded=$seen
@@ -156,7 +157,7 @@ gate() {
 # anew. It is named, and a person has a minute, once: probes that know nothing of it must not kill it again and again.
 name_stranger() {
     is_id "$own" || own=$uuid
-    is_id "$own" && [ -n "$recorded" ] && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
+    is_id "$own" && is_id "$recorded" && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
     mkdir "$run/named-$own-$recorded" 2>/dev/null || return 0
     say "the data in $datadir is of cluster $own, and the members' cluster is $recorded: joining replaces the data. If" \
         "it is still needed, delete or scale down this pod within $patience s and copy the volume"

@@ -131,11 +131,18 @@ read_cluster() {
     [ "$id" != "$zeros" ] || has_no_id || id=''
 } 2>/dev/null
 
-# By the step's word. A server that was started by other means works in its data directory.
+# Sets home, where grastate.dat is: by the step's word. Of a server that was started by other means, where its data is.
 find_home() {
     home=''
-    read -r home <"$run/home" || { find_server && home=$(readlink "$proc/$pid/cwd"); }
-}
+    read -r home <"$run/home" && return 0
+    find_server || return 1
+    options=$(tr '\000' '\n' <"$proc/$pid/cmdline" | sed -n '/^--d/p')
+    # shellcheck disable=SC2046
+    files=$(my_print_defaults $(echo "$options" | sed -n '/^--defaults-/p') --mysqld)
+    home=$({ echo "$files"; echo "$options"; } | sed -n 's/^--datadir=//p' | sed -n '$p')
+    home=${home:-/var/lib/mysql}
+    echo "$home" >"$run/home"
+} 2>/dev/null
 
 # Zeros stand in grastate.dat while a DDL runs, and in a cluster that was formed without an id. Only there they are in
 # the head of galera.cache as well, where the history of the write sets has its name.

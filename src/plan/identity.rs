@@ -46,8 +46,7 @@ fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a
 
 /// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
 /// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
-/// most members have to be in it. An id is never given up for none: positions without one cannot be compared, but who is
-/// gated by the old one does no harm.
+/// most members have to be in it.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Concluded> {
     use identity::Told::{HasNone, Is};
     let of = |pod: &PodFact| {
@@ -67,8 +66,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
         None => {
             let [is] = told.iter().collect::<Vec<_>>()[..] else { return None };
             let members = pods.iter().filter(|(pod, _)| cluster.member(&pod.name).is_some()).count();
-            let first = cluster.identity().is_none();
-            if first && members <= cluster.members.len() / 2 || !first && **is == HasNone {
+            if (cluster.identity().is_none() || **is == HasNone) && members <= cluster.members.len() / 2 {
                 return None;
             }
             (*is).clone()

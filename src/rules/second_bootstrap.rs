@@ -83,7 +83,7 @@ pub(super) const RULE: Rule = Rule {
     touches: &[
         (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale]),
         (Kind::Pod, &[Verb::Create]),
-        (Kind::StatefulSet, WRITTEN),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
         (Kind::ConfigMap, WRITTEN),
     ],
     source: include_str!("second_bootstrap.rs"),
@@ -114,8 +114,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let cluster = view.bootstrapped_by(ns, &review.name);
             cluster.and_then(|cluster| refused("replicas above 0", "spec.replicas", data_of(cluster, view)))
         }
-        (_, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
-            member_switch(ns, new, view)
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) => view
+            .cluster(ns, &review.name)
+            .filter(|_| new.spec.replicas > old.spec.replicas)
+            .and_then(|cluster| each_founds(ns, &cluster.workload, new.spec.replicas, view)),
+        (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+            let grows = |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
+            let more = old.as_ref().filter(|old| grows(old));
+            more.and_then(|_| each_founds(ns, new, new.replicas(), view))
+                .or_else(|| member_switch(ns, new, view))
                 .or_else(|| same_name(review, new, view))
                 .or_else(|| founder_waits(review, new, view))
         }
@@ -182,6 +189,19 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         }),
     };
     member_refused(&by, &format!("spec.template: {by}"), fact)
+}
+
+/// A single member may found its cluster at every start; those that come after it would found more of them.
+fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) -> Option<Finding> {
+    let template = &workload.spec.template;
+    let by = founder(ns, &template.metadata, &template.spec, view).filter(|_| replicas > 1)?;
+    Some(Finding {
+        field: "spec.replicas".to_owned(),
+        says: format!("each of {replicas} members would found a cluster of its own ({by})"),
+        why: "what is written to two clusters never comes together, and each member is Ready".to_owned(),
+        instead: LIST.to_owned(),
+        ..refusal(&by)
+    })
 }
 
 /// Two clusters that one label names: a bootstrap node meant for the new one would be taken for the old one's.

@@ -78,6 +78,11 @@ impl Member {
         self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
     }
 
+    /// It served, and does not any more.
+    fn lost(&self) -> bool {
+        self.pod.as_ref().is_some_and(|pod| !pod.ready && pod.seen.is_some_and(|it| it != Doing::Receives))
+    }
+
     /// It said that it receives a copy.
     fn receives(&self) -> bool {
         let doing = |pod: &Arc<PodFact>| pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
@@ -254,8 +259,12 @@ impl Cluster {
         match (self.has_data(), self.ready()) {
             (false, _) => State::Forming,
             (true, 0) => State::Down,
-            _ if self.leaving.is_empty() && self.members.iter().all(|member| self.comes(member)) => {
-                if self.members.iter().any(Member::receives) { State::Transfer } else { State::Joining }
+            _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {
+                if self.members.iter().any(Member::receives) {
+                    State::Transfer
+                } else {
+                    State::Joining
+                }
             }
             _ => State::Degraded,
         }

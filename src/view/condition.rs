@@ -1,7 +1,7 @@
 //! What is the matter with a cluster that is not whole: every state by its name, with its way out.
 //!
-//! Must not know: formats, requests. What members told their probes is heard by `gatera status` and `gatera audit`; the guard
-//! itself only watches, so it knows less, and then says less. Nothing is decided by what is found here: it is for people.
+//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/probes.rs`): nothing is
+//! decided by what is found here, it is for people.
 
 use super::{Cluster, Member, View};
 use crate::galera::start_note::{Doing, StartNote};
@@ -221,8 +221,9 @@ impl<'a> Scene<'a> {
             Condition::Left => "the log says why; delete nobody before another member serves".to_owned(),
             Condition::Stalled => format!("the log says why nothing comes in; {delete}: the member starts anew"),
             Condition::Waits => self.awaited(),
-            Condition::Looks if self.serves() => "members that serve are not reached: their headless Service has to \
-                                                  publish members that are not ready, and ports 4567, 4568 and 4444 have to be open"
+            Condition::Looks if self.serves() => "every start passes through this; if it lasts, members that serve are \
+                                                  not reached: their headless Service has to publish members that are not ready, \
+                                                  and ports 4567, 4568 and 4444 have to be open"
                 .to_owned(),
             Condition::Looks => "nobody may start first by himself".to_owned(),
             Condition::Transfer => "a copy takes its time; nobody else may leave meanwhile".to_owned(),

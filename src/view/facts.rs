@@ -223,6 +223,16 @@ impl Facts {
         }
     }
 
+    /// What a probe of this pod's server said when it failed.
+    pub fn hear(&mut self, pod: &Id, uid: &str, message: &str) {
+        let Some(pod) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return };
+        match (StartNote::read(message), Doing::read(message)) {
+            (Some(note), _) => Arc::make_mut(pod).heard(note),
+            (None, Some(doing)) => Arc::make_mut(pod).seen(doing),
+            (None, None) => {}
+        }
+    }
+
     /// Pods by the StatefulSet that owns them.
     pub(super) fn pods_by_owner(&self) -> HashMap<(&str, &str), Vec<&Arc<PodFact>>> {
         let mut by_owner: HashMap<_, Vec<_>> = HashMap::new();

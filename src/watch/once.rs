@@ -3,7 +3,6 @@
 //! For `gatera audit`. Whoever may look into one namespace only asks for that one.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +14,6 @@ use super::probes::{self, Outcome};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
-use crate::galera::start_note::{Doing, StartNote};
 use crate::object::Kind;
 use crate::view::{Facts, Id};
 
@@ -97,12 +95,7 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
         return;
     }
     for Outcome { pod, uid, message, .. } in probes::outcomes(client, namespace).await.unwrap_or_default() {
-        let Some(pod) = facts.pods.get_mut(&pod).filter(|pod| pod.uid == uid) else { continue };
-        match (StartNote::read(&message), Doing::read(&message)) {
-            (Some(note), _) => Arc::make_mut(pod).heard(note),
-            (None, Some(doing)) => Arc::make_mut(pod).seen(doing),
-            (None, None) => {}
-        }
+        facts.hear(&pod, &uid, &message);
     }
 }
 

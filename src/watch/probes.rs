@@ -3,13 +3,25 @@
 //! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write such Events is for a policy of the chart to say (`policy-events.yaml`).
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::warn;
 
-use super::PAGE;
-use crate::view::Id;
+use super::{PAGE, Told};
+use crate::guard::Guard;
+use crate::telemetry::chain;
+use crate::view::{Cluster, Id};
+
+/// Members that are not Ready are listened to this often.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -48,4 +60,28 @@ pub async fn outcomes(client: &Client, namespace: Option<&str>) -> kube::Result<
     }
     found.sort_by_key(|outcome| outcome.at);
     Ok(found)
+}
+
+/// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
+pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Told)>) {
+    let waits = |cluster: &&Cluster| cluster.pods().any(|pod| pod.running && !pod.ready && !pod.going);
+    let mut look = interval(EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        let world = guard.world.load_full();
+        let namespaces: BTreeSet<_> = world.clusters().filter(waits).map(|it| &it.id.namespace).collect();
+        for namespace in namespaces {
+            match timeout(EVERY, outcomes(&client, Some(namespace))).await {
+                // No source of the keeper's: it tells of no object.
+                Ok(Ok(found)) => {
+                    if tell.send((0, Told::Said(found))).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(Err(error)) => warn!(namespace, error = chain(&error), "listing what members told"),
+                Err(_) => warn!(namespace, error = "no answer", "listing what members told"),
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::galera::Galera;
 use crate::guard::guarded;
-use crate::install::formed;
+use crate::install::{formed, grown};
 use crate::power::{self, Kill};
 use crate::transfer;
 use crate::writer::Writer;
@@ -17,12 +17,7 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     let galera = formed(guarded(), "drill");
     let cluster = galera.until_synced(3, 3);
     galera.fill();
-    // A full copy of it takes a moment.
-    let pod = galera.member(0);
-    galera.ask(&pod, "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
-    for _ in 0..60 {
-        galera.ask(&pod, "INSERT INTO shop.heavy (body) VALUES (REPEAT('x', 1048576))");
-    }
+    grown(&galera);
     let secret =
         json!({ "valueFrom": { "secretKeyRef": { "name": "drill-secret", "key": "root-password" } } });
     let writer = Writer::start(&galera, &secret);

@@ -1,24 +1,11 @@
 //! A cluster from before the guard: its members are unverified, so the bootstrap node stays, and whoever takes them over
 //! as the Event says sees it go. Runs in a lab of its own: at first there is no guard for anybody.
 
-use std::process::Command;
-
 use crate::advice::{commands, follow};
 use crate::galera::{Galera, patiently};
-use crate::guard::{bring_image, install, until_registered};
+use crate::guard::{bring_image, install, status, until_registered};
 use crate::install::{events, helm, until_bootstrap_is_removed};
-use crate::lab::User;
 use crate::nodes::lab;
-
-/// What `gatera status` says.
-fn status(galera: &Galera<'_>) -> String {
-    let status = Command::new(env!("CARGO_BIN_EXE_gatera"))
-        .args(["status", "shop", "--namespace", &galera.namespace, "--kubeconfig"])
-        .arg(galera.lab.kubeconfig(User::Admin))
-        .output()
-        .unwrap();
-    String::from_utf8(status.stdout).unwrap()
-}
 
 #[test]
 fn members_from_before_the_guard_are_taken_over_one_at_a_time() {

@@ -72,6 +72,11 @@ impl<'a> Galera<'a> {
         self.sql(pod, statement).succeeded().trim().to_owned()
     }
 
+    /// A line of shell in the server's container.
+    pub fn in_pod(&self, pod: &str, line: &str) -> String {
+        self.kubectl(&["exec", pod, "--container=mariadb", "--", "sh", "-c", line]).succeeded()
+    }
+
     /// Status variables of wsrep: size, state, component, id of the cluster.
     pub fn wsrep(&self, pod: &str) -> Result<Wsrep, String> {
         let status = self.sql(pod, "SHOW GLOBAL STATUS LIKE 'wsrep_%'");

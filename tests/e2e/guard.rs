@@ -1,12 +1,13 @@
 //! The guard as a user installs it: by Helm, from `charts/gatera`, in pods.
 //!
-//! Must not know: Galera.
+//! Must not know: what its clusters go through.
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::galera::patiently;
+use crate::galera::{Galera, patiently};
 use crate::lab::{ControlPlane, Output, User};
 use crate::nodes::lab;
 
@@ -53,4 +54,14 @@ pub fn until_registered(lab: &ControlPlane) {
             Err(format!("{rollout}{entries}"))
         }
     });
+}
+
+/// What `gatera status` says.
+pub fn status(galera: &Galera<'_>) -> String {
+    let status = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["status", &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
+        .arg(galera.lab.kubeconfig(User::Admin))
+        .output()
+        .unwrap();
+    String::from_utf8(status.stdout).unwrap()
 }

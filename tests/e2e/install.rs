@@ -1,6 +1,7 @@
 //! What a user meets first: the two charts. A cluster forms, the bootstrap node goes by itself, `helm test` passes, five
 //! members and three again, all of them restarted, and a client commits rows all the while.
 
+use std::env;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -33,6 +34,17 @@ pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
     galera.until_ready(3);
     until_bootstrap_is_removed(&galera);
     galera
+}
+
+/// With rows enough that a full copy takes a moment; GATERA_GIGABYTES says how many.
+pub fn grown(galera: &Galera<'_>) {
+    let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
+    let pod = galera.member(0);
+    galera.ask(&pod, "CREATE TABLE shop.heavy (id INT AUTO_INCREMENT PRIMARY KEY, body LONGBLOB)");
+    let rows = "USE shop; INSERT INTO shop.heavy (body) SELECT REPEAT('x', 1048576) FROM seq_1_to_16";
+    for _ in 0..gigabytes.map_or(4, |it| it * 64) {
+        galera.ask(&pod, rows);
+    }
 }
 
 /// When a server said that it is Synced.

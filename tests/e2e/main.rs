@@ -24,6 +24,7 @@ mod lab;
 mod nodes;
 mod odd;
 mod odd_ends;
+mod outage;
 mod password;
 mod power;
 mod race;

@@ -54,6 +54,51 @@ pub fn killed_all(galera: &Galera<'_>, what: Kill, pods: &[&str], between: Durat
     });
 }
 
+/// It does nothing more, until it is killed.
+pub fn pause_server(pod: &str) {
+    kill_process(server_of(pod), Signal::STOP).unwrap();
+}
+
+/// The kubelets of these pods' nodes do nothing until this value goes: nobody starts what dies there.
+pub struct Still(Vec<Pid>);
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        for kubelet in &self.0 {
+            // It may have ended with the lab.
+            let _ = kill_process(*kubelet, Signal::CONT);
+        }
+    }
+}
+
+pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
+    let kubelet = |pod: &String| {
+        let pod = galera.pod(pod).unwrap();
+        let node = format!("--hostname-override={}", pod["spec"]["nodeName"].as_str().unwrap());
+        let is_its = |path: &Path| {
+            let command = fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+            command.contains("kubelet") && command.split('\0').any(|word| word == node)
+        };
+        pid(&process(is_its).expect("its kubelet runs"))
+    };
+    let still = Still(pods.iter().map(kubelet).collect());
+    for kubelet in &still.0 {
+        kill_process(*kubelet, Signal::STOP).unwrap();
+    }
+    still
+}
+
+/// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.
+pub fn all_are_in_a_ddl(pods: &[String]) -> Result<(), String> {
+    let alters = |pod: &&String| {
+        let server = process(|path| is_server(path, pod));
+        let state = server.and_then(|it| fs::read_to_string(it.join("root/var/lib/mysql/grastate.dat")).ok());
+        state.is_some_and(|text| text.contains("00000000-0000-0000-0000-000000000000"))
+    };
+    let count = pods.iter().filter(alters).count();
+    if count == pods.len() { Ok(()) } else { Err(count.to_string()) }
+}
+
 fn server_of(pod: &str) -> Pid {
     pid(&process(|path| is_server(path, pod)).expect("its server runs"))
 }

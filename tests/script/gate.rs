@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::symlink;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -74,6 +73,10 @@ fn a_cluster_that_exists_is_founded_no_second_time() {
                 Some(by) => {
                     knows(pod, ID);
                     refused(pod, &args, by);
+                    knows(pod, "none");
+                    run(pod, &args).exits(1);
+                    let message = fs::read_to_string(pod.path("termination")).unwrap();
+                    assert!(message.contains("exists already: it lost its identity;"), "{message}");
                 }
                 None => drop(run(pod, &args).exits(0)),
             }
@@ -246,7 +249,8 @@ fn a_cluster_without_an_identity_is_told_too() {
         if *step {
             run(pod, "mariadbd --datadir=DATA").exits(0);
         } else {
-            symlink(pod.path(data), pod.path("proc/1/cwd")).unwrap();
+            let command = format!("mariadbd\0--datadir={}\0--user=mysql\0", pod.path(data).display());
+            pod.write("proc/1/cmdline", command);
         }
         pod.write(&format!("{data}/grastate.dat"), state(ZEROS, "-1", "0")).state("SYNCED");
         for question in ["started", "ready"] {

@@ -1,0 +1,283 @@
+//! Outages that do not end by themselves: `gatera status` names what each member waits for, and whoever follows its way out
+//! gets the cluster back, and loses nothing. Part of `make drills`; nodes are stopped here, so one after the other.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::gate;
+use crate::guard::{guarded, status};
+use crate::install::{formed, grown};
+use crate::power::{self, Kill};
+use crate::writer::Writer;
+
+/// Waits until `gatera status` says all of this.
+fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
+    let text = patiently("status tells it", || {
+        let text = status(galera);
+        if all.iter().all(|words| text.contains(words)) { Ok(text) } else { Err(format!("{all:?}: {text}")) }
+    });
+    println!("{text}");
+    text
+}
+
+fn password(galera: &Galera<'_>) -> Value {
+    let secret = format!("{}-secret", galera.name);
+    json!({ "valueFrom": { "secretKeyRef": { "name": secret, "key": "root-password" } } })
+}
+
+/// All are back, nobody differs, every acknowledged row is there.
+fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Instant) -> String {
+    galera.until_ready(3);
+    let cluster = galera.until_synced(3, 3);
+    println!("{}: whole again after {:.1} s", galera.name, began.elapsed().as_secs_f64());
+    writer.until_writes();
+    power::members_agree(galera, tables);
+    let (acknowledged, failed) = writer.finish(3);
+    println!("{}: {acknowledged} rows acknowledged, none lost; {failed} were tried again", galera.name);
+    cluster
+}
+
+/// Three members, and whoever died with its node is awaited.
+#[test]
+fn a_node_that_stays_away_is_named() {
+    let galera = formed(guarded(), "away");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+
+    let began = Instant::now();
+    let still = power::stand_still(&galera, &pods[2..]);
+    power::kill_servers(&[&pods[2]]);
+    power::killed_all(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
+    let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
+    let awaited = format!("bring back {};", pods[2]);
+    until_told(&galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
+    drop(still);
+    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster);
+}
+
+/// One of three is left: it has no majority, until a person says that the others do not come back.
+#[test]
+fn one_of_three_serves_again_when_a_person_says_so() {
+    let galera = formed(guarded(), "alone");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+
+    let began = Instant::now();
+    let still = power::stand_still(&galera, &pods[1..]);
+    power::kill_servers(&[&pods[1], &pods[2]]);
+    let text = until_told(&galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
+    let (_, advice) = text.split_once("on that one only: ").unwrap();
+    galera.ask(&pods[0], advice.lines().next().unwrap());
+    patiently("the one that is left to serve", || {
+        let seen = galera.wsrep(&pods[0])?;
+        if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
+    });
+    writer.until_writes();
+    drop(still);
+    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster);
+}
+
+/// One last view is cut short: that member looks for others, who wait for it as it was.
+#[test]
+fn a_last_view_that_is_cut_short_needs_a_person() {
+    let galera = formed(guarded(), "view");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+
+    let began = Instant::now();
+    galera.in_pod(
+        &pods[2],
+        "head -c 60 /var/lib/mysql/gvwstate.dat >/tmp/v && cat /tmp/v >/var/lib/mysql/gvwstate.dat",
+    );
+    power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
+    let runs = format!("{} runs, but without the last view", pods[2]);
+    let text = until_told(&galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
+    start_from(&galera, newest(&text));
+    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster, "its history goes on");
+}
+
+/// All die in the middle of a long ALTER: nobody's position counts for Galera.
+#[test]
+fn a_crash_in_the_middle_of_a_long_alter_on_all() {
+    let galera = formed(guarded(), "alter");
+    galera.until_synced(3, 3);
+    galera.fill();
+    wide(&galera);
+    let writer = Writer::start(&galera, &password(&galera));
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| galera.sql(&pods[0], ALTER));
+        patiently("all of them alter", || power::all_are_in_a_ddl(&pods));
+        power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
+    });
+    let text = until_told(&galera, &["in a DDL", "is on "]);
+    start_from(&galera, newest(&text));
+    whole_again(&galera, writer, "shop.t, shop.wide", began);
+}
+
+/// One of them has not finished it when all die.
+#[test]
+fn a_crash_in_the_middle_of_a_long_alter_on_one() {
+    let galera = formed(guarded(), "alone-alter");
+    galera.until_synced(3, 3);
+    galera.fill();
+    wide(&galera);
+    let writer = Writer::start(&galera, &password(&galera));
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| galera.sql(&pods[0], ALTER));
+        patiently("all of them alter", || power::all_are_in_a_ddl(&pods));
+        power::pause_server(&pods[2]);
+        // Well within the five seconds after which the others let go of it.
+        patiently("the others have altered", || match power::all_are_in_a_ddl(&pods[..2]) {
+            Err(none) if none == "0" => Ok(()),
+            Err(some) => Err(some),
+            Ok(()) => Err("all".to_owned()),
+        });
+        power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
+    });
+    let text = until_told(&galera, &["in a DDL", "is on "]);
+    start_from(&galera, newest(&text));
+    whole_again(&galera, writer, "shop.t, shop.wide", began);
+}
+
+/// Servers that start by themselves form a cluster of zeros after a power failure. It is said; nobody may restart; and it is led
+/// out. With GATERA_GIGABYTES=1 the figures of a real database.
+#[test]
+fn a_cluster_that_lost_its_identity_is_led_out() {
+    let galera = formed(guarded(), "zeros");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    grown(&galera);
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+    let all = pods.each_ref().map(String::as_str);
+    let writer = Writer::start(&galera, &password(&galera));
+    let fails = |what: &str| {
+        writer.until_writes();
+        let began = Instant::now();
+        power::killed_all(&galera, Kill::Servers, &all, Duration::ZERO);
+        galera.until_ready(3);
+        let is = galera.until_synced(3, 3);
+        println!("from power failure to HEALTHY, {what}: {:.1} s", began.elapsed().as_secs_f64());
+        is
+    };
+    assert_eq!(fails("with the step"), cluster);
+    let (bare, steps) = (
+        json!(["docker-entrypoint.sh"]),
+        json!(["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"]),
+    );
+    start_by(&galera, &bare, &json!("keep"));
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    let zeros = "00000000-0000-0000-0000-000000000000";
+    assert_eq!(fails("without the step"), zeros);
+
+    let began = Instant::now();
+    until_told(&galera, &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"]);
+    let refused = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
+    crate::advice::refused(&refused, "G02", "its cluster has no identity");
+    let refused = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);
+    crate::advice::refused(&refused, "G14", "whoever restarts never joins again");
+    start_from(&galera, &pods[1]);
+    let again = galera.until_synced(3, 3);
+    assert_ne!(again, zeros);
+    assert_ne!(again, cluster);
+    gate::it_is_recorded(&galera, &again);
+    println!("led out after {:.1} s", began.elapsed().as_secs_f64());
+    start_by(&galera, &steps, &Value::Null);
+    assert_eq!(fails("with the step again"), again);
+    assert_eq!(whole_again(&galera, writer, "shop.t, shop.heavy", Instant::now()), again);
+}
+
+/// Every member starts by this command from now on.
+fn start_by(galera: &Galera<'_>, command: &Value, start: &Value) {
+    let container = json!({ "name": "mariadb", "command": command });
+    let template = json!({ "metadata": { "annotations": { "gatera.dev/start": start } }, "spec": { "containers": [container] } });
+    let (set, patch) =
+        (format!("statefulset/{}-galera", galera.name), json!({ "spec": { "template": template } }));
+    galera.kubectl(&["patch", &set, "--patch", &patch.to_string()]).succeeded();
+    galera.kubectl(&["rollout", "status", &set, "--timeout=600s"]).succeeded();
+    galera.until_ready(3);
+}
+
+/// The member that `gatera status` names.
+fn newest(text: &str) -> &str {
+    let (_, rest) = text.rsplit_once("as reported at the start, is on ").unwrap();
+    rest.split([',', ' ']).next().unwrap()
+}
+
+const ALTER: &str = "ALTER TABLE shop.wide ADD COLUMN more VARCHAR(20) DEFAULT 'more', ALGORITHM=COPY";
+
+/// A table that takes some seconds to copy.
+fn wide(galera: &Galera<'_>) {
+    let create = "CREATE TABLE shop.wide (id INT PRIMARY KEY, body VARCHAR(300))";
+    let fill = "USE shop; INSERT INTO shop.wide SELECT seq, REPEAT('x', 300) FROM seq_1_to_300000";
+    galera.ask(&galera.member(0), &format!("{create}; {fill}"));
+}
+
+/// The way back, as `gatera explain G04` tells it.
+fn start_from(galera: &Galera<'_>, pod: &str) {
+    let name = &galera.name;
+    let ordinal: usize = pod.rsplit('-').next().unwrap().parse().unwrap();
+    let (set, map) = (format!("statefulset/{name}-galera"), format!("configmap/{name}-nodeconfig"));
+    let until = Timestamp::now() + Duration::from_secs(1800);
+    for (object, rules) in [(&set, "G01,G02,G04"), (&map, "G04")] {
+        let release = format!("gatera.dev/override={rules} until={until:.0} reason=a drill");
+        galera.kubectl(&["annotate", "--overwrite", object, &release]).succeeded();
+    }
+    let file: Value =
+        serde_json::from_str(&galera.kubectl(&["get", &map, "--output=json"]).succeeded()).unwrap();
+    let (key, file) = file["data"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .find(|(_, text)| text.as_str().unwrap().contains("gcomm://"))
+        .unwrap();
+    let file = file.as_str().unwrap();
+    let address = |address: &str| {
+        let lines = file.lines().map(|line| match line.split_once("gcomm://") {
+            Some((before, _)) => format!("{before}{address}\n"),
+            None => format!("{line}\n"),
+        });
+        let patch = json!({ "data": { (key.as_str()): lines.collect::<String>() } }).to_string();
+        galera.kubectl(&["patch", &map, "--type=merge", "--patch", &patch]).succeeded();
+    };
+    // 1. Only if nobody serves: whoever was the last to leave says 1 itself.
+    galera.in_pod(pod, "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' /var/lib/mysql/grastate.dat");
+    // 2.
+    let was = file.lines().find_map(|line| line.split_once("gcomm://")).unwrap().1.to_owned();
+    address("gcomm://");
+    let ordinals = |start: usize, replicas: usize| {
+        let patch = json!({ "spec": { "ordinals": { "start": start }, "replicas": replicas } }).to_string();
+        galera.kubectl(&["patch", &set, "--type=merge", "--patch", &patch]).succeeded();
+    };
+    ordinals(ordinal, 1);
+    // Where nobody is Ready the controller takes nobody away.
+    let others = (0..3).filter(|it| *it != ordinal).map(|it| galera.member(it));
+    for pod in others.chain([pod.to_owned()]) {
+        galera.kubectl(&["delete", "pod", &pod, "--ignore-not-found"]).succeeded();
+    }
+    patiently("it founds the cluster with its data", || {
+        if galera.is_ready(pod) {
+            Ok(())
+        } else {
+            Err(galera.kubectl(&["logs", pod, "--container=mariadb", "--tail=5"]).stdout)
+        }
+    });
+    // 3.
+    address(&format!("gcomm://{was}"));
+    ordinals(0, 3);
+    galera.until_ready(3);
+}
