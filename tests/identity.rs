@@ -70,7 +70,9 @@ fn what_follows_from_what_members_told() {
             let cluster = world.cluster(NAMESPACE, STATEFUL_SET).unwrap();
             let settings = Settings::default();
             let found = concluded(cluster, &View::new(world, scene::now(), &settings), &told(ids));
+            let beside = found.as_ref().map(|it| it.beside.clone()).unwrap_or_default();
             let expected = expected.map(|(id, new, pods)| Concluded {
+                beside,
                 is: Identity::read(id),
                 new,
                 tell: pods.iter().map(|it| (format!("{STATEFUL_SET}-{it}"), format!("pod-{it}"))).collect(),
@@ -103,6 +105,17 @@ fn what_follows_from_what_members_told() {
     conclude("a stranger beside them", &one_knows, &all(OTHER)[..1], Some((THIS, false, &[])));
     let beside = world(["founds", THIS, THIS], THIS, same);
     conclude("one founded beside those that serve", &beside, &all(OTHER)[..1], Some((THIS, false, &[])));
+    let cluster = beside.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+    let events =
+        concluded(cluster, &View::new(&beside, scene::now(), &Settings::default()), &told(&all(OTHER)[..1]))
+            .unwrap()
+            .beside;
+    let notes: Vec<_> = events.iter().map(|it| (it.reason, &*it.note)).collect();
+    let note = format!(
+        "pod {STATEFUL_SET}-0 serves in another cluster ({OTHER}) than the other members ({THIS}): what is written to both never comes \
+         together; save what is only there, then kubectl -n db delete pod {STATEFUL_SET}-0: it joins, and its data is replaced"
+    );
+    assert_eq!(notes, [("AnotherCluster", &*note)]);
     let founded = world(["founds", THIS, THIS], THIS, unready);
     conclude("founded anew, and nobody else serves", &founded, &all(OTHER)[..1], Some((OTHER, true, &[0])));
     conclude("founded with the old data", &founded, &all(THIS)[..1], Some((THIS, false, &[0])));
@@ -159,6 +172,17 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
         }
     };
     assert_eq!(steps(&world(["free"; 3], "", mute), &settings), [""; 0], "who cannot tell is not asked");
+    let blind = |object: &mut Value| {
+        if object["kind"] == "Pod" {
+            let server = &mut object["spec"]["containers"][0];
+            server["command"] = json!(["docker-entrypoint.sh", "mariadbd"]);
+            server["readinessProbe"] =
+                json!({ "exec": { "command": ["/etc/gatera/wait-for-sync.sh", "ready"] } });
+            object["status"]["containerStatuses"][0]["lastState"]["terminated"] = json!({ "exitCode": 137 });
+        }
+    };
+    assert_eq!(steps(&world([THIS; 3], THIS, blind), &settings), ask, "it may have lost its id");
+    assert_eq!(steps(&world(["none"; 3], "none", blind), &settings), [""; 0], "that is known");
     let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
     assert_eq!(
         steps(&world(["unknown", THIS, "founds"], THIS, warns), &settings),

@@ -320,6 +320,11 @@ impl Pod {
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
+    /// It ran before in this pod, and has ended.
+    pub fn restarted(&self, container: &str) -> bool {
+        self.container_status(container).is_some_and(|status| status.last_state.terminated.is_some())
+    }
+
     /// Since when this container runs, as the kubelet wrote it.
     pub fn since(&self, container: &str) -> Option<&str> {
         Some(&*self.container_status(container)?.state.running.as_ref()?.started_at)

@@ -25,12 +25,16 @@ pub struct Concluded {
     pub new: bool,
     /// Name and uid of the pods that told it, and do not know it yet.
     pub tell: Vec<(String, String)>,
+    /// Pods that serve beside those, and what everybody should know of them.
+    pub beside: Vec<super::Told>,
 }
 
-/// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it.
+/// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it, or they may have
+/// lost their id themselves.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
-    let waits = |pod: &PodFact| waits_to_be_heard(pod) || cluster.identity().is_none() && knows(pod);
+    let waits =
+        |pod: &PodFact| waits_to_be_heard(pod) || (pod.blind || cluster.identity().is_none()) && knows(pod);
     inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
 }
 
@@ -72,14 +76,34 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
             (*is).clone()
         }
     };
-    let asked =
-        |pod: &PodFact| waits_to_be_heard(pod) || pod.identity.as_deref() == Some(NONE) && is != HasNone;
-    let tell = pods.iter().filter(|(pod, its)| *its == is && asked(pod));
+    let word = match &is {
+        Is(id) => id.as_str(),
+        HasNone => NONE,
+    };
+    let tell = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
+    let beside = pods.iter().filter_map(|(pod, its)| match its {
+        Is(other) if *its != is => {
+            Some(super::Told::about(cluster, BESIDE, beside(cluster, pod, other, word)))
+        }
+        _ => None,
+    });
+    let beside = beside.collect();
     let is = match is {
         Is(id) => Some(id),
         HasNone => None,
     };
     let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };
-    Some(Concluded { is, new, tell })
+    Some(Concluded { is, new, tell, beside })
+}
+
+/// Why an Event is written.
+const BESIDE: &str = "AnotherCluster";
+
+fn beside(cluster: &Cluster, pod: &PodFact, its: &Identity, is: &str) -> String {
+    format!(
+        "pod {0} serves in another cluster ({its}) than the other members ({is}): what is written to both never comes together; save what \
+         is only there, then kubectl -n {1} delete pod {0}: it joins, and its data is replaced",
+        pod.name, cluster.id.namespace
+    )
 }

@@ -26,7 +26,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
         let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
         Some((found, word, cluster.workload.metadata.resource_version.clone()))
     });
-    let Some((Concluded { is, new, tell }, word, version)) = found else {
+    let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
         return Ok(Done::NotNow(
             "its members have not told which cluster it is, or not the same one".to_owned(),
         ));
@@ -42,6 +42,9 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
             Some(is.as_ref().map_or(marks::NONE, Identity::as_str)),
         )
         .await?;
+    }
+    for event in beside {
+        super::apply::tell(&means.client, &event).await?;
     }
     for (pod, uid) in tell {
         tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;

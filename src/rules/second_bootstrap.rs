@@ -119,7 +119,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             .filter(|_| new.spec.replicas > old.spec.replicas)
             .and_then(|cluster| each_founds(ns, &cluster.workload, new.spec.replicas, view)),
         (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
-            let grows = |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
+            let grows =
+                |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
             let more = old.as_ref().filter(|old| grows(old));
             more.and_then(|_| each_founds(ns, new, new.replicas(), view))
                 .or_else(|| member_switch(ns, new, view))

@@ -8,7 +8,8 @@
 //! `mariadbd` itself does not look there: on a host `mysqld_safe` or systemd does, in a container nobody. Members that start without it find each
 //! other by their last view and form the cluster again without comparing what they have. It was measured: all servers
 //! killed at once, one of them a few rows behind; 4 seconds later every pod was Ready, and the rows that one lacked differed
-//! from then on.
+//! from then on. And the cluster has lost its identity: its history is one of zeros, into which nobody can join any more
+//! (`gatera explain G04`).
 //!
 //! # Example
 //!

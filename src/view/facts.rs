@@ -98,6 +98,8 @@ pub struct PodFact {
     pub identity: Option<String>,
     /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
     pub tells: bool,
+    /// Its server's container was started again, and nobody compared positions then: its cluster may have lost its id.
+    pub blind: bool,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
     /// Its cluster address is left alone.
@@ -156,6 +158,7 @@ impl PodFact {
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
             tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
+            blind: server.is_some_and(|server| !Front::of(server).recovers() && pod.restarted(&server.name)),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),

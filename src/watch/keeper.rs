@@ -126,7 +126,9 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Told::Said(outcomes) => outcomes.iter().for_each(|it| self.facts.hear(&it.pod, &it.uid, &it.message)),
+            Told::Said(outcomes) => {
+                outcomes.iter().for_each(|it| self.facts.hear(&it.pod, &it.uid, &it.message))
+            }
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Told::Unreadable(id, problem) => {
                 source.before.remove(&id);

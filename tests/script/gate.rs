@@ -233,7 +233,7 @@ fn a_cluster_without_an_identity_is_told_too() {
         (ZEROS, "unknown", false, true),
         (ZEROS, "none", true, false),
         (ZEROS, "free", true, false),
-        (ZEROS, ID, true, false),
+        (ZEROS, ID, true, true),
         (ZEROS, "", true, false),
         (ID, "unknown", true, false),
     ];

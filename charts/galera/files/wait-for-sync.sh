@@ -158,8 +158,7 @@ tell_cluster() {
     [ -n "$id" ] || return 0
     case $recorded,$id in
         ,* | free,* | "$id,$id" | none,"$zeros") return 0 ;;
-        unknown,"$zeros" | founds,"$zeros") ;;
-        *,"$zeros") return 0 ;;
+        *,"$zeros") ;; # it may have lost its id
         unknown,*) echo "$id" >"$run/cluster" ;;
     esac
     told='' at=0
