@@ -7,7 +7,7 @@ use gatera::galera::start_note::{Doing, StartNote};
 use gatera::object::{Kind, Object};
 use gatera::report::status::{self, Status};
 use gatera::view::condition::Condition;
-use gatera::view::{Freshness, Id, PodFact, View, World};
+use gatera::view::{Facts, Freshness, Id, PodFact, View, World};
 use gatera::{audit, report, rules};
 use serde_json::{Value, json};
 
@@ -127,13 +127,18 @@ fn whom_members_wait_for_is_told() {
     };
     let mut text = String::new();
     for (what, doing) in [
-        ("one node is away", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), None]),
+        ("one node is away", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), Some((false, "AWAY"))]),
+        ("the last pod is not made", [Some((false, "CONNECTED")), Some((false, "CONNECTED")), None]),
+        (
+            "they lost their majority to nodes that are away",
+            [Some((true, "CONNECTED")), Some((false, "AWAY")), Some((false, "AWAY"))],
+        ),
         ("they do not find together", [Some((false, "CONNECTED")); 3]),
         ("a member copies", [Some((false, "JOINING")), Some((false, "DISCONNECTED")), None]),
         ("they lost their majority", [Some((true, "CONNECTED")), Some((true, "DISCONNECTED")), None]),
         (
             "one waits for a view of which another has nothing",
-            [Some((false, "CONNECTED")), Some((false, "DISCONNECTED")), None],
+            [Some((false, "CONNECTED")), Some((false, "DISCONNECTED")), Some((false, "CONNECTED"))],
         ),
         ("others serve", [Some((true, "SYNCED")), Some((true, "CONNECTED")), Some((true, "DISCONNECTED"))]),
         ("another serves", [Some((false, "DISCONNECTED")), Some((true, "SYNCED")), Some((false, "JOINING"))]),
@@ -158,12 +163,19 @@ fn whom_members_wait_for_is_told() {
             }
             let mut fact = fact(&pod);
             fact.heard(sees("DISCONNECTED"));
-            if doing == "SYNCED" {
+            if doing == "AWAY" {
+                let node = json!({ "metadata": { "name": fact.node }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+                facts.put(Object::read(Kind::Node, &node.to_string()).unwrap(), &settings.adoption);
+            }
+            if matches!(doing, "SYNCED" | "AWAY") {
                 facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
                 continue;
             }
             if served {
-                fact.seen(Doing::read(&format!("Readiness probe failed: the server is {doing}\n")).unwrap());
+                fact.seen(
+                    Doing::read(&format!("Readiness probe failed: the server is {doing}\n")),
+                    scene::now(),
+                );
             } else {
                 fact.heard(sees(doing));
             }
@@ -257,4 +269,47 @@ fn every_state_has_its_row_in_the_manual() {
         let found = names.iter().filter(|it| it.split(", ").any(|name| name == condition.name()));
         assert_eq!(found.count(), 1, "{}", condition.name());
     }
+}
+
+/// What an earlier run of a server did is over, and so is what it did before its last word; a new version of the pod forgets
+/// nothing.
+#[test]
+fn what_a_probe_saw_counts_as_long_as_it_lasts() {
+    let mut pod = member(0, "");
+    pod["status"]["containerStatuses"][0]["started"] = json!(true);
+    let read = |pod: &Value| Object::read(Kind::Pod, &pod.to_string()).unwrap();
+    let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
+    let mut facts = Facts::default();
+    facts.put(read(&pod), &settings.adoption);
+    let mut hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
+        facts.hear(&id, uid, at.parse().unwrap(), message);
+        assert_eq!(facts.pods[&id].seen, doing, "{at} {message}");
+    };
+    const RUNS: &str = "2026-12-01T09:20:00Z";
+    hear(
+        &mut facts,
+        "pod-0",
+        "2026-12-01T09:19:59Z",
+        "Readiness probe failed: the server is CONNECTED\n",
+        None,
+    );
+    hear(&mut facts, "other", RUNS, "Readiness probe failed: the server is CONNECTED\n", None);
+    hear(&mut facts, "pod-0", RUNS, "Startup probe failed: the server is DISCONNECTED\n", None);
+    let waits = Some(Doing::Waits);
+    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
+    hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: nobody\n", waits);
+    pod["metadata"]["resourceVersion"] = json!("2");
+    facts.put(read(&pod), &settings.adoption);
+    assert_eq!(facts.pods[&id].seen, waits, "another version of the same pod");
+    assert!(!facts.hear(
+        &id,
+        "pod-0",
+        RUNS.parse().unwrap(),
+        "Readiness probe failed: the server is CONNECTED\n"
+    ));
+    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
+    hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINING\n", Some(Doing::Receives));
+    pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-12-01T09:25:00Z");
+    facts.put(read(&pod), &settings.adoption);
+    assert_eq!(facts.pods[&id].seen, None, "it was started again");
 }

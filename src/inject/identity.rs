@@ -30,10 +30,10 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
     }
     match cluster.identity() {
         _ if !asked(cluster, view) => FREE,
+        None if cluster.has_no_identity() && gated(cluster, view) => NONE,
         // A first install begins as often as it has to.
         None if !member => FOUNDS,
         _ if !gated(cluster, view) => FOUNDS,
-        None if cluster.has_no_identity() => NONE,
         Some(known) if !looks_old(cluster, known) => known.as_str(),
         _ => UNKNOWN,
     }
@@ -73,7 +73,8 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     let (asked, gated) = (asked(cluster, view), gated(cluster, view));
     let record = cluster.identity().map(Identity::as_str);
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
-        FREE => (gated && pod.tells).then_some(UNKNOWN),
+        // Whose probes are of an earlier guard, and who has no step, tells nothing.
+        FREE => (gated && pod.step).then_some(UNKNOWN),
         UNKNOWN | FOUNDS if asked => None,
         _ if !gated => Some(FREE),
         told => record.filter(|record| told != *record),

@@ -205,9 +205,8 @@ answers() {
 stalls() {
     [ "$now" = JOINING ] || return 1
     copies=''
-    for dir in "$proc"/[0-9]*; do
-        read -r comm <"$dir/comm" || continue
-        case $comm in wsrep_sst_*) copies=yes ;; esac
+    for dir in "$proc"/[0-9]*; do # its own options have a `-` before that word
+        case $(tr '\000' ' ' <"$dir/cmdline") in wsrep_sst_* | *[/\ ]wsrep_sst_*) copies=yes ;; esac
     done
     for port in "${GATERA_IST_PORT:-4568}" "${GATERA_SST_PORT:-4444}"; do
         ours=$(printf '[0-9A-F]*:%04X' "$port")
@@ -220,8 +219,9 @@ stalls() {
         worked=$((${12:-0} + ${13:-0})) # in 1/100 s
     fi
     [ -n "$copies" ] || read -r since before <"$run/idle"
+    case $since,$before,$worked in *[!0-9,]*) since='' before=0 worked=0 ;; esac # the server may write there
     idle=$(($(seconds_since_boot) - ${since:-0}))
-    if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - before)) -gt $((5 + idle * 3)) ]; then
+    if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - ${before:-0})) -gt $((5 + idle * 3)) ]; then
         echo "$(seconds_since_boot) $worked" >"$run/idle"
         return 1
     fi

@@ -65,7 +65,7 @@ impl Node {
 
     /// Its kubelet is heard. One of which nothing is told is not taken for lost.
     pub fn answers(&self) -> bool {
-        let told = |condition: &Condition| condition.kind == "Ready" && condition.status != "True";
+        let told = |condition: &Condition| condition.kind == "Ready" && condition.status == "Unknown";
         !self.status.conditions.iter().any(told)
     }
 

@@ -44,7 +44,7 @@ fn waits_to_be_heard(pod: &PodFact) -> bool {
 }
 
 /// Ready, and Ready proves Synced.
-fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
+pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item = &'a PodFact> {
     inject::identity::pods(cluster, view).filter(|pod| pod.ready && pod.verified)
 }
 

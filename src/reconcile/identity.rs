@@ -17,7 +17,14 @@ use crate::watch::probes;
 
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
-    let outcomes = probes::outcomes(&means.client, Some(&id.namespace)).await?;
+    let pods: Vec<String> = means.look(|view| {
+        let cluster = view.cluster(&id.namespace, &id.name).into_iter();
+        cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
+    });
+    let mut outcomes = Vec::new();
+    for pod in pods {
+        outcomes.extend(probes::outcomes_of(&means.client, &id.namespace, &pod).await?);
+    }
     let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Told::read(&it.message)?))));
     let told: identity::Told = told.collect();
     let found = means.look(|view| {

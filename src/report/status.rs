@@ -6,10 +6,10 @@
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
 //!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
-//!                                "seen": looks, waits or receives, what a probe saw last of one that served before, or null,
+//!                                "seen": looks, waits, receives, stalls or full, what a probe saw last of one that served before, or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
-//!                                           "doing": looks, waits or receives, as a probe saw it, or null } }],
+//!                                           "doing": the same, as a probe saw it, or null } }],
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }

@@ -51,8 +51,11 @@
 //! with a history of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` say 00000000-…. It serves, but nobody
 //! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody, take no backup lock
 //! for granted that all have the same rows (compare tables: `CHECKSUM TABLE`), and found it anew from a member N that serves, by steps
-//! 2 and 3 above; the override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on the ConfigMap. N keeps its
-//! data, gets a new identity, and the others copy everything. It costs one restart of N, during which nobody serves.
+//! 2 and 3 above, in this order: stop whoever writes; the address, `start: N`, `replicas: 1`; wait until the others are gone, so that N is
+//! the last, and says `safe_to_bootstrap: 1` by itself (if it does not, somebody else has newer rows: never set it by hand
+//! here); only then delete N. It keeps its data and gets a new identity; the others copy everything. It costs one restart of N, during
+//! which nobody serves. The override is `"G01,G02,G04 until=…"` on the StatefulSet, and `"G04 until=…"` on the ConfigMap;
+//! where the address stands in the pod template (Bitnami's `forceBootstrap`), G14 has to be in it, too.
 //!
 //! # What gets past
 //!

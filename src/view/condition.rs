@@ -1,7 +1,9 @@
 //! What is the matter with a cluster that is not whole: every state by its name, with its way out.
 //!
-//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/probes.rs`): nothing is
-//! decided by what is found here, it is for people.
+//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/probes.rs`); what is found here
+//! is for people, and makes no verdict milder.
+
+use jiff::{SignedDuration, Timestamp};
 
 use super::{Cluster, Member, View};
 use crate::galera::start_note::{Doing, StartNote};
@@ -40,6 +42,9 @@ pub enum Condition {
     /// It starts, and has told nothing.
     Starts,
 }
+
+/// Whoever reaches somebody does so in less.
+const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Names, and what is said of a member.
 const WORDS: [(Condition, &str, &str); 15] = [
@@ -82,9 +87,9 @@ impl Condition {
         let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
         let note = pod.start_note.as_ref();
         Some(match pod.seen {
+            _ if pod.ready => return None,
             _ if away => Self::NodeAway,
             _ if pod.going => Self::Leaving,
-            _ if pod.ready => return None,
             Some(Doing::Full) => Self::DiskFull,
             Some(Doing::Looks) => Self::Left,
             Some(Doing::Waits) => Self::CutOff,
@@ -127,6 +132,7 @@ impl std::fmt::Display for Matter {
 pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
     let scene = Scene {
         cluster,
+        now: view.now,
         each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
     };
     let whole = scene.whole().map(|(condition, instead)| Matter { condition, members: Vec::new(), instead });
@@ -148,6 +154,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
 /// A cluster, and what is the matter with each member.
 struct Scene<'a> {
     cluster: &'a Cluster,
+    now: Timestamp,
     each: Vec<(&'a Member, Condition)>,
 }
 
@@ -159,16 +166,35 @@ impl<'a> Scene<'a> {
         members.filter(|it| it.pod.is_some() || !self.cluster.comes_in_turn(it)).collect()
     }
 
+    /// Somebody does: a member, or the bootstrap node.
     fn serves(&self) -> bool {
-        self.cluster.ready() > 0
+        self.cluster.ready() > 0 || self.cluster.bootstrap.pods.iter().any(|pod| pod.ready)
+    }
+
+    /// Servers that may run and serve elsewhere: nobody can tell from here.
+    fn unheard(&self) -> String {
+        let away: Vec<_> = self.which(Condition::NodeAway).iter().map(|it| &*it.name).collect();
+        if away.is_empty() {
+            String::new()
+        } else {
+            format!(" (nobody hears {}: are their nodes switched off?)", away.join(", "))
+        }
+    }
+
+    /// It has run for so long that it would have found somebody.
+    fn has_looked(&self, member: &Member) -> bool {
+        let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_ref());
+        matches!(note, Some(StartNote::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
     }
 
     /// What concerns all of them.
     fn whole(&self) -> Option<(Condition, String)> {
         let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
-        if self.cluster.has_no_identity() || notes.iter().any(|note| note.has_no_identity()) {
-            let instead = "whoever leaves or restarts never joins again, so restart nobody; found it anew from one member that has the \
-                           newest data, as gatera explain G04 tells (a cluster without an identity)";
+        // Members that come into a cluster that was founded anew say it, too, of what they bring.
+        let unrecorded = self.cluster.identity().is_none();
+        if self.cluster.has_no_identity() || unrecorded && notes.iter().any(|note| note.has_no_identity()) {
+            let instead = "whoever leaves or restarts never joins again, so restart nobody; compare the members' tables, then found it \
+                           anew from the one that is right, as gatera explain G04 tells (a cluster without an identity)";
             return Some((Condition::NoIdentity, instead.to_owned()));
         }
         let mut ids = notes.iter().filter_map(|note| note.position()).map(|it| &it.id);
@@ -188,8 +214,8 @@ impl<'a> Scene<'a> {
             Condition::NodeAway => {
                 let node = pod.map(|pod| &*pod.node).unwrap_or_default();
                 format!(
-                    "bring node {node} back; if it is switched off for good, kubectl taint node {node} \
-                     node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start elsewhere"
+                    "bring node {node} back; its server may still run and serve. Only if the node is switched off: kubectl taint node {node} \
+                     node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
                 )
             }
             Condition::Missing => {
@@ -200,8 +226,11 @@ impl<'a> Scene<'a> {
                 Some(StartNote::Refused(why)) => why.clone(),
                 _ => return None,
             },
-            Condition::DiskFull => {
+            Condition::DiskFull if self.serves() => {
                 format!("make room, or give the claim a larger volume; then {delete}: the member copies what it missed")
+            }
+            Condition::DiskFull => {
+                "make room, or give the claim a larger volume; delete nobody before another member serves".to_owned()
             }
             Condition::Fails => {
                 format!("kubectl -n {ns} logs {name} --previous says why; when that is mended, {delete} saves the wait")
@@ -209,22 +238,28 @@ impl<'a> Scene<'a> {
             Condition::CutOff if self.serves() => {
                 "a member that reaches the others serves again by itself: check the network".to_owned()
             }
-            Condition::CutOff => "members serve again by themselves when enough of them meet; if the others do not come back, on the one \
-                                  with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
-                                  wsrep_provider_options='pc.bootstrap=1'"
-                .to_owned(),
+            Condition::CutOff => format!(
+                "members serve again by themselves when enough of them meet; only if it is certain that no other server runs or will come \
+                 back by itself{}, on the one with the highest wsrep_last_committed, and on that one only: SET GLOBAL \
+                 wsrep_provider_options='pc.bootstrap=1'",
+                self.unheard()
+            ),
             Condition::Left if self.serves() => {
                 format!(
                     "the log says why (inconsistent with the others, or it could not write); then {delete}: the member copies their data"
                 )
             }
             Condition::Left => "the log says why; delete nobody before another member serves".to_owned(),
-            Condition::Stalled => format!("the log says why nothing comes in; {delete}: the member starts anew"),
+            Condition::Stalled if self.serves() => {
+                format!("if its log shows no progress either, it says why; then {delete}: the member starts anew")
+            }
+            Condition::Stalled => "its log says why nothing comes in".to_owned(),
             Condition::Waits => self.awaited(),
             Condition::Looks if self.serves() => "every start passes through this; if it lasts, members that serve are \
                                                   not reached: their headless Service has to publish members that are not ready, \
                                                   and ports 4567, 4568 and 4444 have to be open"
                 .to_owned(),
+            Condition::Looks if !self.cluster.has_data() => "the bootstrap node comes first".to_owned(),
             Condition::Looks => "nobody may start first by himself".to_owned(),
             Condition::Transfer => "a copy takes its time; nobody else may leave meanwhile".to_owned(),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
@@ -237,22 +272,28 @@ impl<'a> Scene<'a> {
 
     /// Whom those that restored their last view wait for.
     fn awaited(&self) -> String {
-        let others = |wanted: &dyn Fn(Condition) -> bool| {
-            let others = self.each.iter().filter(|(_, it)| *it != Condition::Waits && wanted(*it));
+        let names = |wanted: &dyn Fn(&Member, Condition) -> bool| {
+            let others =
+                self.each.iter().filter(|(member, it)| *it != Condition::Waits && wanted(member, *it));
             others.map(|(member, _)| &*member.name).collect::<Vec<_>>().join(", ")
         };
-        // Whoever runs and does not wait has no last view, or another one.
-        let runs = |it: Condition| matches!(it, Condition::Looks | Condition::Transfer | Condition::Stalled);
-        let (strangers, absent) = (others(&runs), others(&|it| !runs(it)));
+        // Whoever runs for a while and does not wait has no last view, or another one.
+        let stranger = |member: &Member, it: Condition| it == Condition::Looks && self.has_looked(member);
+        let strangers = names(&stranger);
+        let absent = names(&|member, it| !stranger(member, it));
+        // In turn a pod is made when the one before it is Ready, which it will not be.
+        let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
         match (&*strangers, &*absent) {
+            _ if in_turn => "whoever they wait for is made only after they are Ready: start from the newest data (gatera explain G04)".to_owned(),
             ("", "") => format!(
                 "{form}: their last views differ, or one of them is cut off; check the network, then start from the newest data (gatera \
                  explain G04)"
             ),
             ("", absent) => {
                 format!(
-                    "{form}: bring back {absent}; if that cannot be, start from the newest data (gatera explain G04)"
+                    "{form}: bring back {absent}; if that cannot be, and their servers do not run anywhere, start from the newest data (gatera \
+                     explain G04)"
                 )
             }
             (strangers, _) => format!(
@@ -269,7 +310,7 @@ impl<'a> Scene<'a> {
             .starts()
             .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
             .collect();
-        if self.serves() || known.len() < self.cluster.members.len() {
+        if self.serves() || !self.cluster.has_data() || known.len() < self.cluster.members.len() {
             return None;
         }
         let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;

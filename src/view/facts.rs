@@ -98,6 +98,8 @@ pub struct PodFact {
     pub identity: Option<String>,
     /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
     pub tells: bool,
+    /// Its server starts by the step.
+    pub step: bool,
     /// Its server's container was started again, and nobody compared positions then: its cluster may have lost its id.
     pub blind: bool,
     /// Since when its server's container runs.
@@ -129,10 +131,25 @@ impl PodFact {
         }
     }
 
-    /// A probe saw this. It is told in its order.
-    pub fn seen(&mut self, doing: Doing) {
-        if self.running && !self.ready && self.began.is_none() {
-            self.seen = Some(doing);
+    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what an
+    /// earlier run of the server did is over.
+    pub fn seen(&mut self, doing: Option<Doing>, at: Timestamp) {
+        let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
+        if self.running && !self.ready && self.began.is_none() && of_this_run {
+            self.seen = doing;
+        }
+    }
+
+    /// The pod as it was before may have told what it still does.
+    fn remembering(self, before: &Self) -> Self {
+        let same = self.uid == before.uid && self.since == before.since && self.began == before.began;
+        if self.ready || !same {
+            return self;
+        }
+        Self {
+            seen: before.seen,
+            start_note: before.start_note.clone().or_else(|| self.start_note.clone()),
+            ..self
         }
     }
 
@@ -158,6 +175,7 @@ impl PodFact {
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
             tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
+            step: server.is_some_and(|server| Front::of(server) == Front::Step),
             blind: server.is_some_and(|server| !Front::of(server).recovers() && pod.restarted(&server.name)),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
@@ -192,7 +210,12 @@ impl Facts {
                 keep(&mut self.deployments, id, *it, |it| adoption.adopts(it.spec.template.as_ref()));
             }
             Object::Pod(it) => {
-                keep(&mut self.pods, id, PodFact::of(&it), |_| adoption.adopts(&it.metadata.labels));
+                let fact = PodFact::of(&it);
+                let fact = match self.pods.get(&id) {
+                    Some(before) => fact.remembering(before),
+                    None => fact,
+                };
+                keep(&mut self.pods, id, fact, |_| adoption.adopts(&it.metadata.labels));
             }
             Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
             Object::Service(it) => keep(&mut self.services, id, it, |_| true),
@@ -226,14 +249,22 @@ impl Facts {
         }
     }
 
-    /// What a probe of this pod's server said when it failed.
-    pub fn hear(&mut self, pod: &Id, uid: &str, message: &str) {
-        let Some(pod) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return };
-        match (StartNote::read(message), Doing::read(message)) {
-            (Some(note), _) => Arc::make_mut(pod).heard(note),
-            (None, Some(doing)) => Arc::make_mut(pod).seen(doing),
-            (None, None) => {}
+    /// What a probe of this pod's server said when it failed. False: that was known.
+    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
+        let Some(known) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return false };
+        let mut pod = PodFact::clone(known);
+        match StartNote::read(message) {
+            Some(note) => pod.heard(note),
+            None if message.starts_with("Readiness probe failed: the server is ") => {
+                pod.seen(Doing::read(message), at);
+            }
+            None => {}
         }
+        let news = (&pod.seen, &pod.start_note) != (&known.seen, &known.start_note);
+        if news {
+            *known = Arc::new(pod);
+        }
+        news
     }
 
     /// Pods by the StatefulSet that owns them.

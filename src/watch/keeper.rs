@@ -72,18 +72,29 @@ impl Keeper {
     ) {
         let mut batch = Vec::new();
         while told.recv_many(&mut batch, 4096).await > 0 {
+            let mut news = false;
             for (source, told) in batch.drain(..) {
-                if matches!(told, Told::Unreadable(..)) {
-                    guard.metrics.unreadable.inc();
+                match told {
+                    Told::Said(outcomes) => {
+                        for it in outcomes {
+                            news |= self.facts.hear(&it.pod, &it.uid, it.at, &it.message);
+                        }
+                    }
+                    told => {
+                        if matches!(told, Told::Unreadable(..)) {
+                            guard.metrics.unreadable.inc();
+                        }
+                        self.hear(source, told);
+                        news = true;
+                    }
                 }
-                self.hear(source, told);
             }
             for id in self.contents.missing(&self.facts) {
                 // The fetcher ends with the process.
                 let _ = self.want.send(id);
             }
             // Before the first lists are complete nobody may ask, so nothing is built.
-            if self.knows_everything() {
+            if news && self.knows_everything() {
                 let begun = Instant::now();
                 let (facts, adoption) = (self.facts.clone(), self.adoption.clone());
                 // Of a thousand clusters it takes tens of milliseconds, and this thread also answers requests.
@@ -126,9 +137,7 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Told::Said(outcomes) => {
-                outcomes.iter().for_each(|it| self.facts.hear(&it.pod, &it.uid, &it.message))
-            }
+            Told::Said(_) => {}
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Told::Unreadable(id, problem) => {
                 source.before.remove(&id);

@@ -94,8 +94,8 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if waiting.next().is_none() {
         return;
     }
-    for Outcome { pod, uid, message, .. } in probes::outcomes(client, namespace).await.unwrap_or_default() {
-        facts.hear(&pod, &uid, &message);
+    for Outcome { pod, uid, at, message } in probes::outcomes(client, namespace).await.unwrap_or_default() {
+        facts.hear(&pod, &uid, at, &message);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write such Events is for a policy of the chart to say (`policy-events.yaml`).
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,16 +12,24 @@ use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
 use super::{PAGE, Told};
 use crate::guard::Guard;
 use crate::telemetry::chain;
-use crate::view::{Cluster, Id};
+use crate::view::{Cluster, Id, View};
 
-/// Members that are not Ready are listened to this often.
+/// Members that are not Ready are listened to this often at first,
 const EVERY: Duration = Duration::from_secs(10);
+/// and this often after some time.
+const MOST_PATIENT: Duration = Duration::from_secs(120);
+/// So many in one answer, since an Event may be as long as etcd lets it be;
+const AT_ONCE: u32 = 10;
+/// so many answers,
+const MOST_PAGES: u32 = 100;
+/// and no probe of ours says more than this.
+const LONGEST: usize = 2048;
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -42,17 +50,23 @@ pub async fn outcomes(client: &Client, namespace: Option<&str>) -> kube::Result<
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    let mut params = ListParams::default().fields("reason=Unhealthy,involvedObject.kind=Pod").limit(PAGE);
-    let mut found = Vec::new();
-    loop {
+    list(&api, &ListParams::default().fields(OF_PODS).limit(PAGE)).await
+}
+
+/// Those of one pod, by its uid. A guard must not be filled up by whoever may write Events.
+pub async fn outcomes_of(client: &Client, namespace: &str, uid: &str) -> kube::Result<Vec<Outcome>> {
+    let about = format!("{OF_PODS},involvedObject.uid={uid}");
+    let api = Api::namespaced(client.clone(), namespace);
+    list(&api, &ListParams::default().fields(&about).limit(AT_ONCE)).await
+}
+
+const OF_PODS: &str = "reason=Unhealthy,involvedObject.kind=Pod";
+
+async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome>> {
+    let (mut params, mut found) = (params.clone(), Vec::new());
+    for _ in 0..MOST_PAGES {
         let page = api.list(&params).await?;
-        found.extend(page.items.into_iter().map(|event| {
-            let about = event.involved_object;
-            let pod = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
-            let (uid, message) = (about.uid.unwrap_or_default(), event.message.unwrap_or_default());
-            let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
-            Outcome { pod, uid, at, message }
-        }));
+        found.extend(page.items.into_iter().filter_map(outcome));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => break,
@@ -62,17 +76,32 @@ pub async fn outcomes(client: &Client, namespace: Option<&str>) -> kube::Result<
     Ok(found)
 }
 
+fn outcome(event: Event) -> Option<Outcome> {
+    let about = event.involved_object;
+    let pod = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
+    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST)?);
+    let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
+    Some(Outcome { pod, uid, at, message })
+}
+
 /// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
 pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Told)>) {
-    let waits = |cluster: &&Cluster| cluster.pods().any(|pod| pod.running && !pod.ready && !pod.going);
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut rests: HashMap<Run, Rest> = HashMap::new();
     loop {
         look.tick().await;
-        let world = guard.world.load_full();
-        let namespaces: BTreeSet<_> = world.clusters().filter(waits).map(|it| &it.id.namespace).collect();
-        for namespace in namespaces {
-            match timeout(EVERY, outcomes(&client, Some(namespace))).await {
+        let waiting = waiting(&guard);
+        rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
+        for (run, namespace) in waiting {
+            let rest = rests.entry(run.clone()).or_insert(Rest { until: Instant::now(), pause: EVERY });
+            if Instant::now() < rest.until {
+                continue;
+            }
+            rest.until = Instant::now() + rest.pause;
+            rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
+            let (uid, _) = run;
+            match timeout(EVERY, outcomes_of(&client, &namespace, &uid)).await {
                 // No source of the keeper's: it tells of no object.
                 Ok(Ok(found)) => {
                     if tell.send((0, Told::Said(found))).await.is_err() {
@@ -84,4 +113,26 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
             }
         }
     }
+}
+
+/// One run of a server: its pod's uid, and since when its container runs.
+type Run = (String, Option<Timestamp>);
+
+/// Somebody who is not Ready for long is listened to less and less often.
+struct Rest {
+    until: Instant,
+    pause: Duration,
+}
+
+/// Members whose server runs and is not Ready, and their namespaces.
+fn waiting(guard: &Guard) -> Vec<(Run, String)> {
+    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+    let view = View::new(&world, (guard.clock)(), &settings);
+    let clusters = world.clusters().filter(|it| !view.left_alone(&it.id.namespace));
+    let of = |cluster: &Cluster| {
+        let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
+        let namespace = cluster.id.namespace.clone();
+        waits.map(move |pod| ((pod.uid.clone(), pod.since), namespace.clone())).collect::<Vec<_>>()
+    };
+    clusters.flat_map(of).collect()
 }

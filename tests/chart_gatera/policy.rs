@@ -6,6 +6,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use gatera::galera::identity::Told;
+use gatera::galera::start_note::{Doing, StartNote};
+
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
 
@@ -228,6 +231,20 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     });
     let output = create(&of_the_other_group("a"), &[]);
     assert!(refused(&output), "{output}");
+    // Everything that is read of a probe.
+    for words in [
+        "Readiness probe failed: the server is SYNCED; its cluster has no id",
+        "Readiness probe failed: the server is CONNECTED",
+        "start of 2026-12-01T09:19:00Z: empty, safe_to_bootstrap 1",
+        "gatera did not start the server: x",
+    ] {
+        assert!(
+            Told::read(words).is_some() || Doing::read(words).is_some() || StartNote::read(words).is_some(),
+            "{words}"
+        );
+        let output = create(&event("a", "Unhealthy", words), &[]);
+        assert!(refused(&output), "{words}: {output}");
+    }
 
     create(&event("b", "Unhealthy", "Startup probe failed: x"), &[]).succeeded();
     let patch = json!({ "message": told }).to_string();

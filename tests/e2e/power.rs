@@ -76,8 +76,8 @@ pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
         let pod = galera.pod(pod).unwrap();
         let node = format!("--hostname-override={}", pod["spec"]["nodeName"].as_str().unwrap());
         let is_its = |path: &Path| {
-            let command = fs::read_to_string(path.join("cmdline")).unwrap_or_default();
-            command.contains("kubelet") && command.split('\0').any(|word| word == node)
+            let read = |name: &str| fs::read_to_string(path.join(name)).unwrap_or_default();
+            read("comm").trim() == "kubelet" && read("cmdline").split('\0').any(|word| word == node)
         };
         pid(&process(is_its).expect("its kubelet runs"))
     };

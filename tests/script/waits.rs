@@ -18,12 +18,16 @@ fn a_transfer_that_has_failed_is_told() {
         ("JOINING", None, "bash", None, ""),
         ("JOINING", Some((130, 0)), "bash", None, ", and nothing comes in"),
         ("JOINING", Some((60, 0)), "bash", None, ""),
-        ("JOINING", Some((130, 0)), "wsrep_sst_maria", None, ""),
+        ("JOINING", Some((130, 0)), "bash\0-ue\0/usr/bin/wsrep_sst_mariabackup\0--role\0joiner\0", None, ""),
+        ("JOINING", Some((130, 0)), "mariadbd\0--wsrep_sst_method=rsync\0", None, ", and nothing comes in"),
         ("JOINING", Some((130, 0)), "bash", Some(IST), ""),
         ("CONNECTED", Some((130, 0)), "bash", None, ""),
     ];
     for_each(&rows, |pod, (doing, idle, beside, connection, says)| {
-        pod.state(doing).process(7, beside, 'S', START).connections("tcp", connection.as_slice());
+        pod.state(doing)
+            .process(7, "bash", 'S', START)
+            .write("proc/7/cmdline", beside)
+            .connections("tcp", connection.as_slice());
         if let Some((ago, worked)) = idle {
             pod.write("idle", idle_since(*ago, *worked));
         }
@@ -31,9 +35,21 @@ fn a_transfer_that_has_failed_is_told() {
         // What begins anew is no longer idle.
         let again = doing == &"JOINING" && says.is_empty() && *idle != Some((60, 0));
         if again {
-            pod.process(7, "bash", 'S', START).connections("tcp", &[]);
+            pod.write("proc/7/cmdline", "bash").connections("tcp", &[]);
             pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
         }
+    });
+    // What the server's user may write there is no arithmetic.
+    for_each(&["x y\n", "1 a[$(touch\n", "\n", "-5 3\n"], |pod, garbage| {
+        pod.state("JOINING").write("idle", garbage);
+        pod.run("started").exits(1).prints("the server is JOINING\n");
+        assert!(
+            fs::read_to_string(pod.path("idle"))
+                .unwrap()
+                .trim()
+                .split(' ')
+                .all(|it| it.parse::<u64>().is_ok())
+        );
     });
     for_each(&[()], |pod, ()| {
         let fields = "S 0 1 1 0 -1 4 5 6 7 8 9000 3000 11 12 20 0 30 0 50000 99 98";
