@@ -275,17 +275,17 @@ fn every_state_has_its_row_in_the_manual() {
 /// nothing.
 #[test]
 fn what_a_probe_saw_counts_as_long_as_it_lasts() {
+    const RUNS: &str = "2026-12-01T09:20:00Z";
     let mut pod = member(0, "");
     pod["status"]["containerStatuses"][0]["started"] = json!(true);
     let read = |pod: &Value| Object::read(Kind::Pod, &pod.to_string()).unwrap();
     let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
     let mut facts = Facts::default();
     facts.put(read(&pod), &settings.adoption);
-    let mut hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
+    let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
         facts.hear(&id, uid, at.parse().unwrap(), message);
         assert_eq!(facts.pods[&id].seen, doing, "{at} {message}");
     };
-    const RUNS: &str = "2026-12-01T09:20:00Z";
     hear(
         &mut facts,
         "pod-0",
