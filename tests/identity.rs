@@ -278,6 +278,8 @@ fn a_new_pod_is_told_which_cluster_it_belongs_to() {
         let scene = Scene { stateful_set, ..scene };
         let (_, mut object) = Scene::default().object(&format!("Pod/{STATEFUL_SET}-0"));
         object["metadata"]["annotations"] = pod;
+        // As its template has it.
+        object["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
         let settings = Settings::default();
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);

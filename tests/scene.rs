@@ -262,7 +262,12 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
         "spec": {
             "nodeName": format!("node-{ordinal}"),
             "terminationGracePeriodSeconds": 600,
-            "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }],
+            "containers": [{
+                "name": "mariadb",
+                "image": "mariadb:10.11",
+                "command": ["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"],
+                "args": ["mariadbd"],
+            }],
         },
         "status": {
             "phase": "Running",

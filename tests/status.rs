@@ -26,7 +26,7 @@ fn member(ordinal: u8, words: &str) -> Value {
             "annotations": { "gatera.dev/injected": "0.1.0" },
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
         },
-        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "startupProbe": { "exec": { "command": ["/etc/gatera/wait-for-sync.sh", "started"] } } }] },
+        "spec": { "nodeName": format!("node-{ordinal}"), "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], "startupProbe": { "exec": { "command": ["/etc/gatera/wait-for-sync.sh", "started"] } } }] },
         "status": {
             "phase": "Running",
             "conditions": [{ "type": "Ready", "status": "False" }],
@@ -312,4 +312,17 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-12-01T09:25:00Z");
     facts.put(read(&pod), &settings.adoption);
     assert_eq!(facts.pods[&id].seen, None, "it was started again");
+}
+
+/// Also of a member that serves: after the next crash it would be too late.
+#[test]
+fn who_would_not_know_its_position_is_named() {
+    let mut bare = member(1, "");
+    bare["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
+    bare["status"]["conditions"][0]["status"] = json!("True");
+    let (text, _) = story(&[bare]);
+    let says = format!(
+        "BLIND {STATEFUL_SET}-1: nothing asks the server for its position after a crash (gatera explain G19); "
+    );
+    assert!(text.contains(&says), "{text}");
 }

@@ -29,12 +29,18 @@ pub struct Concluded {
     pub beside: Vec<super::Told>,
 }
 
+/// Nobody compared positions when it was started again: its cluster may have lost its id.
+fn started_blindly(pod: &PodFact) -> bool {
+    pod.restarted && !pod.recovers
+}
+
 /// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it, or they may have
 /// lost their id themselves.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
-    let waits =
-        |pod: &PodFact| waits_to_be_heard(pod) || (pod.blind || cluster.identity().is_none()) && knows(pod);
+    let waits = |pod: &PodFact| {
+        waits_to_be_heard(pod) || (started_blindly(pod) || cluster.identity().is_none()) && knows(pod)
+    };
     inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
 }
 

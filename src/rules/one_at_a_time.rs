@@ -48,6 +48,7 @@
 //! | FAILS | its server falls over again and again | its log; it may be deleted |
 //! | NODE-AWAY | the kubelet of its node is not heard | bring the node back, or taint it as out of service |
 //! | LEAVING, MISSING | its pod is being deleted, or is not created | wait; `kubectl describe statefulset` |
+//! | BLIND | it may be Ready, but after a crash it would not know its position: no step in front of its server | `gatera explain G19` |
 //! | NO-IDENTITY | its cluster was formed after a crash without comparing positions: whoever leaves never joins again | `gatera explain G04` |
 //! | TWO-HISTORIES | members hold data of different clusters | compare their tables first |
 //!

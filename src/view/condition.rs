@@ -41,13 +41,15 @@ pub enum Condition {
     Transfer,
     /// It starts, and has told nothing.
     Starts,
+    /// After a crash it would not know its position.
+    Blind,
 }
 
 /// Whoever reaches somebody does so in less.
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Names, and what is said of a member.
-const WORDS: [(Condition, &str, &str); 15] = [
+const WORDS: [(Condition, &str, &str); 16] = [
     (Condition::NoIdentity, "NO-IDENTITY", "is of a cluster without an identity"),
     (Condition::TwoHistories, "TWO-HISTORIES", "has another history"),
     (Condition::NodeAway, "NODE-AWAY", "is on a node that does not answer"),
@@ -63,6 +65,7 @@ const WORDS: [(Condition, &str, &str); 15] = [
     (Condition::Looks, "LOOKS", "finds nobody who serves"),
     (Condition::Transfer, "TRANSFER", "receives a copy"),
     (Condition::Starts, "STARTS", "is not Ready yet"),
+    (Condition::Blind, "BLIND", "would not know its position after a crash"),
 ];
 
 impl Condition {
@@ -145,7 +148,8 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
     let mut matters: Vec<_> = whole.into_iter().chain(by_condition).collect();
     // Of a cluster that is down, whatever else is said: where to begin.
     let newest = scene.newest().filter(|_| matters.first().is_none_or(|it| !it.members.is_empty()));
-    if let (Some(newest), Some(last)) = (newest, matters.last_mut()) {
+    let last = matters.iter_mut().rfind(|it| it.condition != Condition::Blind);
+    if let (Some(newest), Some(last)) = (newest, last) {
         last.instead = format!("{}; {newest}", last.instead);
     }
     matters
@@ -160,6 +164,10 @@ struct Scene<'a> {
 
 impl<'a> Scene<'a> {
     fn which(&self, condition: Condition) -> Vec<&'a Member> {
+        if condition == Condition::Blind {
+            let blind = |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers);
+            return self.cluster.members.iter().filter(blind).collect();
+        }
         let is = |it: &&(&'a Member, Condition)| it.1 == condition;
         let members = self.each.iter().filter(is).map(|(member, _)| *member);
         // A pod that is made when the one before it is Ready is not missing.
@@ -265,6 +273,10 @@ impl<'a> Scene<'a> {
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()
             }
+            Condition::Blind => format!(
+                "nothing asks the server for its position after a crash (gatera explain G19); a pod that was made while the guard was away \
+                 gets the step when it is made anew: {delete}, one at a time"
+            ),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)

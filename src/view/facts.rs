@@ -100,8 +100,10 @@ pub struct PodFact {
     pub tells: bool,
     /// Its server starts by the step.
     pub step: bool,
-    /// Its server's container was started again, and nobody compared positions then: its cluster may have lost its id.
-    pub blind: bool,
+    /// Started after a crash, its server knows its position: the step asks for it, or the image does.
+    pub recovers: bool,
+    /// Its server's container ran before in this pod, and has ended.
+    pub restarted: bool,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
     /// Its cluster address is left alone.
@@ -176,7 +178,8 @@ impl PodFact {
             identity: meta.mark(marks::IDENTITY).map(str::to_owned),
             tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
             step: server.is_some_and(|server| Front::of(server) == Front::Step),
-            blind: server.is_some_and(|server| !Front::of(server).recovers() && pod.restarted(&server.name)),
+            recovers: server.is_some_and(|server| Front::of(server).recovers()),
+            restarted: server.is_some_and(|server| pod.restarted(&server.name)),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),

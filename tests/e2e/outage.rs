@@ -1,11 +1,13 @@
 //! Outages that do not end by themselves: `gatera status` names what each member waits for, and whoever follows its way out
 //! gets the cluster back, and loses nothing. Part of `make drills`; nodes are stopped here, so one after the other.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::advice::refused;
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::{guarded, status};
@@ -40,125 +42,118 @@ fn whole_again(galera: &Galera<'_>, writer: Writer<'_>, tables: &str, began: Ins
     cluster
 }
 
+/// A cluster with three rows, and a writer; it fails in some way, and a person follows what is said. Then all are back, nobody
+/// differs, and every acknowledged row is there. Returns the cluster's id before and after.
+fn outage(
+    name: &str,
+    tables: &str,
+    fails: impl FnOnce(&Galera<'_>, &Writer<'_>, &[String; 3]),
+) -> (String, String) {
+    let galera = formed(guarded(), name);
+    let before = galera.until_synced(3, 3);
+    galera.fill();
+    if tables.contains("shop.wide") {
+        wide(&galera);
+    }
+    let writer = Writer::start(&galera, &password(&galera));
+    let began = Instant::now();
+    fails(&galera, &writer, &[0, 1, 2].map(|ordinal| galera.member(ordinal)));
+    (before, whole_again(&galera, writer, tables, began))
+}
+
+fn all_die(galera: &Galera<'_>, pods: &[String]) {
+    let pods: Vec<_> = pods.iter().map(String::as_str).collect();
+    power::killed_all(galera, Kill::Servers, &pods, Duration::ZERO);
+}
+
 /// Three members, and whoever died with its node is awaited.
 #[test]
 fn a_node_that_stays_away_is_named() {
-    let galera = formed(guarded(), "away");
-    let cluster = galera.until_synced(3, 3);
-    galera.fill();
-    let writer = Writer::start(&galera, &password(&galera));
-    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-
-    let began = Instant::now();
-    let still = power::stand_still(&galera, &pods[2..]);
-    power::kill_servers(&[&pods[2]]);
-    power::killed_all(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
-    let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
-    let awaited = format!("bring back {};", pods[2]);
-    until_told(&galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
-    // The guard has heard it, too, by the time somebody thinks of deleting one.
-    let words = patiently("the refusal to say what it does", || {
-        let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
-        crate::advice::refused(&deleted, "G02", "no member of its cluster is Ready");
-        if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
+    let (before, after) = outage("away", "shop.t", |galera, _, pods| {
+        let still = power::stand_still(galera, &pods[2..]);
+        power::kill_servers(&[&pods[2]]);
+        all_die(galera, &pods[..2]);
+        let waits = format!("WAITS {}, {}: they form the cluster again by themselves", pods[0], pods[1]);
+        let awaited = format!("bring back {};", pods[2]);
+        until_told(galera, &["DOWN", &waits, &awaited, &format!("NODE-AWAY {}: bring node ", pods[2])]);
+        // The guard has heard it, too, by the time somebody thinks of deleting one.
+        let words = patiently("the refusal to say what it does", || {
+            let deleted = galera.kubectl(&["delete", "pod", &pods[0], "--wait=false"]);
+            refused(&deleted, "G02", "no member of its cluster is Ready");
+            if deleted.stderr.contains(&waits) { Ok(deleted.stderr) } else { Err(deleted.stderr) }
+        });
+        println!("{words}");
+        drop(still);
     });
-    println!("{words}");
-    drop(still);
-    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster);
+    assert_eq!(before, after);
 }
 
 /// One of three is left: it has no majority, until a person says that the others do not come back.
 #[test]
 fn one_of_three_serves_again_when_a_person_says_so() {
-    let galera = formed(guarded(), "alone");
-    let cluster = galera.until_synced(3, 3);
-    galera.fill();
-    let writer = Writer::start(&galera, &password(&galera));
-    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-
-    let began = Instant::now();
-    let still = power::stand_still(&galera, &pods[1..]);
-    power::kill_servers(&[&pods[1], &pods[2]]);
-    let text = until_told(&galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
-    let (_, advice) = text.split_once("on that one only: ").unwrap();
-    galera.ask(&pods[0], advice.lines().next().unwrap());
-    patiently("the one that is left to serve", || {
-        let seen = galera.wsrep(&pods[0])?;
-        if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
+    let (before, after) = outage("alone", "shop.t", |galera, writer, pods| {
+        let still = power::stand_still(galera, &pods[1..]);
+        power::kill_servers(&[&pods[1], &pods[2]]);
+        let text = until_told(galera, &[&format!("CUT-OFF {}: ", pods[0]), "on that one only: SET GLOBAL "]);
+        let (_, advice) = text.split_once("on that one only: ").unwrap();
+        galera.ask(&pods[0], advice.lines().next().unwrap());
+        patiently("the one that is left to serve", || {
+            let seen = galera.wsrep(&pods[0])?;
+            if (seen.size, &*seen.state) == (1, "Synced") { Ok(()) } else { Err(format!("{seen:?}")) }
+        });
+        writer.until_writes();
+        drop(still);
     });
-    writer.until_writes();
-    drop(still);
-    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster);
+    assert_eq!(before, after);
 }
 
 /// One last view is cut short: that member looks for others, who wait for it as it was.
 #[test]
 fn a_last_view_that_is_cut_short_needs_a_person() {
-    let galera = formed(guarded(), "view");
-    let cluster = galera.until_synced(3, 3);
-    galera.fill();
-    let writer = Writer::start(&galera, &password(&galera));
-    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-
-    let began = Instant::now();
-    galera.in_pod(
-        &pods[2],
-        "head -c 60 /var/lib/mysql/gvwstate.dat >/tmp/v && cat /tmp/v >/var/lib/mysql/gvwstate.dat",
-    );
-    power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
-    let runs = format!("{} runs, but without the last view", pods[2]);
-    let text = until_told(&galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
-    start_from(&galera, newest(&text));
-    assert_eq!(whole_again(&galera, writer, "shop.t", began), cluster, "its history goes on");
+    let (before, after) = outage("view", "shop.t", |galera, _, pods| {
+        let view = "/var/lib/mysql/gvwstate.dat";
+        galera.in_pod(&pods[2], &format!("head -c 60 {view} >/tmp/v && cat /tmp/v >{view}"));
+        all_die(galera, pods);
+        let runs = format!("{} runs, but without the last view", pods[2]);
+        let text = until_told(galera, &[&format!("LOOKS {}", pods[2]), &runs, "is on "]);
+        start_from(galera, newest(&text));
+    });
+    assert_eq!(before, after, "its history goes on");
 }
 
 /// All die in the middle of a long ALTER: nobody's position counts for Galera.
 #[test]
 fn a_crash_in_the_middle_of_a_long_alter_on_all() {
-    let galera = formed(guarded(), "alter");
-    galera.until_synced(3, 3);
-    galera.fill();
-    wide(&galera);
-    let writer = Writer::start(&galera, &password(&galera));
-    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(|| galera.sql(&pods[0], ALTER));
-        patiently("all of them alter", || power::all_are_in_a_ddl(&pods));
-        power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
+    outage("alter", "shop.t, shop.wide", |galera, _, pods| {
+        thread::scope(|scope| {
+            scope.spawn(|| galera.sql(&pods[0], ALTER));
+            patiently("all of them alter", || power::all_are_in_a_ddl(pods));
+            all_die(galera, pods);
+        });
+        let text = until_told(galera, &["in a DDL", "is on "]);
+        start_from(galera, newest(&text));
     });
-    let text = until_told(&galera, &["in a DDL", "is on "]);
-    start_from(&galera, newest(&text));
-    whole_again(&galera, writer, "shop.t, shop.wide", began);
 }
 
 /// One of them has not finished it when all die.
 #[test]
 fn a_crash_in_the_middle_of_a_long_alter_on_one() {
-    let galera = formed(guarded(), "alone-alter");
-    galera.until_synced(3, 3);
-    galera.fill();
-    wide(&galera);
-    let writer = Writer::start(&galera, &password(&galera));
-    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-
-    let began = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(|| galera.sql(&pods[0], ALTER));
-        patiently("all of them alter", || power::all_are_in_a_ddl(&pods));
-        power::pause_server(&pods[2]);
-        // Well within the five seconds after which the others let go of it.
-        patiently("the others have altered", || match power::all_are_in_a_ddl(&pods[..2]) {
-            Err(none) if none == "0" => Ok(()),
-            Err(some) => Err(some),
-            Ok(()) => Err("all".to_owned()),
+    outage("alone-alter", "shop.t, shop.wide", |galera, _, pods| {
+        thread::scope(|scope| {
+            scope.spawn(|| galera.sql(&pods[0], ALTER));
+            patiently("all of them alter", || power::all_are_in_a_ddl(pods));
+            power::pause_server(&pods[2]);
+            // Well within the five seconds after which the others let go of it.
+            patiently("the others have altered", || match power::all_are_in_a_ddl(&pods[..2]) {
+                Err(none) if none == "0" => Ok(()),
+                Err(some) => Err(some),
+                Ok(()) => Err("all".to_owned()),
+            });
+            all_die(galera, pods);
         });
-        power::killed_all(&galera, Kill::Servers, &pods.each_ref().map(String::as_str), Duration::ZERO);
+        let text = until_told(galera, &["in a DDL", "is on "]);
+        start_from(galera, newest(&text));
     });
-    let text = until_told(&galera, &["in a DDL", "is on "]);
-    start_from(&galera, newest(&text));
-    whole_again(&galera, writer, "shop.t, shop.wide", began);
 }
 
 /// Servers that start by themselves form a cluster of zeros after a power failure. It is said; nobody may restart; and it is led
@@ -170,12 +165,11 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
     galera.fill();
     grown(&galera);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    let all = pods.each_ref().map(String::as_str);
     let writer = Writer::start(&galera, &password(&galera));
     let fails = |what: &str| {
         writer.until_writes();
         let began = Instant::now();
-        power::killed_all(&galera, Kill::Servers, &all, Duration::ZERO);
+        all_die(&galera, &pods);
         galera.until_ready(3);
         let is = galera.until_synced(3, 3);
         println!("from power failure to HEALTHY, {what}: {:.1} s", began.elapsed().as_secs_f64());
@@ -193,10 +187,10 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
 
     let began = Instant::now();
     until_told(&galera, &["Identity none", "NO-IDENTITY: whoever leaves or restarts never joins again"]);
-    let refused = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
-    crate::advice::refused(&refused, "G02", "its cluster has no identity");
-    let refused = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);
-    crate::advice::refused(&refused, "G14", "whoever restarts never joins again");
+    let deleted = galera.kubectl(&["delete", "pod", &pods[1], "--wait=false"]);
+    refused(&deleted, "G02", "its cluster has no identity");
+    let restarted = galera.kubectl(&["rollout", "restart", "statefulset/zeros-galera"]);
+    refused(&restarted, "G14", "whoever restarts never joins again");
     start_from(&galera, &pods[1]);
     let again = galera.until_synced(3, 3);
     assert_ne!(again, zeros);
