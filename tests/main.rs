@@ -26,6 +26,7 @@ mod drain;
 mod foreign;
 mod guarded;
 mod heals;
+mod heard;
 mod helm;
 mod hostile;
 mod house;

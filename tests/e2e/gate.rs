@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::guard::guarded;
+use crate::guard::{guarded, status};
 use crate::install::formed;
 
 const KNOWS: &str = "gatera.dev/identity";
@@ -46,6 +46,8 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
     );
     assert!(words.contains(&says), "{words}");
     println!("{words}");
+    let told = status(&galera);
+    assert!(told.contains(&format!("REFUSED {lonely}: it would found a new cluster")), "{told}");
     for ordinal in [0, 2] {
         assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
     }
