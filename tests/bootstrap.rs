@@ -124,7 +124,7 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         (
             scene(&["unverified", "ready", "unverified"]),
             "galera-instance-galera-0, galera-instance-galera-2 started without gatera, so Ready does not prove Synced; \
-             take over one at a time, the next when it is Ready again: kubectl -n db delete pod galera-instance-galera-0",
+             unless wsrep_cluster_state_uuid is zeros (gatera explain G04), take over one at a time, the next when it is Ready again: kubectl -n db delete pod galera-instance-galera-0",
         ),
     ] {
         let small = Small::of(&scene);

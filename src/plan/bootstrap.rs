@@ -330,7 +330,7 @@ pub fn unverified(cluster: &Cluster) -> Option<String> {
             seen.name
         ),
         None => format!(
-            "{names} started without gatera, so Ready does not prove Synced; take over one at a time, the next when it is Ready again: kubectl -n {ns} delete pod {}",
+            "{names} started without gatera, so Ready does not prove Synced; unless wsrep_cluster_state_uuid is zeros (gatera explain G04), take over one at a time, the next when it is Ready again: kubectl -n {ns} delete pod {}",
             first.name
         ),
     })

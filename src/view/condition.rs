@@ -274,8 +274,9 @@ impl<'a> Scene<'a> {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()
             }
             Condition::Blind => format!(
-                "nothing asks the server for its position after a crash (gatera explain G19); a pod that was made while the guard was away \
-                 gets the step when it is made anew: {delete}, one at a time"
+                "nothing asks the server for its position after a crash (gatera explain G19); unless wsrep_cluster_state_uuid is zeros \
+                 (gatera explain G04), a pod that was made while the guard was away gets the step when it is made anew: {delete}, one at a \
+                 time"
             ),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
