@@ -111,8 +111,8 @@ fn what_follows_from_what_members_told() {
             .beside;
     let notes: Vec<_> = events.iter().map(|it| (it.reason, &*it.note)).collect();
     let note = format!(
-        "pod {STATEFUL_SET}-0 serves in another cluster ({OTHER}) than the other members ({THIS}): what is written to both never comes \
-         together; save what is only there, then kubectl -n db delete pod {STATEFUL_SET}-0: it joins, and its data is replaced"
+        "pod {STATEFUL_SET}-0 serves in cluster {OTHER}, and {THIS} is recorded: what is written to both never comes together; decide \
+         which one is right, and compare their tables before anybody goes (gatera explain G04)"
     );
     assert_eq!(notes, [("AnotherCluster", &*note)]);
     let founded = world(["founds", THIS, THIS], THIS, unready);
@@ -181,7 +181,17 @@ fn members_are_asked_while_it_is_not_known_and_told_when_it_is() {
         }
     };
     assert_eq!(steps(&world([THIS; 3], THIS, blind), &settings), ask, "it may have lost its id");
-    assert_eq!(steps(&world(["none"; 3], "none", blind), &settings), [""; 0], "that is known");
+    assert_eq!(steps(&world(["none"; 3], "none", blind), &settings), ask, "it may have one again");
+    let long_ago = |object: &mut Value| {
+        blind(object);
+        if object["kind"] == "Pod" {
+            object["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] =
+                json!("2026-12-01T08:30:00Z");
+        }
+    };
+    for knows in [THIS, "none"] {
+        assert_eq!(steps(&world([knows; 3], knows, long_ago), &settings), [""; 0], "Events live for an hour");
+    }
     let freed = [0, 1, 2].map(|it| format!("{STATEFUL_SET}-{it} is free"));
     assert_eq!(
         steps(&world(["unknown", THIS, "founds"], THIS, warns), &settings),

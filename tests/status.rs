@@ -143,6 +143,17 @@ fn whom_members_wait_for_is_told() {
         ("others serve", [Some((true, "SYNCED")), Some((true, "CONNECTED")), Some((true, "DISCONNECTED"))]),
         ("another serves", [Some((false, "DISCONNECTED")), Some((true, "SYNCED")), Some((false, "JOINING"))]),
         (
+            "one serves elsewhere, one is frozen",
+            [
+                Some((true, "SYNCED")),
+                Some((
+                    true,
+                    "SYNCED, in another cluster: 7a2c1d10-0000-11f1-91b9-7e68ccac15f1, and its own is another; x",
+                )),
+                Some((true, "FROZEN")),
+            ],
+        ),
+        (
             "something went wrong",
             [
                 Some((true, "SYNCED")),
@@ -172,10 +183,12 @@ fn whom_members_wait_for_is_told() {
                 continue;
             }
             if served {
-                fact.seen(
-                    Doing::read(&format!("Readiness probe failed: the server is {doing}\n")),
-                    scene::now(),
-                );
+                let says = if doing == "FROZEN" {
+                    "does not answer on its port".into()
+                } else {
+                    format!("is {doing}")
+                };
+                fact.seen(Doing::read(&format!("Readiness probe failed: the server {says}\n")), scene::now());
             } else {
                 fact.heard(sees(doing));
             }
@@ -301,14 +314,31 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     pod["metadata"]["resourceVersion"] = json!("2");
     facts.put(read(&pod), &settings.adoption);
     assert_eq!(facts.pods[&id].seen, waits, "another version of the same pod");
-    assert!(!facts.hear(
-        &id,
-        "pod-0",
-        RUNS.parse().unwrap(),
-        "Readiness probe failed: the server is CONNECTED\n"
-    ));
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINING\n", Some(Doing::Receives));
+    let frozen = "Readiness probe failed: the server does not answer on its port\n";
+    hear(&mut facts, "pod-0", RUNS, frozen, Some(Doing::Freezes));
+    let stray = format!(
+        "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x\n"
+    );
+    hear(&mut facts, "pod-0", RUNS, &stray, Some(Doing::Strays));
+    hear(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);
+    pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-12-01T09:21:00Z");
+    facts.put(read(&pod), &settings.adoption);
+    hear(
+        &mut facts,
+        "pod-0",
+        "2026-12-01T09:20:29Z",
+        "Readiness probe failed: the server is CONNECTED\n",
+        None,
+    );
+    hear(
+        &mut facts,
+        "pod-0",
+        "2026-12-01T09:20:30Z",
+        "Readiness probe failed: the server is CONNECTED\n",
+        waits,
+    );
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-12-01T09:25:00Z");
     facts.put(read(&pod), &settings.adoption);
     assert_eq!(facts.pods[&id].seen, None, "it was started again");
@@ -322,7 +352,7 @@ fn who_would_not_know_its_position_is_named() {
     bare["status"]["conditions"][0]["status"] = json!("True");
     let (text, _) = story(&[bare]);
     let says = format!(
-        "BLIND {STATEFUL_SET}-1: nothing asks the server for its position after a crash (gatera explain G19); "
+        "BLIND {STATEFUL_SET}-1: nothing asks the server for its position after a crash: gatera explain G19 "
     );
     assert!(text.contains(&says), "{text}");
 }

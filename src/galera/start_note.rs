@@ -43,12 +43,23 @@ pub enum Doing {
     Stalls,
     /// Its disk is full, whatever else it does.
     Full,
+    /// It is Synced, in another cluster than the one that is recorded.
+    Strays,
+    /// Clients connect, and it does not answer.
+    Freezes,
 }
 
 impl Doing {
     /// Of the words of `wait-for-sync.sh`, as a kubelet repeats them.
     pub fn read(text: &str) -> Option<Self> {
-        let (_, rest) = text.split_once("probe failed: the server is ")?;
+        let (_, rest) = text.split_once("probe failed: the server ")?;
+        if rest.trim_end() == "does not answer on its port" {
+            return Some(Self::Freezes);
+        }
+        let rest = rest.strip_prefix("is ")?;
+        if rest.contains(", in another cluster: ") {
+            return Some(Self::Strays);
+        }
         let mut parts = rest.split(';').map(str::trim);
         let state = parts.next()?;
         if parts.next() == Some("its disk is full") {
@@ -71,6 +82,8 @@ impl Doing {
             Self::Receives => "receives",
             Self::Stalls => "stalls",
             Self::Full => "full",
+            Self::Strays => "strays",
+            Self::Freezes => "freezes",
         }
     }
 
@@ -81,6 +94,8 @@ impl Doing {
             Self::Receives => "receives a copy",
             Self::Stalls => "joins and receives nothing",
             Self::Full => "its disk is full",
+            Self::Strays => "is Synced in another cluster",
+            Self::Freezes => "does not answer",
         }
     }
 }

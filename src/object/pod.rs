@@ -231,7 +231,7 @@ pub struct PodStatus {
 
 /// One condition.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Condition {
     /// Its name.
     #[serde(rename = "type", deserialize_with = "or_default")]
@@ -239,6 +239,9 @@ pub struct Condition {
     /// True, False, Unknown.
     #[serde(deserialize_with = "or_default")]
     pub status: String,
+    /// Since when it is so.
+    #[serde(deserialize_with = "or_default")]
+    pub last_transition_time: String,
 }
 
 /// How a container does.
@@ -320,9 +323,10 @@ impl Pod {
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
-    /// It ran before in this pod, and has ended.
-    pub fn restarted(&self, container: &str) -> bool {
-        self.container_status(container).is_some_and(|status| status.last_state.terminated.is_some())
+    /// Since when it is not Ready, as the kubelet wrote it.
+    pub fn unready_since(&self) -> Option<&str> {
+        let unready = |it: &&Condition| it.kind == "Ready" && it.status != "True";
+        self.status.conditions.iter().find(unready).map(|it| &*it.last_transition_time)
     }
 
     /// Since when this container runs, as the kubelet wrote it.

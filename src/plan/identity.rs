@@ -6,12 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::galera::identity::{self, Identity};
 use crate::inject;
 use crate::marks::{FOUNDS, NONE, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};
+
+/// API servers forget them after an hour.
+const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// What pods told, by uid, and when.
 pub type Told = BTreeMap<String, (Timestamp, identity::Told)>;
@@ -29,18 +32,17 @@ pub struct Concluded {
     pub beside: Vec<super::Told>,
 }
 
-/// Nobody compared positions when it was started again: its cluster may have lost its id.
-fn started_blindly(pod: &PodFact) -> bool {
-    pod.restarted && !pod.recovers
-}
-
-/// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it, or they may have
-/// lost their id themselves.
+/// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it. For as long as an
+/// Event lives after its server's start, a pod may tell something new: it knows an id, and nobody compared positions; or it is
+/// known to have none.
 pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
     let knows = |pod: &PodFact| pod.identity.as_deref().is_some_and(|it| Identity::read(it).is_some());
-    let waits = |pod: &PodFact| {
-        waits_to_be_heard(pod) || (started_blindly(pod) || cluster.identity().is_none()) && knows(pod)
-    };
+    let recent =
+        |pod: &PodFact| pod.since.is_some_and(|since| view.now.duration_since(since) < LIFE_OF_AN_EVENT);
+    let may_tell =
+        |pod: &PodFact| recent(pod) && (knows(pod) && !pod.recovers || pod.identity.as_deref() == Some(NONE));
+    let waits =
+        |pod: &PodFact| waits_to_be_heard(pod) || cluster.identity().is_none() && knows(pod) || may_tell(pod);
     inject::identity::asked(cluster, view) && proven(cluster, view).any(|pod| pod.tells && waits(pod))
 }
 
@@ -89,9 +91,7 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
     let tell = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     let beside = pods.iter().filter_map(|(pod, its)| match its {
-        Is(other) if *its != is => {
-            Some(super::Told::about(cluster, BESIDE, beside(cluster, pod, other, word)))
-        }
+        Is(other) if *its != is => Some(super::Told::about(cluster, BESIDE, beside(pod, other, word))),
         _ => None,
     });
     let beside = beside.collect();
@@ -106,10 +106,10 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
 /// Why an Event is written.
 const BESIDE: &str = "AnotherCluster";
 
-fn beside(cluster: &Cluster, pod: &PodFact, its: &Identity, is: &str) -> String {
+fn beside(pod: &PodFact, its: &Identity, is: &str) -> String {
     format!(
-        "pod {0} serves in another cluster ({its}) than the other members ({is}): what is written to both never comes together; save what \
-         is only there, then kubectl -n {1} delete pod {0}: it joins, and its data is replaced",
-        pod.name, cluster.id.namespace
+        "pod {} serves in cluster {its}, and {is} is recorded: what is written to both never comes together; decide which one is right, and \
+         compare their tables before anybody goes (gatera explain G04)",
+        pod.name
     )
 }

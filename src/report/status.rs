@@ -6,7 +6,7 @@
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
 //!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
-//!                                "seen": looks, waits, receives, stalls or full, what a probe saw last of one that served before, or null,
+//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw last of one that served before, or null,
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": the same, as a probe saw it, or null } }],

@@ -42,7 +42,9 @@
 //! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera explain G04` |
 //! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet |
 //! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
-//! | STALLED | it joins, and nothing comes in: its transfer failed | delete it: it starts anew |
+//! | STALLED | it joins, and nothing comes in: its transfer failed, or its donor is busy with another | delete it: it starts anew |
+//! | ELSEWHERE | it is Synced, in another cluster than the one that is recorded | compare their tables; `gatera explain G04` |
+//! | FROZEN | clients connect to it, and it does not answer | its log, its disk; delete it while others serve |
 //! | DISK-FULL | less than a megabyte is left where its data is | make room, then delete it |
 //! | REFUSED | the step in front of its server did not start it, and says why | what it says |
 //! | FAILS | its server falls over again and again | its log; it may be deleted |
@@ -81,10 +83,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let found = leaving
         .is_forced()
         .or_else(|| leaving.goes_already().then(Findings::new))
+        .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.loses_its_data())
         .or_else(|| leaving.nothing_runs().then(Findings::new))
         .or_else(|| leaving.is_the_last())
-        .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
 }
@@ -211,7 +213,7 @@ impl<'a> Leaving<'a> {
 
     /// Positions without an identity cannot be compared: "IST started with wrong seqno", again and again.
     fn never_comes_back(&self) -> Option<Findings> {
-        let lost = self.cluster.has_no_identity() && self.member.ready();
+        let lost = self.cluster.has_no_identity() && self.member.ready() && !self.nothing_runs();
         lost.then(|| {
             let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
             let why = "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what: \
@@ -269,6 +271,17 @@ impl<'a> Leaving<'a> {
             );
         }
         let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
+        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
+        if let (Some(own), Some(its)) = (does(self.member), does(other)) {
+            let says = format!("{} {} ({})", other.name, its.says(), self.seen());
+            let instead = format!(
+                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod delete it, wait until it is Ready, then \
+                 {}",
+                own.says(),
+                other.name
+            );
+            return wait(says, instead);
+        }
         if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
             return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
         }
@@ -308,7 +321,8 @@ impl<'a> Leaving<'a> {
     fn uncertain(&self) -> Findings {
         let unverified =
             self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
-        let joins = self.member.starting() && self.cluster.has_data();
+        let lasts = Condition::of(self.member, self.view).is_some_and(Condition::lasts);
+        let joins = self.member.starting() && self.cluster.has_data() && !lasts;
         let (says, why, instead) = match () {
             () if joins => (
                 "it is not Ready yet and may be receiving its data, which then starts over".to_owned(),

@@ -120,6 +120,12 @@ fn created(replicas: i64) -> Findings {
 fn changed(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
     let refused = match () {
         () if step.to == step.from => return Findings::new(),
+        () if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) => Some(deny(
+            format!("{} -> {} replicas: the cluster has no identity", step.from, step.to),
+            "members that formed their cluster after a crash without comparing what they have take nobody in: who leaves is lost, and who \
+             comes never joins",
+            "found it anew from one member first: gatera explain G04, a cluster without an identity".into(),
+        )),
         () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, cluster, view)),
         () => not_up_now(step, cluster, view),
     };

@@ -49,8 +49,8 @@
 //!
 //! Members that crashed together and were started without their positions (no step in front of the server) form their cluster again
 //! with a history of zeros: `wsrep_cluster_state_uuid` and `uuid` in `grastate.dat` say 00000000-…. It serves, but nobody
-//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody, take no backup lock
-//! for granted that all have the same rows (compare tables: `CHECKSUM TABLE`), and found it anew from a member N that serves, by steps
+//! can join it any more ("IST started with wrong seqno"): each member that leaves is lost. Restart nobody. They may differ
+//! (`CHECKSUM TABLE` of each): decide which one is right. Then found it anew from a member N that serves, by steps
 //! 2 and 3 above, in this order: stop whoever writes; the address, `start: N`, `replicas: 1`; wait until the others are gone, so that N is
 //! the last, and says `safe_to_bootstrap: 1` by itself (if it does not, somebody else has newer rows: never set it by hand
 //! here); only then delete N. It keeps its data and gets a new identity; the others copy everything. It costs one restart of N, during

@@ -27,7 +27,8 @@
 //! KILL could not signal it: then the step becomes the server). Where the image is not known,
 //! `gatera.dev/profile: official` says that it starts as the official one. A command of your own can start the server
 //! through `mysqld_safe`, or through the step that charts/galera carries. For Bitnami's image there is no step yet: compare
-//! the members' tables after all of them crashed. `gatera.dev/start: keep` leaves the command alone.
+//! the members' tables after all of them crashed, and look at `wsrep_cluster_state_uuid`. A pod that was made while the guard was
+//! away has no step until it is made anew (not if that shows zeros: `gatera explain G04`). `gatera.dev/start: keep` leaves the command alone.
 //!
 //! # How to waive it
 //!

@@ -33,6 +33,10 @@ pub enum Condition {
     Left,
     /// It joins, and nothing comes in.
     Stalled,
+    /// It is Synced in another cluster than the one that is recorded.
+    Elsewhere,
+    /// Clients connect, and it does not answer.
+    Frozen,
     /// It waits for everybody of its last view.
     Waits,
     /// It reaches nobody who serves.
@@ -49,7 +53,7 @@ pub enum Condition {
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Names, and what is said of a member.
-const WORDS: [(Condition, &str, &str); 16] = [
+const WORDS: [(Condition, &str, &str); 18] = [
     (Condition::NoIdentity, "NO-IDENTITY", "is of a cluster without an identity"),
     (Condition::TwoHistories, "TWO-HISTORIES", "has another history"),
     (Condition::NodeAway, "NODE-AWAY", "is on a node that does not answer"),
@@ -61,6 +65,8 @@ const WORDS: [(Condition, &str, &str); 16] = [
     (Condition::CutOff, "CUT-OFF", "serves nobody without a majority"),
     (Condition::Left, "LEFT", "has left its cluster"),
     (Condition::Stalled, "STALLED", "joins and receives nothing"),
+    (Condition::Elsewhere, "ELSEWHERE", "is Synced in another cluster"),
+    (Condition::Frozen, "FROZEN", "does not answer"),
     (Condition::Waits, "WAITS", "waits for its last view"),
     (Condition::Looks, "LOOKS", "finds nobody who serves"),
     (Condition::Transfer, "TRANSFER", "receives a copy"),
@@ -84,6 +90,11 @@ impl Condition {
         WORDS[self as usize].2
     }
 
+    /// No waiting ends it.
+    pub fn lasts(self) -> bool {
+        matches!(self, Self::Left | Self::Stalled | Self::DiskFull | Self::Refused)
+    }
+
     /// Of a member that is not Ready.
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
@@ -98,6 +109,8 @@ impl Condition {
             Some(Doing::Waits) => Self::CutOff,
             Some(Doing::Stalls) => Self::Stalled,
             Some(Doing::Receives) => Self::Transfer,
+            Some(Doing::Strays) => Self::Elsewhere,
+            Some(Doing::Freezes) => Self::Frozen,
             None if matches!(note, Some(StartNote::Refused(_))) => Self::Refused,
             None => match note.and_then(StartNote::doing) {
                 Some(Doing::Full) => Self::DiskFull,
@@ -106,6 +119,8 @@ impl Condition {
                 Some(Doing::Waits) => Self::Waits,
                 Some(Doing::Stalls) => Self::Stalled,
                 Some(Doing::Receives) => Self::Transfer,
+                Some(Doing::Strays) => Self::Elsewhere,
+                Some(Doing::Freezes) => Self::Frozen,
                 None => Self::Starts,
             },
         })
@@ -138,16 +153,19 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
         now: view.now,
         each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
     };
-    let whole = scene.whole().map(|(condition, instead)| Matter { condition, members: Vec::new(), instead });
+    // What concerns all of them comes before anything that somebody would do for one.
+    if let Some((condition, instead)) = scene.whole() {
+        return vec![Matter { condition, members: Vec::new(), instead }];
+    }
     let by_condition = Condition::all().filter_map(|condition| {
         let members = scene.which(condition);
         let instead = scene.way_out(condition, members.first()?)?;
         let members = members.iter().map(|it| it.name.clone()).collect();
         Some(Matter { condition, members, instead })
     });
-    let mut matters: Vec<_> = whole.into_iter().chain(by_condition).collect();
+    let mut matters: Vec<_> = by_condition.collect();
     // Of a cluster that is down, whatever else is said: where to begin.
-    let newest = scene.newest().filter(|_| matters.first().is_none_or(|it| !it.members.is_empty()));
+    let newest = scene.newest();
     let last = matters.iter_mut().rfind(|it| it.condition != Condition::Blind);
     if let (Some(newest), Some(last)) = (newest, last) {
         last.instead = format!("{}; {newest}", last.instead);
@@ -165,7 +183,8 @@ struct Scene<'a> {
 impl<'a> Scene<'a> {
     fn which(&self, condition: Condition) -> Vec<&'a Member> {
         if condition == Condition::Blind {
-            let blind = |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers);
+            let blind =
+                |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.server && !pod.recovers && !pod.going);
             return self.cluster.members.iter().filter(blind).collect();
         }
         let is = |it: &&(&'a Member, Condition)| it.1 == condition;
@@ -200,7 +219,14 @@ impl<'a> Scene<'a> {
         let notes: Vec<_> = self.cluster.starts().map(|(_, note)| note).collect();
         // Members that come into a cluster that was founded anew say it, too, of what they bring.
         let unrecorded = self.cluster.identity().is_none();
-        if self.cluster.has_no_identity() || unrecorded && notes.iter().any(|note| note.has_no_identity()) {
+        let told = unrecorded && notes.iter().any(|note| note.has_no_identity());
+        if told && self.serves() {
+            let instead = "a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
+                           'wsrep_cluster_state_uuid'), restart nobody more, and follow gatera explain G04 (a cluster without an identity); \
+                           else it copies everything, and that is all";
+            return Some((Condition::NoIdentity, instead.to_owned()));
+        }
+        if self.cluster.has_no_identity() || told {
             let instead = "whoever leaves or restarts never joins again, so restart nobody; compare the members' tables, then found it \
                            anew from the one that is right, as gatera explain G04 tells (a cluster without an identity)";
             return Some((Condition::NoIdentity, instead.to_owned()));
@@ -273,11 +299,13 @@ impl<'a> Scene<'a> {
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()
             }
-            Condition::Blind => format!(
-                "nothing asks the server for its position after a crash (gatera explain G19); unless wsrep_cluster_state_uuid is zeros \
-                 (gatera explain G04), a pod that was made while the guard was away gets the step when it is made anew: {delete}, one at a \
-                 time"
-            ),
+            Condition::Elsewhere => "it serves nobody, since another cluster is recorded: compare their tables, then gatera explain G04 tells \
+                                     how the right one stays"
+                .to_owned(),
+            Condition::Frozen => "it may hang on its disk or hold still for a debugger: its log, its node".to_owned(),
+            Condition::Blind => "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was \
+                                 made while the guard was away only has to be made anew)"
+                .to_owned(),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)

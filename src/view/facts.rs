@@ -102,8 +102,8 @@ pub struct PodFact {
     pub step: bool,
     /// Started after a crash, its server knows its position: the step asks for it, or the image does.
     pub recovers: bool,
-    /// Its server's container ran before in this pod, and has ended.
-    pub restarted: bool,
+    /// Since when it is not Ready.
+    pub unready: Option<Timestamp>,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
     /// Its cluster address is left alone.
@@ -115,6 +115,9 @@ pub struct PodFact {
     /// When its server's container began to run the last time, if it has not started well.
     pub began: Option<Timestamp>,
 }
+
+/// In seconds.
+const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
     /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
@@ -133,13 +136,20 @@ impl PodFact {
         }
     }
 
-    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what an
-    /// earlier run of the server did is over.
+    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what it did in an
+    /// earlier run of the server, or before it was Ready the last time, is over.
     pub fn seen(&mut self, doing: Option<Doing>, at: Timestamp) {
         let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
-        if self.running && !self.ready && self.began.is_none() && of_this_run {
+        // A pod is not Ready after some probes that failed.
+        let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
+        if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
             self.seen = doing;
         }
+    }
+
+    /// What it told.
+    pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
+        (self.seen, self.start_note.as_ref())
     }
 
     /// The pod as it was before may have told what it still does.
@@ -179,7 +189,7 @@ impl PodFact {
             tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
             step: server.is_some_and(|server| Front::of(server) == Front::Step),
             recovers: server.is_some_and(|server| Front::of(server).recovers()),
-            restarted: server.is_some_and(|server| pod.restarted(&server.name)),
+            unready: pod.unready_since().and_then(|since| since.parse().ok()),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
@@ -252,22 +262,19 @@ impl Facts {
         }
     }
 
-    /// What a probe of this pod's server said when it failed. False: that was known.
-    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
-        let Some(known) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return false };
+    /// What a probe of this pod's server said when it failed.
+    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) {
+        let Some(known) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return };
         let mut pod = PodFact::clone(known);
         match StartNote::read(message) {
             Some(note) => pod.heard(note),
-            None if message.starts_with("Readiness probe failed: the server is ") => {
-                pod.seen(Doing::read(message), at);
-            }
+            None if message.starts_with("Readiness probe ") => pod.seen(Doing::read(message), at),
             None => {}
         }
-        let news = (&pod.seen, &pod.start_note) != (&known.seen, &known.start_note);
+        let news = pod.words() != known.words();
         if news {
             *known = Arc::new(pod);
         }
-        news
     }
 
     /// Pods by the StatefulSet that owns them.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Told;
 use super::contents::Contents;
+use super::probes::Outcome;
 use crate::galera::adopt::Adoption;
 use crate::guard::Guard;
 use crate::object::Kind;
@@ -75,11 +76,7 @@ impl Keeper {
             let mut news = false;
             for (source, told) in batch.drain(..) {
                 match told {
-                    Told::Said(outcomes) => {
-                        for it in outcomes {
-                            news |= self.facts.hear(&it.pod, &it.uid, it.at, &it.message);
-                        }
-                    }
+                    Told::Said(outcomes) => news |= self.listen(&outcomes),
                     told => {
                         if matches!(told, Told::Unreadable(..)) {
                             guard.metrics.unreadable.inc();
@@ -108,6 +105,18 @@ impl Keeper {
                 sleep(AT_MOST_EVERY.max(cost * REST)).await;
             }
         }
+    }
+
+    /// To what one pod said. Only its last words may be news.
+    fn listen(&mut self, outcomes: &[Outcome]) -> bool {
+        let Some(first) = outcomes.first() else { return false };
+        let known = |facts: &Facts| facts.pods.get(&first.pod).cloned();
+        let before = known(&self.facts);
+        for it in outcomes {
+            self.facts.hear(&it.pod, &it.uid, it.at, &it.message);
+        }
+        let after = known(&self.facts);
+        before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
     }
 
     fn hear(&mut self, index: usize, told: Told) {

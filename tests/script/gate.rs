@@ -211,8 +211,9 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
         assert_eq!(fs::read_to_string(pod.path("termination")).unwrap(), "");
         if *tells {
             // Kubelets drop Events of pods that made many. It is told again, later, and by the other probe.
-            let long_ago = format!("{is} -330\n");
-            pod.write("told", long_ago);
+            let uptime = fs::read_to_string("/proc/uptime").unwrap();
+            let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+            pod.write("told", format!("{is} {}\n", now.saturating_sub(330)));
             if *recorded != ID {
                 pod.run("ready").exits(1).prints(&format!("the server is SYNCED; its cluster is {is}\n"));
                 pod.run("ready").exits(0);
@@ -261,5 +262,18 @@ fn a_cluster_without_an_identity_is_told_too() {
                 pod.run(question).exits(0).prints("the server is SYNCED\n");
             }
         }
+    });
+}
+
+/// The server may write beside its status file, and what it writes is no arithmetic.
+#[test]
+fn garbage_beside_the_status_file_makes_nobody_unready() {
+    for_each(&["x -", "x 08", "x 5-3", "x", "", "\n", "x a[$(touch)]"], |pod, garbage| {
+        server(pod, "");
+        knows(pod, "unknown");
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        pod.write("data/grastate.dat", state(ID, "-1", "0")).state("SYNCED").write("told", garbage);
+        pod.run("ready").exits(1).prints(&format!("the server is SYNCED; its cluster is {ID}\n"));
+        pod.run("ready").exits(0).prints("the server is SYNCED\n");
     });
 }

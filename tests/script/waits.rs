@@ -40,7 +40,7 @@ fn a_transfer_that_has_failed_is_told() {
         }
     });
     // What the server's user may write there is no arithmetic.
-    for_each(&["x y\n", "1 a[$(touch\n", "\n", "-5 3\n"], |pod, garbage| {
+    for_each(&["x y\n", "1 a[$(touch\n", "\n", "-5 3\n", "08 1\n", "1 2,3\n"], |pod, garbage| {
         pod.state("JOINING").write("idle", garbage);
         pod.run("started").exits(1).prints("the server is JOINING\n");
         assert!(

@@ -163,7 +163,8 @@ tell_cluster() {
     esac
     told='' at=0
     read -r told at <"$run/told"
-    case $at in *[!0-9-]*) at=0 ;; esac
+    # The server may write there. In seconds since boot, so a node that was started again begins anew.
+    case $at in '' | 0?* | *[!0-9]*) told='' at=0 ;; esac
     since=$(($(seconds_since_boot) - at))
     # Below 0: the node was started again meanwhile.
     [ "$told" != "$id" ] || [ "$since" -ge 330 ] || [ "$since" -lt 0 ] || return 0
@@ -219,7 +220,9 @@ stalls() {
         worked=$((${12:-0} + ${13:-0})) # in 1/100 s
     fi
     [ -n "$copies" ] || read -r since before <"$run/idle"
-    case $since,$before,$worked in *[!0-9,]*) since='' before=0 worked=0 ;; esac # the server may write there
+    for number in "$since" "$before" "$worked"; do # the server may write there
+        case $number in 0?* | *[!0-9]*) since='' before=0 worked=0 ;; esac
+    done
     idle=$(($(seconds_since_boot) - ${since:-0}))
     if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - ${before:-0})) -gt $((5 + idle * 3)) ]; then
         echo "$(seconds_since_boot) $worked" >"$run/idle"
