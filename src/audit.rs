@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
 use crate::review::{Origin, Review};
@@ -39,6 +40,8 @@ pub struct Summary {
     pub ready: usize,
     /// "3 of 3 members Synced".
     pub says: String,
+    /// Its id, once that is recorded.
+    pub identity: Option<Identity>,
     /// Members that have not joined, and where each reported to start from.
     pub starts: Vec<(String, StartNote)>,
     /// What is the matter, and the way out.
@@ -96,6 +99,7 @@ pub fn clusters(view: &View<'_>) -> Vec<Summary> {
         members: cluster.workload.replicas(),
         ready: cluster.ready(),
         says: cluster.describe(),
+        identity: cluster.identity().cloned(),
         starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
         matters: condition::matters(cluster, view),
     });

@@ -104,7 +104,8 @@ fn fact(pod: &Value) -> PodFact {
 #[test]
 fn the_audit_tells_where_members_start_from() {
     let words = told(&format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"));
-    let scene = Scene { also: vec![member(0, &words)], ..Scene::default() };
+    let recorded = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
+    let scene = Scene { also: vec![member(0, &words)], stateful_set: recorded, ..Scene::default() };
     let settings = Settings::default();
     let world = scene.world(&settings);
     let audit = audit::run(&View::new(&world, scene::now(), &settings));
@@ -114,6 +115,8 @@ fn the_audit_tells_where_members_start_from() {
     let text = report::audit::text(&audit);
     assert!(text.contains(&format!("\n  {STATEFUL_SET}-0  {says}\n")), "{text}");
     let json = report::audit::json(&audit);
+    assert!(text.contains(&format!("is not Ready yet  {ID}\n")), "{text}");
+    assert_eq!(json["clusters"][0]["id"], ID);
     assert_eq!(json["clusters"][0]["starts"], json!([{ "name": format!("{STATEFUL_SET}-0"), "says": says }]));
 }
 

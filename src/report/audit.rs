@@ -7,7 +7,7 @@
 //!                  "rule", "verdict": "deny|wait|unknown|amend|warn", "effect": "refused|warned|recorded",
 //!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
 //!   "remarks":  [{ "object": …, "says" }],
-//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says",
+//!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says", "id": of the cluster, or null,
 //!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported,
 //!                  "matters": [{ "condition", "members": [name], "instead" }] }],
 //!   "summary":  { "objects", "refused", "warned" } }
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::{because, refusal};
 use crate::audit::{Audit, Audited, News, Summary};
+use crate::galera::identity::Identity;
 use crate::verdict::{Effect, Judged};
 
 /// For a person.
@@ -38,8 +39,9 @@ pub fn text(audit: &Audit) -> String {
             text.push_str(&format!("warning\n{remark}\n\n"));
         }
     }
-    for Summary { id, state, says, starts, matters, .. } in &audit.clusters {
-        text.push_str(&format!("{id}  {}  {says}\n", state.name()));
+    for Summary { id, state, says, identity, starts, matters, .. } in &audit.clusters {
+        let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
+        text.push_str(&format!("{id}  {}  {says}{known}\n", state.name()));
         text.extend(starts.iter().map(|(name, note)| format!("  {name}  {note}\n")));
         text.extend(matters.iter().map(|matter| format!("  {matter}\n")));
     }
@@ -71,6 +73,7 @@ pub fn json(audit: &Audit) -> Value {
             "members": it.members,
             "ready": it.ready,
             "says": it.says,
+            "id": it.identity.as_ref().map(Identity::as_str),
             "starts": it.starts.iter().map(|(name, note)| json!({ "name": name, "says": note.to_string() })).collect::<Vec<_>>(),
             "matters": super::matters(&it.matters),
         })

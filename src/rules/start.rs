@@ -30,6 +30,13 @@
 //! the members' tables after all of them crashed, and look at `wsrep_cluster_state_uuid`. A pod that was made while the guard was
 //! away has no step until it is made anew (not if that shows zeros: `gatera explain G04`). `gatera.dev/start: keep` leaves the command alone.
 //!
+//! # What is on disk
+//!
+//! With `innodb_flush_log_at_trx_commit` at 2 the last second of commits is with the operating system, at 0 with the server. At 2 a
+//! server that is killed loses nothing; a machine that loses power does. The position that is recovered is what the disk has, so
+//! members compare what they really have, and whoever has less copies it from the others. If all machines fail at once,
+//! commits of the last second may be on no disk, although clients were told that they are safe: 1 is the value that survives that.
+//!
 //! # How to waive it
 //!
 //! It is only a warning. `gatera.dev/override: "G19 until=2026-12-01T10:00:00Z reason=…"` on the StatefulSet silences it for an
