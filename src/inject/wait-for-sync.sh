@@ -213,19 +213,20 @@ stalls() {
         ours=$(printf '[0-9A-F]*:%04X' "$port")
         ! grep -qs "^ *[0-9]*: $ours [0-9A-F]*:[0-9A-F]* 01 " "$proc/net/tcp" "$proc/net/tcp6" || copies=yes
     done
-    worked=0 since='' before=0
+    worked=0 since='' before=0 whose='' ticks=''
     if find_server && read -r stat <"$proc/$pid/stat"; then
         # shellcheck disable=SC2086
         set -- ${stat##*)}
         worked=$((${12:-0} + ${13:-0})) # in 1/100 s
     fi
-    [ -n "$copies" ] || read -r since before <"$run/idle"
+    [ -n "$copies" ] || read -r since before whose <"$run/idle"
+    [ "$whose" = "$ticks" ] || since='' # it was another server's
     for number in "$since" "$before" "$worked"; do # the server may write there
         case $number in 0?* | *[!0-9]*) since='' before=0 worked=0 ;; esac
     done
     idle=$(($(seconds_since_boot) - ${since:-0}))
     if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - ${before:-0})) -gt $((5 + idle * 3)) ]; then
-        echo "$(seconds_since_boot) $worked" >"$run/idle"
+        echo "$(seconds_since_boot) $worked $ticks" >"$run/idle"
         return 1
     fi
     [ "$idle" -ge 120 ]

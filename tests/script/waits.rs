@@ -2,17 +2,19 @@
 
 use std::fs;
 
-use super::pod::{START, for_each};
+use super::pod::{BOOT, START, for_each};
 
 /// A server that joins, and to which nothing comes: after two minutes it is said.
 #[test]
 fn a_transfer_that_has_failed_is_told() {
     const IST: &str = "0100007F:11D8 0200007F:A000 01";
-    let idle_since = |ago: u64, worked: u64| {
+    let idle_of = |ago: u64, worked: u64, server: u64| {
         let uptime = fs::read_to_string("/proc/uptime").unwrap();
         let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
-        format!("{} {worked}\n", i128::from(now) - i128::from(ago))
+        format!("{} {worked} {server}\n", i128::from(now) - i128::from(ago))
     };
+    // The server of a pod, by when it was started, in 1/100 s since boot.
+    let idle_since = |ago, worked| idle_of(ago, worked, (START - BOOT) * 100);
     // Since when it was idle, what it had worked by then (it is at 23 now), a process beside it, a connection.
     let rows = [
         ("JOINING", None, "bash", None, ""),
@@ -38,6 +40,11 @@ fn a_transfer_that_has_failed_is_told() {
             pod.write("proc/7/cmdline", "bash").connections("tcp", &[]);
             pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
         }
+    });
+    // What an earlier server of this pod did is over.
+    for_each(&[()], |pod, ()| {
+        pod.state("JOINING").write("idle", idle_of(130, 0, 7));
+        pod.run("started").exits(1).prints("the server is JOINING\n");
     });
     // What the server's user may write there is no arithmetic.
     for_each(&["x y\n", "1 a[$(touch\n", "\n", "-5 3\n", "08 1\n", "1 2,3\n"], |pod, garbage| {
