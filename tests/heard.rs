@@ -1,25 +1,61 @@
-//! What members tell their probes reaches the guard, and with it the words of a refusal.
+//! What members tell their probes reaches the guard: their cluster's id, and what became of them.
 
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::alive::Alive;
 use crate::lab::{User, eventually};
+
+const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+
+/// As a kubelet makes an Event of it.
+fn says(alive: &Alive, pod: &str, uid: &str, words: &str) {
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": { "generateName": format!("{pod}."), "namespace": alive.ns },
+        "reason": "Unhealthy", "message": format!("Readiness probe failed: {words}\n"), "type": "Warning",
+        "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": alive.ns, "name": pod, "uid": uid },
+        "source": { "component": "kubelet" }, "lastTimestamp": format!("{:.0}", Timestamp::now()),
+    });
+    let kubelet = ["--as=system:node:n", "--as-group=system:nodes", "--as-group=system:masters"];
+    let create = [&["create", "--filename=-"][..], &kubelet].concat();
+    alive.plane.kubectl_stdin(User::Admin, &create, &event.to_string()).succeeded();
+}
+
+#[test]
+fn most_members_decide_which_cluster_it_is() {
+    let alive = Alive::cluster("told");
+    let members = alive.members();
+    let knows = |what: &str| {
+        let object: Value =
+            serde_json::from_str(&alive.admin(&["get", what, "--output=json"]).succeeded()).unwrap();
+        object["metadata"]["annotations"]["gatera.dev/identity"].as_str().unwrap_or_default().to_owned()
+    };
+    let (pods, set) =
+        (members.iter().map(|(pod, _)| format!("pod/{pod}")), "statefulset/galera-instance-galera");
+    let pods: Vec<_> = pods.collect();
+    assert_eq!((knows(&pods[0]), knows(set)), ("unknown".to_owned(), String::new()));
+    for (pod, uid) in &members[..2] {
+        says(&alive, pod, uid, &format!("the server is SYNCED; its cluster is {ID}"));
+    }
+    // Somebody else's words about this pod are not its own.
+    says(
+        &alive,
+        &members[2].0,
+        "of-another-pod",
+        "the server is SYNCED; its cluster is 7a2c1d10-0000-11f1-91b9-7e68ccac15f1",
+    );
+    eventually("it to be recorded", || {
+        (knows(set) == ID && knows(&pods[0]) == ID && knows(&pods[1]) == ID).then_some(())
+    });
+    assert_eq!(knows(&pods[2]), "unknown", "it has not told");
+}
 
 #[test]
 fn a_refusal_says_what_became_of_members() {
     let alive = Alive::cluster("heard");
     for (pod, uid) in alive.members() {
         alive.plane.set_ready(&alive.ns, &pod, false);
-        let event = json!({
-            "apiVersion": "v1", "kind": "Event", "metadata": { "name": format!("{pod}.1"), "namespace": alive.ns },
-            "reason": "Unhealthy", "message": "Readiness probe failed: the server is CONNECTED\n", "type": "Warning",
-            "involvedObject": { "apiVersion": "v1", "kind": "Pod", "namespace": alive.ns, "name": pod, "uid": uid },
-            "source": { "component": "kubelet" }, "lastTimestamp": format!("{:.0}", Timestamp::now()),
-        });
-        let kubelet = ["--as=system:node:n", "--as-group=system:nodes", "--as-group=system:masters"];
-        let create = [&["create", "--filename=-"][..], &kubelet].concat();
-        alive.plane.kubectl_stdin(User::Admin, &create, &event.to_string()).succeeded();
+        says(&alive, &pod, &uid, "the server is CONNECTED");
     }
     let pod = &alive.members()[1].0;
     let words = eventually("the guard to hear it", || {

@@ -40,15 +40,15 @@
 //! | TRANSFER | it receives a copy, of what it missed or of everything | wait; nobody else may leave |
 //! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera explain G04` |
 //! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera explain G04` |
-//! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet |
+//! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet; if it is certain that no other server runs, `gatera status` tells how it goes on alone |
 //! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
 //! | STALLED | it joins, and nothing comes in: its transfer failed, or its donor is busy with another | delete it: it starts anew |
 //! | ELSEWHERE | it is Synced, in another cluster than the one that is recorded | compare their tables; `gatera explain G04` |
 //! | FROZEN | clients connect to it, and it does not answer | its log, its disk; delete it while others serve |
-//! | DISK-FULL | less than a megabyte is left where its data is | make room, then delete it |
+//! | DISK-FULL | less than a megabyte is left where its data is | make room, then delete it while others serve |
 //! | REFUSED | the step in front of its server did not start it, and says why | what it says |
 //! | FAILS | its server falls over again and again | its log; it may be deleted |
-//! | NODE-AWAY | the kubelet of its node is not heard | bring the node back, or taint it as out of service |
+//! | NODE-AWAY | the kubelet of its node is not heard | bring the node back; its server may still serve; taint it as out of service only if it is switched off |
 //! | LEAVING, MISSING | its pod is being deleted, or is not created | wait; `kubectl describe statefulset` |
 //! | BLIND | it may be Ready, but after a crash it would not know its position: no step in front of its server | `gatera explain G19` |
 //! | NO-IDENTITY | its cluster was formed after a crash without comparing positions: whoever leaves never joins again | `gatera explain G04` |
