@@ -235,6 +235,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
     for words in [
         "Readiness probe failed: the server is SYNCED; its cluster has no id",
         "Readiness probe failed: the server is CONNECTED",
+        "Readiness probe failed: the server does not answer on its port",
         "start of 2026-12-01T09:19:00Z: empty, safe_to_bootstrap 1",
         "gatera did not start the server: x",
     ] {
