@@ -75,16 +75,10 @@ impl Keeper {
         while told.recv_many(&mut batch, 4096).await > 0 {
             let mut news = false;
             for (source, told) in batch.drain(..) {
-                match told {
-                    Told::Said(outcomes) => news |= self.listen(&outcomes),
-                    told => {
-                        if matches!(told, Told::Unreadable(..)) {
-                            guard.metrics.unreadable.inc();
-                        }
-                        self.hear(source, told);
-                        news = true;
-                    }
+                if matches!(told, Told::Unreadable(..)) {
+                    guard.metrics.unreadable.inc();
                 }
+                news |= self.hear(source, told);
             }
             for id in self.contents.missing(&self.facts) {
                 // The fetcher ends with the process.
@@ -119,7 +113,8 @@ impl Keeper {
         before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
     }
 
-    fn hear(&mut self, index: usize, told: Told) {
+    /// False: it was known.
+    fn hear(&mut self, index: usize, told: Told) -> bool {
         let source = &mut self.sources[index];
         match told {
             Told::Begun => source.before = std::mem::take(&mut source.holds),
@@ -146,7 +141,7 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Told::Said(_) => {}
+            Told::Said(outcomes) => return self.listen(&outcomes),
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Told::Unreadable(id, problem) => {
                 source.before.remove(&id);
@@ -154,6 +149,7 @@ impl Keeper {
                 self.facts.unreadable.insert((source.kind, id), problem);
             }
         }
+        true
     }
 
     /// Gone for this source; gone altogether unless another selector still has it.
@@ -229,6 +225,31 @@ mod tests {
         keeper.hear(0, odd());
         keeper.hear(0, Told::Gone(Id::new("", "a")));
         assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_the_last_words_of_a_pod_are_news() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
+            "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
+            "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
+        assert!(keeper.hear(0, Told::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
+        let said = |states: &[&str]| {
+            let outcome = |state: &&str| Outcome {
+                pod: Id::new("", "a"),
+                uid: "1".to_owned(),
+                at: "2026-12-01T09:30:00Z".parse().unwrap(),
+                message: format!("Readiness probe failed: the server is {state}\n"),
+            };
+            Told::Said(states.iter().map(outcome).collect())
+        };
+        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
+        assert!(
+            !keeper.hear(0, said(&["JOINING", "CONNECTED"])),
+            "it goes back and forth, and ends where it was"
+        );
+        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
+        assert!(!keeper.hear(0, Told::Said(Vec::new())));
     }
 
     #[test]
