@@ -44,7 +44,7 @@ fn told(ids: &[(&str, &str)]) -> Told {
 }
 
 fn told_at(at: &str, ids: &[(&str, &str)]) -> Told {
-    let is = |id: &str| Identity::read(id).map_or(identity::Told::HasNone, identity::Told::Is);
+    let is = |id: &str| Identity::read(id).map_or(identity::Answer::HasNone, identity::Answer::Is);
     let told = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
     ids.iter().map(told).collect()
 }

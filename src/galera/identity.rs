@@ -11,20 +11,28 @@ pub struct Identity(String);
 
 /// What a member tells of its cluster: a probe of `wait-for-sync.sh` says it, once, to a guard that does not know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Told {
+pub enum Answer {
     /// Its id.
     Is(Identity),
     /// It has none: its members formed it without comparing what they have.
     HasNone,
 }
 
-impl Told {
+impl Answer {
     /// Of the output of a probe, as the kubelet repeats it in an Event.
     pub fn read(message: &str) -> Option<Self> {
         let (_, words) = message.split_once("; its cluster ")?;
         match words.trim_end().strip_prefix("is ") {
             Some(id) => Identity::read(id).map(Self::Is),
             None => (words.trim_end() == "has no id").then_some(Self::HasNone),
+        }
+    }
+
+    /// The id, if it has one.
+    pub fn id(&self) -> Option<&Identity> {
+        match self {
+            Self::Is(id) => Some(id),
+            Self::HasNone => None,
         }
     }
 }
@@ -59,10 +67,10 @@ mod tests {
     fn only_an_id_is_one() {
         let id = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
         assert_eq!(Identity::read(id).unwrap().to_string(), id);
-        let told = |text: &str| Told::read(&format!("Startup probe failed: {text}"));
-        let is = Identity::read(id).map(Told::Is);
+        let told = |text: &str| Answer::read(&format!("Startup probe failed: {text}"));
+        let is = Identity::read(id).map(Answer::Is);
         assert_eq!(told(&format!("the server is SYNCED; its cluster is {id}\n")), is);
-        assert_eq!(told("the server is SYNCED; its cluster has no id\n"), Some(Told::HasNone));
+        assert_eq!(told("the server is SYNCED; its cluster has no id\n"), Some(Answer::HasNone));
         assert_eq!(told("the server is SYNCED; its cluster has no idea"), None);
         assert_eq!(told("the server is SYNCED"), None);
         assert_eq!(told(&format!("the server is SYNCED; its cluster is {id} and more")), None);

@@ -56,9 +56,14 @@ fn looks_old(cluster: &Cluster, record: &Identity) -> bool {
     serves.peek().is_some() && serves.all(|pod| pod.identity.as_deref() != Some(record.as_str()))
 }
 
+/// How it is written down that a cluster has this id, or none.
+pub fn mark(is: Option<&Identity>) -> &str {
+    is.map_or(NONE, Identity::as_str)
+}
+
 /// What a pod is to know that told this id, or none, and the cluster is it.
 pub fn heard<'i>(cluster: &Cluster, view: &View<'_>, is: Option<&'i Identity>) -> &'i str {
-    if gated(cluster, view) { is.map_or(NONE, Identity::as_str) } else { FREE }
+    if gated(cluster, view) { mark(is) } else { FREE }
 }
 
 /// The pods of a cluster. A bootstrap node is found by its label alone, so of two clusters of one label it is neither's.

@@ -202,7 +202,7 @@ answers() {
 }
 
 # A joiner copies (a script of the transfer runs, or its donor is connected to one of its ports), or works on what it got. If it
-# did neither for two minutes, its transfer has failed, and the server hangs.
+# did neither for two minutes, its transfer has failed and the server hangs, or its donor is busy with another.
 stalls() {
     [ "$now" = JOINING ] || return 1
     copies=''

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::galera::identity::{self, Identity};
+use crate::galera::identity::{Answer, Identity};
 use crate::inject;
 use crate::marks::{FOUNDS, NONE, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};
@@ -17,7 +17,7 @@ use crate::view::{Cluster, PodFact, View};
 const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// What pods told, by uid, and when.
-pub type Told = BTreeMap<String, (Timestamp, identity::Told)>;
+pub type Told = BTreeMap<String, (Timestamp, Answer)>;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
 /// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
 /// most members have to be in it.
 pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Concluded> {
-    use identity::Told::{HasNone, Is};
+    use Answer::{HasNone, Is};
     let of = |pod: &PodFact| {
         let known = || match pod.identity.as_deref()? {
             NONE => Some(HasNone),
@@ -84,21 +84,14 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
             (*is).clone()
         }
     };
-    let word = match &is {
-        Is(id) => id.as_str(),
-        HasNone => NONE,
-    };
+    let word = inject::identity::mark(is.id());
     let tell = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
-    let beside = pods.iter().filter_map(|(pod, its)| match its {
-        Is(other) if *its != is => Some(super::Told::about(cluster, BESIDE, beside(pod, other, word))),
-        _ => None,
-    });
+    let others = pods.iter().filter(|(_, its)| *its != is);
+    let beside = others
+        .filter_map(|(pod, its)| Some(super::Told::about(cluster, BESIDE, beside(pod, its.id()?, word))));
     let beside = beside.collect();
-    let is = match is {
-        Is(id) => Some(id),
-        HasNone => None,
-    };
+    let is = is.id().cloned();
     let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };
     Some(Concluded { is, new, tell, beside })
 }

@@ -8,7 +8,7 @@ use kube::{Api, Client};
 
 use super::apply::annotate;
 use super::{Done, Means};
-use crate::galera::identity::{Identity, Told};
+use crate::galera::identity::Answer;
 use crate::inject;
 use crate::marks;
 use crate::plan::identity::{self, Concluded, concluded};
@@ -25,7 +25,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     for pod in pods {
         outcomes.extend(probes::outcomes_of(&means.client, &id.namespace, &pod).await?);
     }
-    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Told::read(&it.message)?))));
+    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
     let told: identity::Told = told.collect();
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
@@ -40,15 +40,8 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     };
     if new {
         let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
-        annotate(
-            &api,
-            &id.name,
-            uid,
-            &version,
-            marks::IDENTITY,
-            Some(is.as_ref().map_or(marks::NONE, Identity::as_str)),
-        )
-        .await?;
+        let mark = inject::identity::mark(is.as_ref());
+        annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in beside {
         super::apply::tell(&means.client, &event).await?;

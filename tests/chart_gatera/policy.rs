@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use gatera::galera::identity::Told;
+use gatera::galera::identity::Answer;
 use gatera::galera::start_note::{Doing, StartNote};
 
 use crate::guarded;
@@ -240,7 +240,7 @@ fn only_a_kubelet_says_what_a_probe_said_of_a_cluster() {
         "gatera did not start the server: x",
     ] {
         assert!(
-            Told::read(words).is_some() || Doing::read(words).is_some() || StartNote::read(words).is_some(),
+            Answer::read(words).is_some() || Doing::read(words).is_some() || StartNote::read(words).is_some(),
             "{words}"
         );
         let output = create(&event("a", "Unhealthy", words), &[]);

@@ -3,11 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use crate::galera::Galera;
 use crate::guard::guarded;
-use crate::install::{formed, grown};
+use crate::install::{formed, grown, password};
 use crate::power::{self, Kill};
 use crate::transfer;
 use crate::writer::Writer;
@@ -18,9 +16,7 @@ fn whatever_fails_nobody_differs_and_nothing_is_lost() {
     let cluster = galera.until_synced(3, 3);
     galera.fill();
     grown(&galera);
-    let secret =
-        json!({ "valueFrom": { "secretKeyRef": { "name": "drill-secret", "key": "root-password" } } });
-    let writer = Writer::start(&galera, &secret);
+    let writer = Writer::start(&galera, &password(&galera));
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let all = pods.each_ref().map(String::as_str);
 

@@ -36,6 +36,12 @@ pub fn formed<'a>(lab: &'a ControlPlane, name: &str) -> Galera<'a> {
     galera
 }
 
+/// The root password of charts/galera, as a pod gets it.
+pub fn password(galera: &Galera<'_>) -> Value {
+    let secret = format!("{}-secret", galera.name);
+    json!({ "valueFrom": { "secretKeyRef": { "name": secret, "key": "root-password" } } })
+}
+
 /// With rows enough that a full copy takes a moment; GATERA_GIGABYTES says how many.
 pub fn grown(galera: &Galera<'_>) {
     let gigabytes = env::var("GATERA_GIGABYTES").ok().and_then(|text| text.parse::<u32>().ok());
@@ -143,9 +149,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     helm_test(lab, "gatera", "gatera");
     helm_test(lab, "shop", &namespace);
 
-    let secret =
-        json!({ "valueFrom": { "secretKeyRef": { "name": "shop-secret", "key": "root-password" } } });
-    let writer = Writer::start(&galera, &secret);
+    let writer = Writer::start(&galera, &password(&galera));
     let before = uids(&galera, 3);
     helm(&galera, "upgrade", &["--set=antiAffinity=false", "--set=nodeCount=5"]);
     galera.until_ready(5);

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 use crate::advice::{commands, follow, refused};
 use crate::galera::{Galera, Wsrep, patiently};
 use crate::guard::guarded;
-use crate::install::{endpoints, helm, helm_test, until_bootstrap_is_removed};
+use crate::install::{endpoints, helm, helm_test, password, until_bootstrap_is_removed};
 use crate::lab::{ControlPlane, User};
 use crate::password;
 use crate::writer::Writer;
@@ -94,8 +94,7 @@ fn the_node_with_two_members_is_drained(galera: &Galera<'_>) {
     assert_eq!(both.len(), 2, "one node holds two members: {on:?}");
     let survivor = (0..3).map(|it| galera.member(it)).find(|pod| !both.contains(pod)).unwrap();
 
-    let secret = json!({ "valueFrom": { "secretKeyRef": { "name": "odd-secret", "key": "root-password" } } });
-    let writer = Writer::start(galera, &secret);
+    let writer = Writer::start(galera, &password(galera));
     let said = {
         let _cordoned = Cordoned(galera.lab, full.clone());
         let said = watched(galera, &survivor, || drain(galera, full));

@@ -11,7 +11,7 @@ use crate::advice::refused;
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::{guarded, status};
-use crate::install::{formed, grown};
+use crate::install::{formed, grown, password};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
@@ -23,11 +23,6 @@ fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
     });
     println!("{text}");
     text
-}
-
-fn password(galera: &Galera<'_>) -> Value {
-    let secret = format!("{}-secret", galera.name);
-    json!({ "valueFrom": { "secretKeyRef": { "name": secret, "key": "root-password" } } })
 }
 
 /// All are back, nobody differs, every acknowledged row is there.

@@ -128,7 +128,7 @@ read_recorded() {
     recorded='' seen=''
     read -r recorded <"$identity"
     is_id "$recorded" && return 0
-    [ "$recorded" != none ] || { recorded='it lost its identity' && return 0; }
+    [ "$recorded" != none ] || return 0
     [ "$recorded" != unknown ] || holds_data || read -r seen <"$run/cluster"
     recorded=''
     ! is_id "$seen" || recorded=$seen
@@ -148,7 +148,9 @@ gate() {
     [ -z "$new" ] || founding=wsrep_new_cluster
     case $wsrep in 0 | [Oo][Ff][Ff] | [Ff][Aa][Ll][Ss][Ee]) founding='' ;; esac
     [ -n "$founding" ] && [ -n "$recorded" ] || return 0
-    refuse "it would found a new cluster ($founding), and its cluster exists already: $recorded; members that join the new" \
+    known=$recorded
+    [ "$known" != none ] || known='it lost its identity'
+    refuse "it would found a new cluster ($founding), and its cluster exists already: $known; members that join the new" \
         "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera explain G04" \
         "tells how to start from the newest data: with the override of G04 on the StatefulSet a new pod of this name may found"
 }
