@@ -6,12 +6,14 @@ use gatera::config::Settings;
 use gatera::galera::start_note::{Doing, StartNote};
 use gatera::object::{Kind, Object};
 use gatera::report::status::{self, Status};
+use gatera::review::{self, Origin};
 use gatera::view::condition::Condition;
 use gatera::view::{Facts, Freshness, Id, PodFact, View, World};
 use gatera::{audit, report, rules};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+use crate::told::deletion;
 
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
@@ -358,4 +360,34 @@ fn who_would_not_know_its_position_is_named() {
         "BLIND {STATEFUL_SET}-1: nothing asks the server for its position after a crash: gatera explain G19 "
     );
     assert!(text.contains(&says), "{text}");
+}
+
+/// Two members that left their cluster would wait for each other for ever.
+#[test]
+fn of_two_that_no_waiting_cures_one_goes_first() {
+    let scene = Scene { members: vec!["ready".into(), "absent".into(), "absent".into()], ..Scene::default() };
+    let settings = Settings::default();
+    let mut facts = scene.world(&settings).facts().clone();
+    let mut lost = member(2, "");
+    for ordinal in [1, 2] {
+        lost = member(ordinal, "");
+        lost["status"]["containerStatuses"][0]["started"] = json!(true);
+        let mut fact = fact(&lost);
+        fact.seen(Some(Doing::Looks), scene::now());
+        facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+    }
+    let world = World::build(facts, &settings.adoption, Freshness::Current);
+    let view = View::new(&world, scene::now(), &settings);
+    let body = deletion("pods", "Pod", "", &lost).to_string();
+    let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
+    let decision = rules::evaluate(&review, &view);
+    let words = report::refusal(&review.subject(), &decision);
+    let says = format!(
+        "[G02] Pod {NAMESPACE}/{STATEFUL_SET}-2: {STATEFUL_SET}-1 has left its cluster (1 of 3 members Synced, seen now)"
+    );
+    let instead = format!(
+        "do instead: neither becomes Ready by waiting: this one has left its cluster; with the override of G02 on this pod delete it, wait \
+         until it is Ready, then {STATEFUL_SET}-1"
+    );
+    assert!(words.starts_with(&says) && words.contains(&instead), "{words}");
 }

@@ -13,7 +13,7 @@ use crate::router::{self, ask};
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Somebody deletes an object of this name and uid.
-fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
+pub fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
         "uid": "u", "kind": { "group": group, "version": "v1", "kind": kind },
         "resource": { "group": group, "version": "v1", "resource": plural }, "operation": "DELETE",

@@ -1,7 +1,7 @@
 //! G14: members restart one at a time, with time to leave, and never while another is missing.
 //!
 //! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
-//! Ready. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption budget that lets two members go or no
+//! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption budget that lets two members go or no
 //! longer protects them, and an autoscaler on a cluster. Warns about `podManagementPolicy: Parallel`, a grace period
 //! below 60 s, and budgets that let nobody go or throw out members that are still joining.
 //!

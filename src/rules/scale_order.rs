@@ -1,7 +1,7 @@
 //! G01: a cluster grows and shrinks in steps that keep its majority.
 //!
 //! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
-//! stays is not Ready, and up while there is no cluster to join. Judged on every path that leads to `replicas`:
+//! stays is not Ready, up while there is no cluster to join, and in any direction while the cluster has lost its identity. Judged on every path that leads to `replicas`:
 //! create, apply, edit, patch, `kubectl scale`, an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
 //! that leave, and so does a StatefulSet that is created again around fewer members than run.
 //!

@@ -2,7 +2,8 @@
 //!
 //! Refuses a bootstrap pod, a scale-up of a bootstrap Deployment, and any switch that makes a member found a new
 //! cluster (`gcomm://` without hosts, `--wsrep-new-cluster`, `MARIADB_GALERA_CLUSTER_BOOTSTRAP`) once a member holds
-//! data, or while another bootstrap pod is there. A bootstrap Deployment that is applied again is not refused: it is
+//! data, or while another bootstrap pod is there; and a second
+//! member beside a single one that founds its cluster at every start. A bootstrap Deployment that is applied again is not refused: it is
 //! kept at 0 replicas, with a warning, so that `kubectl apply`, `helm upgrade` and GitOps can repeat themselves.
 //!
 //! # Why

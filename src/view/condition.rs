@@ -222,7 +222,7 @@ impl<'a> Scene<'a> {
         let told = unrecorded && notes.iter().any(|note| note.has_no_identity());
         if told && self.serves() {
             let instead = "a member comes with data of a cluster without an identity: if those that serve show zeros, too (SHOW STATUS LIKE \
-                           'wsrep_cluster_state_uuid'), restart nobody more, and follow gatera explain G04 (a cluster without an identity); \
+                           'wsrep_cluster_state_uuid'), restart nobody else, and follow gatera explain G04 (a cluster without an identity); \
                            else it copies everything, and that is all";
             return Some((Condition::NoIdentity, instead.to_owned()));
         }
@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
             Condition::Missing => {
                 format!("kubectl -n {ns} describe statefulset {} says why it is not created", self.cluster.id.name)
             }
-            Condition::Leaving => "a member leaves within its grace period; kubectl logs says what it waits for".to_owned(),
+            Condition::Leaving => "a member leaves within its grace period, at its end while another one copies from it".to_owned(),
             Condition::Refused => match pod.and_then(|pod| pod.start_note.as_ref()) {
                 Some(StartNote::Refused(why)) => why.clone(),
                 _ => return None,
@@ -285,7 +285,7 @@ impl<'a> Scene<'a> {
             }
             Condition::Left => "the log says why; delete nobody before another member serves".to_owned(),
             Condition::Stalled if self.serves() => {
-                format!("if its log shows no progress either, it says why; then {delete}: the member starts anew")
+                format!("look into its log: if nothing moves there either, {delete}: the member starts anew")
             }
             Condition::Stalled => "its log says why nothing comes in".to_owned(),
             Condition::Waits => self.awaited(),
@@ -299,10 +299,10 @@ impl<'a> Scene<'a> {
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()
             }
-            Condition::Elsewhere => "it serves nobody, since another cluster is recorded: compare their tables, then gatera explain G04 tells \
-                                     how the right one stays"
+            Condition::Elsewhere => "clients do not reach it, because another cluster is recorded: compare their tables; gatera explain G04 \
+                                     tells how the right one stays"
                 .to_owned(),
-            Condition::Frozen => "it may hang on its disk or hold still for a debugger: its log, its node".to_owned(),
+            Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
             Condition::Blind => "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was \
                                  made while the guard was away only has to be made anew)"
                 .to_owned(),

@@ -116,7 +116,7 @@ pub struct PodFact {
     pub began: Option<Timestamp>,
 }
 
-/// In seconds.
+/// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
