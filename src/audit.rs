@@ -11,6 +11,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
 use crate::review::{Origin, Review};
+use crate::revision::Digest;
 use crate::rules::{self, RULES, Verb};
 use crate::verdict::{Decision, Effect, Finding};
 use crate::view::condition::{self, Matter};
@@ -117,7 +118,9 @@ fn each(facts: &Facts, take: &mut impl FnMut(Kind, &Id, Object)) {
     let here = |id: &Id| ours.contains(&*id.namespace);
     all(Kind::StatefulSet, &facts.stateful_sets, anywhere, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, &facts.deployments, anywhere, |it| Object::Deployment(Box::new(it)), take);
-    all(Kind::ConfigMap, &facts.config_maps, anywhere, Object::ConfigMap, take);
+    // A copy says what its original says or said.
+    let original = |id: &Id| Digest::of_keeper(&id.name).is_none();
+    all(Kind::ConfigMap, &facts.config_maps, original, Object::ConfigMap, take);
     all(Kind::Service, &facts.services, here, Object::Service, take);
     all(Kind::Claim, &facts.claims, here, Object::Claim, take);
     all(Kind::Budget, &facts.budgets, here, Object::Budget, take);

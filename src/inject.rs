@@ -5,6 +5,7 @@
 //! place, and what a person should know comes back as lines. Everything is added if it is absent and left alone if it
 //! is good enough, so that doing it twice changes nothing.
 
+mod configuration;
 mod files;
 pub mod identity;
 mod ours;
@@ -117,6 +118,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     }
     let grace = longer_grace(pod);
     files::add_volumes(pod, &patient, identity::of(&patient, server));
+    configuration::add(pod, &patient, server, &mut remarks);
     spread::add(pod, &patient, &mut remarks);
     let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {

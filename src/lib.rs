@@ -36,6 +36,7 @@ deciding! {
     plan
     report
     review
+    revision
     rules
     verdict
     view

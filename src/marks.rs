@@ -48,6 +48,14 @@ pub const FOUNDS: &str = "founds";
 pub const FREE: &str = "free";
 /// Its members formed it without comparing what they have (a power failure, and nobody asked for their positions).
 pub const NONE: &str = "none";
+/// Which of its ConfigMaps' contents members start with (`view/configuration.rs`).
+pub const CONFIGURATION: &str = "configuration";
+/// What a pod's server read of its ConfigMaps, as copies keep it (`revision.rs`).
+pub const REVISION: &str = "revision";
+/// The ConfigMap that this one keeps a content of.
+pub const KEEPS: &str = "keeps";
+/// `paused`, or the revision that members are to run although the ConfigMap holds another (`plan/rollout/wish.rs`).
+pub const ROLLOUT: &str = "rollout";
 /// What the guard removes of the bootstrap node, or that it did (`view/bootstrap.rs`).
 pub const BOOTSTRAP: &str = "bootstrap";
 /// The StatefulSet, by uid, whose bootstrap node this was part of: the guard is about to delete it.
@@ -75,6 +83,8 @@ pub enum Stands {
     Cluster,
     /// On a pod alone.
     Pod,
+    /// On a ConfigMap that the guard made.
+    Kept,
     /// On what the guard is about to delete: a Deployment, a Service or a ConfigMap.
     Doomed,
 }
@@ -88,6 +98,7 @@ impl Stands {
             Self::StatefulSet => "StatefulSet",
             Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
+            Self::Kept => "ConfigMap of the guard's",
             Self::Doomed => "what is about to be deleted",
         }
     }
@@ -132,6 +143,11 @@ pub const MARKS: &[Mark] = &[
         "leaves the server's command alone; after a crash it does not know its position",
     ),
     peoples(STARTUP_LIMIT, Stands::Template, "how long a member may take to start, if an hour is not enough"),
+    peoples(
+        ROLLOUT,
+        Stands::StatefulSet,
+        "holds up a roll-out of the configuration, or has members run an earlier revision",
+    ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
     guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
@@ -142,6 +158,13 @@ pub const MARKS: &[Mark] = &[
         Stands::Cluster,
         "which cluster it is, once its members agree: no other is founded in its place",
     ),
+    guards(
+        CONFIGURATION,
+        Stands::StatefulSet,
+        "which revision of the configuration members start with, and how far a roll-out is",
+    ),
+    guards(REVISION, Stands::Pod, "the revision of the configuration that its server started with"),
+    guards(KEEPS, Stands::Kept, "the ConfigMap of which it keeps a revision"),
     guards(BOOTSTRAP, Stands::StatefulSet, "what became of the bootstrap node"),
     guards(REMOVING, Stands::Doomed, "the cluster whose bootstrap node it was part of"),
 ];

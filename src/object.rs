@@ -35,7 +35,7 @@ pub use pod::{Pod, PodSpec, Template, Volume};
 pub use policy::{Autoscaler, Budget};
 pub use quantity::Quantity;
 pub use reader::Reader;
-pub use references::Uses;
+pub use references::{SourceRef, Uses};
 pub use secret::Secret;
 pub use selector::Selector;
 pub use service::Service;
@@ -300,6 +300,11 @@ impl ConfigMap {
     /// It holds something under this key.
     pub fn has(&self, key: &str) -> bool {
         self.data.contains_key(key) || self.binary_data.contains_key(key)
+    }
+
+    /// Some of it is no text.
+    pub fn holds_bytes(&self) -> bool {
+        !self.binary_data.is_empty()
     }
 }
 

@@ -6,13 +6,17 @@
 
 pub mod bootstrap;
 pub mod identity;
+pub mod rollout;
 mod warrant;
+
+use std::time::Duration;
 
 use crate::inject;
 use crate::marks;
 use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
 
 use bootstrap::Stage;
+use rollout::Configure;
 
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
@@ -46,6 +50,19 @@ pub enum Step {
         /// What it is told: an id, or another word.
         is: String,
     },
+    /// Write down which configuration members start with.
+    Configure(Box<Configure>),
+    /// A member restarts.
+    Evict {
+        /// Its StatefulSet.
+        id: Id,
+        /// Its pod.
+        pod: String,
+        /// The pod's uid.
+        uid: String,
+        /// It has to be due for so long before it is done.
+        patience: Duration,
+    },
     /// Write the guard's mark on an object that is about to go.
     Condemn(Condemned),
     /// Delete this object.
@@ -64,9 +81,19 @@ pub enum Step {
 }
 
 impl Step {
-    /// It deletes something: it begins only if it still follows from the world.
+    /// It deletes or restarts something, or says who does: it begins only if it still follows from the world.
     pub fn destroys(&self) -> bool {
-        matches!(self, Self::Delete(_) | Self::Finish(_))
+        matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
+    }
+
+    /// It is done once it was due for so long without a break: what lasts shorter is not worth it.
+    pub fn patience(&self) -> Duration {
+        match self {
+            Self::Tell(_) => LASTS,
+            Self::Configure(it) => it.patience,
+            Self::Evict { patience, .. } => *patience,
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -205,11 +232,15 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
         uid: pod.uid.clone(),
         is: is.to_owned(),
     }));
+    steps.extend(rollout::stage(cluster, view).step());
     if identity::asks(cluster, view) {
         steps.push(Step::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
     }
     steps
 }
+
+/// What lasts shorter is not worth an Event.
+const LASTS: Duration = Duration::from_secs(10);
 
 /// Why an Event is written.
 const KEPT: &str = "BootstrapKept";

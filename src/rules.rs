@@ -214,14 +214,15 @@ fn unreadable(review: &Review) -> Option<Finding> {
     })
 }
 
-/// What is never held up, whatever the rules say: the control plane's own namespaces, and everything that is already
-/// on its way out. A pod that is going may still be forced, so its DELETE is judged.
+/// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the
+/// members that it evicts), and everything that is already on its way out. A pod that is going may still be forced, so its
+/// DELETE is judged.
 fn let_through(review: &Review, view: &View<'_>) -> bool {
     let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
     let going = (review.operation == Operation::Update || again)
         && review.objects().any(|object| object.meta().going());
     going
-        || view.settings.is_own(&review.user)
+        || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
         || view.namespace_going(&review.namespace)
 }

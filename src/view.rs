@@ -8,6 +8,7 @@ mod bootstrap;
 mod cluster;
 mod concerns;
 pub mod condition;
+mod configuration;
 mod environment;
 mod facts;
 mod orphans;
@@ -26,6 +27,7 @@ use crate::verdict::Mode;
 
 pub use bootstrap::{Removal, Target};
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
+pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::{Facts, Id, PodFact};
 pub use released::{Release, Released};
 

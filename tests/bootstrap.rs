@@ -6,7 +6,7 @@ mod crash;
 mod forged;
 mod forged_live;
 mod gate;
-mod live;
+pub mod live;
 mod small;
 
 use gatera::config::Settings;
@@ -281,7 +281,7 @@ fn status_tells_the_story() {
             (status::text(&all), status::json(&all))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
-        assert_eq!(steps, 4);
+        assert_eq!(steps, 5);
         format!("# {name}\n{text}\n")
     };
     let mut text = String::new();

@@ -39,6 +39,7 @@ mod paths;
 mod port;
 mod reload;
 mod reservations;
+mod rollout;
 mod router;
 mod scene;
 mod script;

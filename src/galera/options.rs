@@ -9,6 +9,7 @@ mod edit;
 mod effective;
 mod groups;
 pub mod keys;
+mod meaning;
 mod provider;
 mod value;
 
@@ -20,6 +21,7 @@ pub use command_line::{Flag, flags};
 pub use edit::with_value;
 pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};
+pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
 pub use value::{Value, same, switch};
 

@@ -3,9 +3,9 @@
 //!
 //! Owns: [`doubt`], which compares a pod with what injection makes. Must not know: what becomes of a pod that is doubted.
 
-use super::{Profile, Start, VERSION, files, identity, probes};
+use super::{Profile, Start, VERSION, configuration, files, identity, probes};
 use crate::galera::server;
-use crate::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, SCRIPT, START_SCRIPT};
+use crate::marks::{self, IDENTITY, INJECTED, MY_CNF, PREFIX, REVISION, SCRIPT, START_SCRIPT};
 use crate::object::Pod;
 use crate::view::View;
 
@@ -32,7 +32,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     let there = |mark: &'p str| if meta.mark(mark).is_some() { mark } else { first };
     let forged = |mark, why| Some(Doubt::Forged { mark: there(mark), why });
     if let Some(stray) =
-        guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF, IDENTITY].contains(mark))
+        guards.find(|mark| ![INJECTED, SCRIPT, START_SCRIPT, MY_CNF, IDENTITY, REVISION].contains(mark))
     {
         return forged(stray, "it does not belong on a pod");
     }
@@ -59,6 +59,9 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     }
     if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
         return forged(IDENTITY, "the id of its cluster is not this guard's");
+    }
+    if meta.mark(REVISION).is_some_and(|mark| !configuration::is_led(pod, server, mark)) {
+        return forged(REVISION, "its volumes lead to other copies of its ConfigMaps");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "the volumes and mounts that it stands for are not there");

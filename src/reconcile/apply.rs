@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
-use super::{Done, Means, finish, identity};
+use super::{Done, Means, configure, finish, identity};
 use crate::events;
 use crate::guard::FIELD_MANAGER;
 use crate::marks::{self, PREFIX};
@@ -28,6 +28,8 @@ pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
         Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
         Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
         Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
+        Step::Configure(it) => return configure::configure(means, step, it).await,
+        Step::Evict { id, pod, uid, .. } => return configure::evict(client, id, pod, uid).await,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
         Step::Correct { told, mark: note } => {

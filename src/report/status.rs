@@ -23,6 +23,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::inject;
 use crate::plan::bootstrap::{self, Stage};
+use crate::plan::rollout;
 use crate::view::condition::{self, Condition, Matter};
 use crate::view::{Cluster, Member, View};
 
@@ -58,6 +59,7 @@ impl<'a> Status<'a> {
         let kept = matches!(stage, Stage::Kept(_));
         let mut steps =
             vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
+        steps.push(configuration(rollout::stage(cluster, view)));
         if view.left_alone(&cluster.id.namespace) {
             for step in steps.iter_mut().skip(2) {
                 (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
@@ -123,6 +125,17 @@ fn membership(cluster: &Cluster, view: &View<'_>) -> Step {
         names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
     };
     Step { name: "membership", status, says }
+}
+
+fn configuration(stage: rollout::Stage) -> Step {
+    use rollout::Stage;
+    let (status, says) = match stage {
+        Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        Stage::Settled => (COMPLETE, String::new()),
+        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why),
+        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says),
+    };
+    Step { name: "configuration", status, says }
 }
 
 /// How one member is, in two words or three.

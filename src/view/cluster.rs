@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use super::{Facts, Id, PodFact};
-use crate::galera::adopt;
+use super::{Facts, Id, Note, PodFact};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::Workload;
+use crate::object::{Container, PodSpec, Template, Workload};
+use crate::revision::{self, Revision, Unknown};
 
 /// How a cluster is, as far as Kubernetes can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,10 @@ pub struct Cluster {
     pub claims: Vec<ClaimOf>,
     /// The bootstrap node.
     pub bootstrap: Bootstrap,
+    /// What a server that starts now would read of its ConfigMaps.
+    pub live: Result<Revision, Unknown>,
+    /// How far it is with rolling that out.
+    pub note: Option<Note>,
     identity: Option<Identity>,
 }
 
@@ -177,7 +182,9 @@ impl Cluster {
         let claims = claims(&id, &workload, facts);
         let bootstrap = bootstrap(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
-        Self { id, workload, members, leaving, claims, bootstrap, identity }
+        let live = live(&id, &workload, facts);
+        let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
+        Self { id, workload, members, leaving, claims, bootstrap, live, note, identity }
     }
 
     /// The name by which bootstrap objects refer to it.
@@ -192,6 +199,11 @@ impl Cluster {
             Some(_) => true,
             None => self.ready() > 0 || self.claims.iter().any(|claim| claim.bound),
         }
+    }
+
+    /// What every pod is to be, and the server in it.
+    pub fn server(&self) -> Option<(&PodSpec, &Container)> {
+        server_of(&self.workload.spec.template)
     }
 
     /// Its id, once that is recorded.
@@ -312,6 +324,18 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
         }
     }
     found
+}
+
+fn server_of(template: &Template) -> Option<(&PodSpec, &Container)> {
+    Some((&template.spec, server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?))
+}
+
+/// What its servers would read now.
+fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown> {
+    let sources = server_of(&workload.spec.template).map(|(spec, server)| revision::sources(spec, server));
+    let sources = sources.unwrap_or_default();
+    let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
+    Revision::of(&sources, contents)
 }
 
 fn bootstrap(id: &Id, workload: &Workload, facts: &Facts) -> Bootstrap {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Cluster, Id, View};
+use super::{Cluster, Id, Note, View};
 use crate::galera::adopt;
 use crate::object::{Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
+use crate::revision::Digest;
 
 impl<'a> View<'a> {
     /// The clusters that the object of a review belongs to, or that use it.
@@ -19,7 +20,11 @@ impl<'a> View<'a> {
             Kind::Claim => {
                 self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect()
             }
-            Kind::ConfigMap => self.readers_of(ns, name).collect(),
+            Kind::ConfigMap => {
+                let is_copy = Digest::of_keeper(name).is_some();
+                let starts = |it: &&Cluster| is_copy && it.starts_with(name);
+                self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
+            }
             Kind::Secret => self.clusters_in(ns).filter(|it| it.reads_secret(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
             Kind::Budget => self.protected_by(review),
@@ -118,6 +123,13 @@ impl Cluster {
     /// The labels that every member has.
     pub fn member_labels(&self) -> &Labels {
         &self.workload.spec.template.metadata.labels
+    }
+
+    /// Its members start with this copy of a ConfigMap.
+    fn starts_with(&self, keeper: &str) -> bool {
+        let noted = self.note.iter().flat_map(Note::revisions);
+        let run = self.pods().filter_map(|pod| pod.revision.as_ref());
+        noted.chain(run).any(|it| it.keepers().any(|name| name == keeper))
     }
 
     /// Its members read this Secret.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::TEMPLATE;
 use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
@@ -15,6 +16,7 @@ use crate::object::{
     Budget, Claim, ConfigMap, Container, Handler, Kind, Meta, Node, Object, Pod, Service, Unreadable,
     Workload,
 };
+use crate::revision::{Contents, Revision};
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,6 +55,8 @@ pub struct Facts {
     pub claims: BTreeMap<Id, Arc<Claim>>,
     pub services: BTreeMap<Id, Arc<Service>>,
     pub config_maps: BTreeMap<Id, Arc<ConfigMap>>,
+    /// What those amount to.
+    pub contents: BTreeMap<Id, Arc<Contents>>,
     pub nodes: BTreeMap<String, Arc<Node>>,
     pub namespaces: BTreeMap<String, Arc<Meta>>,
     pub budgets: BTreeMap<Id, Arc<Budget>>,
@@ -106,6 +110,10 @@ pub struct PodFact {
     pub unready: Option<Timestamp>,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
+    /// What its server read of its ConfigMaps when it started, if it was given a copy.
+    pub revision: Option<Revision>,
+    /// The template that it was made from, by the StatefulSet controller's word for it.
+    pub template: String,
     /// Its cluster address is left alone.
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
@@ -191,6 +199,8 @@ impl PodFact {
             recovers: server.is_some_and(|server| Front::of(server).recovers()),
             unready: pod.unready_since().and_then(|since| since.parse().ok()),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
+            revision: meta.mark(marks::REVISION).and_then(Revision::read),
+            template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
             start_note: server.and_then(|server| start_note(pod, server)),
             seen: None,
@@ -232,7 +242,10 @@ impl Facts {
             }
             Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
             Object::Service(it) => keep(&mut self.services, id, it, |_| true),
-            Object::ConfigMap(it) => keep(&mut self.config_maps, id, it, |_| true),
+            Object::ConfigMap(it) => {
+                self.contents.insert(id.clone(), Arc::new(Contents::of(&it)));
+                keep(&mut self.config_maps, id, it, |_| true);
+            }
             Object::Budget(it) => keep(&mut self.budgets, id, it, |_| true),
             Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
             Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
@@ -254,7 +267,10 @@ impl Facts {
             Kind::Pod => drop(self.pods.remove(id)),
             Kind::Claim => drop(self.claims.remove(id)),
             Kind::Service => drop(self.services.remove(id)),
-            Kind::ConfigMap => drop(self.config_maps.remove(id)),
+            Kind::ConfigMap => {
+                self.contents.remove(id);
+                self.config_maps.remove(id);
+            }
             Kind::Budget => drop(self.budgets.remove(id)),
             Kind::Node => drop(self.nodes.remove(&id.name)),
             Kind::Namespace => drop(self.namespaces.remove(&id.name)),

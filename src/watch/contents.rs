@@ -16,6 +16,7 @@ use tracing::warn;
 
 use super::{Told, unreadable};
 use crate::object::{Kind, Object};
+use crate::plan::rollout;
 use crate::telemetry::chain;
 use crate::view::{Facts, Id};
 
@@ -61,8 +62,19 @@ impl Contents {
     }
 }
 
-/// The ConfigMaps that workloads of ours read, each once per reader.
+/// The ConfigMaps that workloads of ours read, each once per reader, and the copies that are in use or asked for.
 pub(super) fn read_by(facts: &Facts) -> impl Iterator<Item = Id> {
+    let noted = facts.stateful_sets.iter().flat_map(|(id, workload)| {
+        rollout::named(&workload.metadata).map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
+    });
+    let run = facts.pods.iter().flat_map(|(id, pod)| {
+        let keepers = pod.revision.iter().flat_map(|it| it.keepers());
+        keepers.map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
+    });
+    noted.chain(run).chain(templates(facts))
+}
+
+fn templates(facts: &Facts) -> impl Iterator<Item = Id> {
     facts.stateful_sets.iter().chain(&facts.deployments).flat_map(|(id, workload)| {
         workload.spec.template.spec.config_maps().map(|name| Id::new(&id.namespace, name))
     })

@@ -25,7 +25,7 @@ pub(super) fn addresses(alive: &Alive) -> Vec<String> {
 }
 
 /// Notes of the Events of a reason, and how often each was counted.
-pub(super) fn events(alive: &Alive, reason: &str) -> Vec<String> {
+pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
     let text = alive.admin(&["get", "events.events.k8s.io", "--output=json"]).succeeded();
     let all: Value = serde_json::from_str(&text).unwrap();
     let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == reason);

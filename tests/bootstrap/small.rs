@@ -126,6 +126,8 @@ impl Small {
             Step::Tell(told) => self.tell(told),
             // Nobody here tells which cluster it is in (`tests/identity.rs`).
             Step::Ask { .. } | Step::Identity { .. } => {}
+            // And nobody changes what it reads (`tests/rollout.rs`).
+            Step::Configure(_) | Step::Evict { .. } => {}
         }
     }
 
@@ -270,6 +272,8 @@ pub(super) fn word(step: &Step) -> String {
         Step::Finish(it) => format!("finish {}", all(&it.rest)),
         Step::Tell(told) => format!("tell {}", told.reason),
         Step::Ask { .. } => "ask".to_owned(),
+        Step::Configure(it) => format!("configure {}", it.note.text()),
+        Step::Evict { pod, .. } => format!("evict {pod}"),
         Step::Identity { is, .. } => format!("tell a pod that it is {is}"),
     }
 }

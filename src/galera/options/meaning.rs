@@ -1,0 +1,132 @@
+//! What an option file means: of every group that a program reads its options with their values, as a text that is the same
+//! for all files that mean the same.
+//!
+//! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
+//! that nobody reads mean nothing. The address of the cluster is left out, wherever it stands: it follows the number of
+//! members, and nobody restarts for it.
+
+use std::collections::BTreeMap;
+
+use super::value::{number, switch};
+use super::{Line, Readers, Setting, lines};
+
+/// Options by the group that counts and their name, each with all values that stand there: some options add up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meaning(BTreeMap<(String, String), Vec<String>>);
+
+/// A line that cannot be followed, counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unclear(pub usize);
+
+impl Meaning {
+    /// Of a text. A server that stops in the middle of a file takes none of what follows, or does not start.
+    pub fn of(text: &str) -> Result<Self, Unclear> {
+        let mut all = BTreeMap::<_, Vec<_>>::new();
+        for line in lines(text) {
+            match line {
+                Line::Broken { line, .. } => return Err(Unclear(line)),
+                Line::Include { .. } => {}
+                Line::Setting(it) if it.readers == Readers::Nobody => {}
+                Line::Setting(it) => {
+                    let it = it.read();
+                    let group = if it.readers == Readers::Server { SERVER } else { it.group };
+                    if it.key != "wsrep_cluster_address" {
+                        let key = (group.to_owned(), it.key.to_string());
+                        all.entry(key).or_default().push(plain(&it));
+                    }
+                }
+            }
+        }
+        // Other files are named by the text itself.
+        let included = text.lines().map(str::trim).filter(|line| line.starts_with('!')).map(str::to_owned);
+        all.insert((SERVER.to_owned(), "!include".to_owned()), included.collect());
+        all.retain(|_, values| !values.is_empty());
+        Ok(Self(all))
+    }
+
+    /// The same for all texts that mean the same, and different for all others.
+    pub fn canonical(&self) -> String {
+        let quoted = |text: &String| format!("{}:{text}", text.len());
+        let one = |((group, key), values): (&(String, String), &Vec<String>)| {
+            let values = values.iter().map(quoted).collect::<Vec<_>>().join(",");
+            format!("{} {} {values}\n", quoted(group), quoted(key))
+        };
+        self.0.iter().map(one).collect()
+    }
+
+    /// The options in which two differ, in the order of their names; those of other programs with their group.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let all = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
+        let differ = all.filter(|key| self.0.get(*key) != other.0.get(*key));
+        let mut named: Vec<_> = differ
+            .map(|(group, key)| if group == SERVER { key.clone() } else { format!("[{group}] {key}") })
+            .collect();
+        named.sort_unstable();
+        named
+    }
+
+    /// What a server is told of this option last.
+    pub fn server(&self, key: &str) -> Option<&str> {
+        let values = self.0.get(&(SERVER.to_owned(), key.to_owned()))?;
+        values.last().map(String::as_str)
+    }
+}
+
+/// All groups that a server reads are one.
+const SERVER: &str = "mysqld";
+
+/// A value in its one spelling; a bare key is not an empty value.
+fn plain(setting: &Setting<'_>) -> String {
+    let Some(value) = &setting.value else { return String::new() };
+    let text = value.look();
+    match (number(text), switch(text)) {
+        (Some(number), _) => format!("={number}"),
+        (None, Some(on)) => format!("={}", u8::from(on)),
+        (None, None) => format!("={text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn differ(one: &str, other: &str) -> Vec<String> {
+        let [one, other] = [one, other].map(|text| Meaning::of(text).unwrap());
+        assert_eq!(one.canonical() == other.canonical(), one == other);
+        one.differences(&other)
+    }
+
+    #[test]
+    fn how_it_is_written_means_nothing() {
+        let text = "[mysqld]\nmax_connections = 100\ninnodb-buffer-pool-size=1G # mine\nskip-name-resolve\n[client]\nport=1\n";
+        for same in [
+            "# new\n[server]\ninnodb_buffer_pool_size=1073741824\nMAX-CONNECTIONS='100'\n\n[mariadb]\nskip_name_resolve\n[client]\nport = 1\n",
+            &format!("{text}[galera]\nwsrep_cluster_address=gcomm://a,b\n"),
+            &format!("{text}[innodb]\nnobody_reads=this\n"),
+        ] {
+            assert_eq!(differ(text, same), Vec::<String>::new(), "{same}");
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named() {
+        let text = "[mysqld]\na=1\nplugin_load_add=x\nplugin_load_add=y\n[sst]\nstreamfmt=xbstream\n!include /etc/a\n";
+        for (other, named) in [
+            (text.replace("a=1", "a=2"), "a"),
+            (text.replace("a=1", "a"), "a"),
+            (text.replace("a=1", ""), "a"),
+            (text.replace("plugin_load_add=x\n", ""), "plugin_load_add"),
+            (text.replace("xbstream", "mbstream"), "[sst] streamfmt"),
+            (text.replace("/etc/a", "/etc/b"), "!include"),
+        ] {
+            assert_eq!(differ(text, &other), [named], "{other}");
+        }
+    }
+
+    #[test]
+    fn where_a_server_stops_nothing_is_clear() {
+        assert_eq!(Meaning::of("[mysqld]\na=1\n[broken\n"), Err(Unclear(3)));
+        assert_eq!(Meaning::of("a=1\n"), Err(Unclear(1)));
+        assert_eq!(Meaning::of("").unwrap(), Meaning::default());
+    }
+}

@@ -1,0 +1,67 @@
+//! Which revision of its ConfigMaps a member starts with: its volumes are led to the copies that keep it, so that a later
+//! change reaches it in its turn and not at whatever restart comes first.
+//!
+//! Owns: what becomes of the volumes. Must not know: whose turn it is (`view/configuration.rs`), when a copy is made. A pod
+//! whose copies are not all there reads the ConfigMaps themselves, as if the guard had not been there.
+
+use serde_json::{Value, json};
+
+use super::Patient;
+use crate::object::{Container, Pod};
+use crate::revision::{self, Revision};
+use crate::verdict::Mode;
+use crate::{edit, marks};
+
+/// The revision that this pod is to start with, if there is one and the copies are to be used.
+pub(super) fn of<'a>(patient: &Patient<'a>) -> Option<&'a Revision> {
+    let Patient { read, cluster, member, view, namespace, .. } = patient;
+    let looks_only = matches!(view.namespace_mode(namespace), Some(Mode::Audit | Mode::Off));
+    let cluster = cluster.filter(|_| *member && !looks_only)?;
+    let ordinal = cluster.member(&read.metadata.name).map(|it| it.ordinal);
+    view.revision_for(cluster, ordinal, &read.metadata)
+}
+
+/// Leads the volumes of the server to the copies, and says so on the pod.
+pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, remarks: &mut Vec<String>) {
+    let Some(revision) = of(patient) else { return };
+    let sources = revision::sources(&patient.read.spec, server);
+    let read: Revision = revision.only(|source| sources.contains_key(source));
+    let Some((missing, _)) =
+        read.iter().find(|(source, digest)| patient.view.keeper(patient.namespace, source, digest).is_none())
+    else {
+        if !read.is_empty() {
+            lead(pod, &read, server);
+            edit::annotate(pod, marks::REVISION, &read.to_string());
+        }
+        return;
+    };
+    remarks.push(format!(
+        "there is no copy of what this pod should read of ConfigMap {missing}, so it reads what stands there whenever it starts"
+    ));
+}
+
+fn lead(pod: &mut Value, revision: &Revision, server: &Container) {
+    let mounted = |volume: &Value| server.volume_mounts.iter().any(|mount| volume["name"] == *mount.name);
+    let volumes = pod["spec"]["volumes"].as_array_mut().into_iter().flatten();
+    for volume in volumes.filter(|volume| mounted(volume)) {
+        turn(volume.get_mut("configMap"), revision);
+        let sources = volume.get_mut("projected").and_then(|it| it.get_mut("sources"));
+        for source in sources.and_then(Value::as_array_mut).into_iter().flatten() {
+            turn(source.get_mut("configMap"), revision);
+        }
+    }
+}
+
+fn turn(source: Option<&mut Value>, revision: &Revision) {
+    let Some(name) = source.and_then(|source| source.get_mut("name")) else { return };
+    let keeper = name.as_str().and_then(|name| Some(revision.get(name)?.keeper(name)));
+    if let Some(keeper) = keeper {
+        *name = json!(keeper);
+    }
+}
+
+/// The server of this pod reads the copies of this revision.
+pub(super) fn is_led(pod: &Pod, server: &Container, mark: &str) -> bool {
+    let read = revision::sources(&pod.spec, server);
+    Revision::read(mark).is_some_and(|it| it.keepers().all(|keeper| read.contains_key(&keeper)))
+}

@@ -1,0 +1,444 @@
+//! When members restart with a changed configuration: one, then the others one at a time.
+//!
+//! Owns: [`stage`], how far a cluster is. Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
+//! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
+//! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
+//! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
+//! where the other stopped. Nobody is deleted: members are evicted, and that is judged like anybody's eviction.
+
+mod copy;
+mod wish;
+
+use std::time::Duration;
+
+use super::bootstrap::{self, unverified};
+use super::{Step, Told};
+use crate::galera::start_note::Doing;
+use crate::marks;
+use crate::object::Meta;
+use crate::revision::Revision;
+use crate::verdict::Mode;
+use crate::view::{Cluster, Member, Next, Note, PodFact, State, Stopped, View};
+
+pub use copy::{Copy, copy};
+pub use wish::Wish;
+
+/// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
+const QUIET: Duration = Duration::from_secs(10);
+/// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
+const FAILS: Duration = Duration::from_secs(20);
+/// Without a sign of progress.
+const HANGS: Duration = Duration::from_mins(10);
+/// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
+const REPLACED: Duration = Duration::from_secs(30);
+
+const ROLLS: &str = "RollingOut";
+const ROLLED: &str = "RolledOut";
+const STOPPED: &str = "RolloutStopped";
+
+/// How far a cluster is with its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Nothing of it is looked after.
+    Absent,
+    /// Everybody runs what they should.
+    Settled,
+    /// It does not go on by itself: why.
+    Held(String),
+    /// It goes on when something else is over: what.
+    Waits(String),
+    /// It goes on: what is done, and the next step unless that is only to wait.
+    Rolls(String, Option<Box<Step>>),
+    /// It was given up: why, and the next step of the way back.
+    Stopped(String, Option<Box<Step>>),
+}
+
+impl Stage {
+    pub(super) fn step(self) -> Option<Step> {
+        match self {
+            Self::Rolls(_, step) | Self::Stopped(_, step) => step.map(|step| *step),
+            Self::Absent | Self::Settled | Self::Held(_) | Self::Waits(_) => None,
+        }
+    }
+}
+
+/// A new note, and what everybody should know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Configure {
+    /// The StatefulSet.
+    pub id: super::Id,
+    /// Its uid.
+    pub uid: String,
+    /// Counts its changes: after another one this is judged anew.
+    pub generation: i64,
+    /// What is written on it.
+    pub note: Note,
+    /// What is told.
+    pub told: Vec<Told>,
+    /// It has to be due for so long before it is done.
+    pub patience: Duration,
+}
+
+/// How far this cluster is.
+pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+    if let Some(mode @ (Mode::Audit | Mode::Off)) = view.namespace_mode(&cluster.id.namespace) {
+        let why = format!(
+            "namespace {} is in mode {}, in which gatera only looks",
+            cluster.id.namespace,
+            mode.name()
+        );
+        return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
+    }
+    let Some(note) = &cluster.note else { return first(cluster, view) };
+    let it = Rollout { cluster, view, note };
+    if let Some(broken) = it.broken_by_an_old_template() {
+        return broken;
+    }
+    match (&note.next, it.wanted()) {
+        (_, Err(why)) => it.put_back().unwrap_or(Stage::Held(why)),
+        (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
+        (Some(_), Ok(wanted)) => it.turns_to(&wanted),
+        (None, Ok(wanted)) if wanted == note.good => it.is_good(),
+        (None, Ok(wanted)) => it.begins(&wanted),
+    }
+}
+
+/// Nothing is written down yet: what members run is good, or what they would start with.
+fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
+    let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
+    let kept = runs.filter(|it| view.is_kept(&cluster.id.namespace, it)).min();
+    let good = match (kept, &cluster.live) {
+        (Some(kept), _) => kept,
+        (None, Ok(live)) if live.is_empty() => return Stage::Absent,
+        (None, Ok(live)) => live,
+        (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
+    };
+    let step = Step::Configure(Box::new(configure(cluster, Note::settled(good.clone()), None)));
+    Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
+}
+
+fn configure(cluster: &Cluster, note: Note, told: Option<Told>) -> Configure {
+    let meta = &cluster.workload.metadata;
+    Configure {
+        id: cluster.id.clone(),
+        uid: meta.uid.clone(),
+        generation: meta.generation,
+        note,
+        told: told.into_iter().collect(),
+        patience: Duration::ZERO,
+    }
+}
+
+/// The copies that a StatefulSet's annotations name.
+pub fn named(meta: &Meta) -> impl Iterator<Item = String> {
+    let wish = match Wish::of(meta) {
+        Some(Wish::Keep { revision, .. }) => Some(revision),
+        _ => None,
+    };
+    let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
+    let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
+    noted.chain(wish).flat_map(|it| it.keepers().collect::<Vec<_>>())
+}
+
+struct Rollout<'a, 'v> {
+    cluster: &'a Cluster,
+    view: &'v View<'a>,
+    note: &'a Note,
+}
+
+impl<'a> Rollout<'a, '_> {
+    /// What members are to run; or why that cannot be told, or may not be done.
+    fn wanted(&self) -> Result<Revision, String> {
+        let live = match &self.cluster.live {
+            Ok(live) if live.is_empty() => {
+                return Err("no ConfigMap holds an option file any more".to_owned());
+            }
+            Ok(live) => live,
+            Err(unknown) => return Err(unknown.to_string()),
+        };
+        match Wish::of(&self.cluster.workload.metadata) {
+            None => Ok(live.clone()),
+            Some(Wish::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
+            Some(Wish::Odd) => Err("gatera.dev/rollout says nothing that gatera understands".to_owned()),
+            Some(Wish::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
+            Some(Wish::Keep { revision, .. }) => {
+                let gone = format!("there is no copy of {revision}, which gatera.dev/rollout asks for");
+                Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
+            }
+        }
+    }
+
+    fn is_kept(&self, revision: &Revision) -> bool {
+        self.view.is_kept(&self.cluster.id.namespace, revision)
+    }
+
+    fn is_given_up(&self, revision: &Revision) -> bool {
+        self.note.stopped.as_ref().is_some_and(|it| it.revision == *revision)
+    }
+
+    fn runs(member: &Member) -> Option<&Revision> {
+        member.pod.as_ref()?.revision.as_ref()
+    }
+
+    fn all_run(&self, revision: &Revision) -> bool {
+        let members = &self.cluster.members;
+        !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
+    }
+
+    /// The next one to start with this revision: one that fails anyway, else the highest.
+    fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
+        let held_back = self.cluster.workload.spec.update_strategy.reaches_from();
+        let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
+        let fails = |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
+        let members = || self.cluster.members.iter().rev().filter(other);
+        members().find(fails).or_else(|| members().next())
+    }
+
+    /// Why nobody restarts now, although somebody should; `ill`: this one may be not Ready.
+    fn not_now(&self, ill: Option<&Member>) -> Option<String> {
+        let Self { cluster, view, .. } = self;
+        let workload = &cluster.workload;
+        let is_ill = |it: &Member| ill.is_some_and(|ill| ill.ordinal == it.ordinal);
+        let everybody = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
+        if !everybody
+            || !cluster.leaving.is_empty()
+            || !cluster.members.iter().all(|it| it.ready() || is_ill(it))
+        {
+            return Some(cluster.describe());
+        }
+        if workload.rolls() {
+            return Some("a roll-out of the StatefulSet runs".to_owned());
+        }
+        if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
+            return Some("the bootstrap node is there".to_owned());
+        }
+        if let Some((pod, _)) = view.released.besides(cluster, "") {
+            return Some(format!("{pod} was let go moments ago"));
+        }
+        if cluster.members.len() == 1 && ill.is_none_or(Member::ready) {
+            return Some("it has one member, and who restarts it stops the cluster".to_owned());
+        }
+        unverified(cluster)
+    }
+
+    fn evict(&self, member: &Member) -> Option<Box<Step>> {
+        let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
+        Some(Box::new(Step::Evict {
+            id: self.cluster.id.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            patience: Duration::ZERO,
+        }))
+    }
+
+    fn write(&self, note: Note, told: Option<Told>, patience: Duration) -> Option<Box<Step>> {
+        let configure = Configure { patience, ..configure(self.cluster, note, told) };
+        Some(Box::new(Step::Configure(Box::new(configure))))
+    }
+
+    fn names(&self, revision: &Revision) -> String {
+        let all = self.view.differences(self.cluster, &self.note.good, revision);
+        match &all[..] {
+            [] => "what it reads".to_owned(),
+            [first @ .., _, _, _] if first.len() > 3 => {
+                format!("{} and {} more", all[..4].join(", "), all.len() - 4)
+            }
+            all => all.join(", "),
+        }
+    }
+
+    /// What is wanted is good already.
+    fn is_good(&self) -> Stage {
+        if let Some(back) = self.put_back() {
+            return back;
+        }
+        match &self.note.stopped {
+            // What failed is not asked for any more.
+            Some(_) => {
+                let note = Note::settled(self.note.good.clone());
+                Stage::Rolls("forgetting what failed".to_owned(), self.write(note, None, Duration::ZERO))
+            }
+            None => Stage::Settled,
+        }
+    }
+
+    /// Something new is wanted.
+    fn begins(&self, wanted: &Revision) -> Stage {
+        if self.is_given_up(wanted) {
+            let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
+            return self.put_back().unwrap_or(Stage::Stopped(why, None));
+        }
+        // By a template that changed with it, or before anybody held data.
+        if self.all_run(wanted) && !self.cluster.workload.rolls() {
+            return self.is_done(wanted);
+        }
+        if self.view.state(self.cluster) == State::Forming {
+            let note = Note::settled(wanted.clone());
+            return Stage::Rolls("nobody holds data yet".to_owned(), self.write(note, None, Duration::ZERO));
+        }
+        let Some(first) = self.next_for(wanted) else {
+            return Stage::Held(self.held_back());
+        };
+        let ill = first.pod.as_ref().is_some_and(|pod| pod.stuck);
+        if let Some(why) = self.not_now(ill.then_some(first)) {
+            return Stage::Waits(why);
+        }
+        let (names, name) = (self.names(wanted), &first.name);
+        let told = format!("{names} changed: {name} restarts with it, then the others, one at a time");
+        let next = Next { revision: wanted.clone(), canary: Some(first.ordinal) };
+        let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
+        let told = Told::about(self.cluster, ROLLS, told);
+        Stage::Rolls(format!("{names}: {name} is the first"), self.write(note, Some(told), QUIET))
+    }
+
+    /// Whoever may restart is done; the rest are not to.
+    fn held_back(&self) -> String {
+        let strategy = &self.cluster.workload.spec.update_strategy;
+        if strategy.on_delete() {
+            "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
+        } else {
+            format!(
+                "members below {} are held back by the partition of its updateStrategy",
+                strategy.reaches_from()
+            )
+        }
+    }
+
+    /// Under way, and what is wanted is another by now.
+    fn turns_to(&self, wanted: &Revision) -> Stage {
+        let took =
+            self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
+        let next = (took && *wanted != self.note.good).then(|| {
+            let canary = self.next_for(wanted).map(|it| it.ordinal);
+            Next { revision: wanted.clone(), canary }
+        });
+        let note = Note { next, ..self.note.clone() };
+        let says = "the configuration changed again".to_owned();
+        Stage::Rolls(says, self.write(note, None, Duration::ZERO))
+    }
+
+    /// Under way.
+    fn goes_on(&self, next: &Next) -> Stage {
+        let revision = &next.revision;
+        let taken = |it: &&Member| Self::runs(it) == Some(revision);
+        if let Some(ill) = self.cluster.members.iter().filter(taken).find(|it| !it.ready()) {
+            return self.is_ill(ill, revision);
+        }
+        let canary =
+            next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
+        match canary {
+            // It is well: whoever restarts now may take it, too.
+            Some(member) if taken(&member) => {
+                let next = Next { canary: None, ..next.clone() };
+                let note = Note { next: Some(next), ..self.note.clone() };
+                let says = format!("{} is well with {}", member.name, self.names(revision));
+                return Stage::Rolls(says, self.write(note, None, Duration::ZERO));
+            }
+            Some(member) => return self.restarts(member, revision),
+            None if next.canary.is_some() => return self.turns_to(revision),
+            None => {}
+        }
+        if self.all_run(revision) {
+            return self.is_done(revision);
+        }
+        match self.next_for(revision) {
+            Some(member) => self.restarts(member, revision),
+            None => Stage::Held(self.held_back()),
+        }
+    }
+
+    fn restarts(&self, member: &Member, revision: &Revision) -> Stage {
+        let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
+        let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
+        let ill = member.pod.as_ref().is_some_and(|pod| pod.stuck);
+        match self.not_now(ill.then_some(member)) {
+            Some(why) => Stage::Rolls(format!("{says}; {why}"), None),
+            None => Stage::Rolls(format!("{says}; {} is the next", member.name), self.evict(member)),
+        }
+    }
+
+    fn is_done(&self, revision: &Revision) -> Stage {
+        let told = format!("all {} members run with {}", self.cluster.members.len(), self.names(revision));
+        let told = Told::about(self.cluster, ROLLED, told);
+        let note = Note::settled(revision.clone());
+        let says = "every member runs the new configuration".to_owned();
+        Stage::Rolls(says, self.write(note, Some(told), Duration::ZERO))
+    }
+
+    /// A member that started with the new revision and is not Ready.
+    fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
+        let (names, name) = (self.names(revision), &member.name);
+        let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
+            return Stage::Rolls(format!("{name} starts with {names}"), None);
+        };
+        let ns = &self.cluster.id.namespace;
+        let why = format!("{name} {does} with {names}");
+        let told = format!(
+            "{why}: it goes back to the configuration before, and nobody else restarts; what its server says: kubectl -n {ns} logs {name} \
+             --previous; then change or take back {}",
+            revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
+        );
+        let stopped = Stopped { revision: revision.clone(), why };
+        let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
+        let told = Told::about(self.cluster, STOPPED, told);
+        Stage::Rolls(format!("{name} {does} with {names}"), self.write(note, Some(told), patience))
+    }
+
+    /// Members that run something that is neither good nor wanted go back, those that fail first.
+    fn put_back(&self) -> Option<Stage> {
+        let good = &self.note.good;
+        if self.note.next.is_some() || self.cluster.workload.rolls() {
+            return None;
+        }
+        let astray = |it: &&Member| Self::runs(it).is_some_and(|it| it != good);
+        let members = || self.cluster.members.iter().rev().filter(astray);
+        let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
+        let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
+        Some(match self.not_now(Some(member)) {
+            Some(waits) => {
+                Stage::Stopped(format!("{why}{} goes back when it may: {waits}", member.name), None)
+            }
+            None => Stage::Stopped(
+                format!("{why}{} goes back to the configuration before", member.name),
+                self.evict(member),
+            ),
+        })
+    }
+
+    /// A StatefulSet controller may wait for ever for a pod that is broken by a template that was taken back.
+    fn broken_by_an_old_template(&self) -> Option<Stage> {
+        let Self { cluster, .. } = self;
+        let status = &cluster.workload.status;
+        let current = status.observed_generation >= cluster.workload.metadata.generation;
+        let unwanted =
+            |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
+        let on_delete = cluster.workload.spec.update_strategy.on_delete();
+        let mut members =
+            cluster.members.iter().filter(|it| it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
+        let member = members.next().filter(|_| current && !on_delete && members.next().is_none())?;
+        let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
+        let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
+        let pod = member.pod.as_ref().filter(|pod| alone && !pod.going)?;
+        let step = Step::Evict {
+            id: cluster.id.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            patience: REPLACED,
+        };
+        let says =
+            format!("{} keeps failing by a template that was taken back, and is replaced", member.name);
+        Some(Stage::Rolls(says, Some(Box::new(step))))
+    }
+}
+
+/// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.
+fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
+    let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
+    match doing {
+        _ if pod.going => None,
+        _ if pod.stuck => Some(("keeps failing", FAILS)),
+        Some(Doing::Receives) => None,
+        _ if pod.running => Some(("does not become Ready", HANGS)),
+        _ => None,
+    }
+}

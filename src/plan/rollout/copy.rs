@@ -1,0 +1,74 @@
+//! The ConfigMap that keeps one content of another: what the guard makes of it, and whether it has to.
+//!
+//! Owns: its shape. Must not know: clients. It is immutable, named by its content, and goes with the StatefulSet whose
+//! members read it. It carries the labels by which the guard is asked about it, whatever namespace it is in.
+
+use serde_json::{Map, Value, json};
+
+use crate::marks::{self, PREFIX};
+use crate::object::ConfigMap;
+use crate::revision::{self, Digest, Keys};
+use crate::view::{Cluster, View};
+
+/// Whether something is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Copy {
+    /// It is.
+    There,
+    /// It is to be made so.
+    Make(Value),
+    /// Nobody has that content any more.
+    Lost,
+}
+
+/// This content of this source, for a cluster.
+pub fn copy(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Copy {
+    let ns = &*cluster.id.namespace;
+    if view.keeper(ns, source, digest).is_some() {
+        return Copy::There;
+    }
+    let live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
+    match view.config_map(ns, source).filter(|_| live) {
+        Some(map) => Copy::Make(made(cluster, view, map, digest)),
+        None => Copy::Lost,
+    }
+}
+
+fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) -> Value {
+    let (source, workload) = (&map.metadata.name, &cluster.workload);
+    let keys = cluster.server().map(|(spec, server)| revision::sources(spec, server));
+    let keys = keys.and_then(|mut all| all.remove(source)).unwrap_or(Keys::ALL);
+    let data: Map<_, _> = map
+        .data
+        .iter()
+        .filter(|(key, _)| keys.hold(key))
+        .map(|(key, text)| (key.clone(), json!(text.look())))
+        .collect();
+    let asked_for = view.settings.adoption.selectors().iter().flat_map(|it| it.requirements());
+    let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
+    let mut labels: Map<_, _> = cluster
+        .member_labels()
+        .iter()
+        .filter(|(key, _)| asked_for.contains(&&***key))
+        .map(|(key, value)| (key.clone(), json!(value)))
+        .collect();
+    labels.insert(format!("{PREFIX}{}", marks::KEEPS), json!(cluster.id.name));
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": digest.keeper(source),
+            "namespace": cluster.id.namespace,
+            "labels": labels,
+            "annotations": { format!("{PREFIX}{}", marks::KEEPS): source },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1",
+                "kind": "StatefulSet",
+                "name": cluster.id.name,
+                "uid": workload.metadata.uid,
+            }],
+        },
+        "immutable": true,
+        "data": data,
+    })
+}

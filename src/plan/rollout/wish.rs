@@ -1,0 +1,76 @@
+//! What a person asks of a roll-out, in one annotation of the StatefulSet: `paused`, or a revision that members are to run
+//! although the ConfigMaps say another.
+//!
+//! Owns: how that is written. The revision to keep names the one that it stands against: when the ConfigMaps change again,
+//! it is over by itself.
+
+use std::fmt;
+
+use crate::marks;
+use crate::object::Meta;
+use crate::revision::Revision;
+
+/// What a person asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nobody is restarted.
+    Paused,
+    /// Members run this revision,
+    Keep {
+        /// this one,
+        revision: Revision,
+        /// as long as the ConfigMaps say that one.
+        instead_of: Revision,
+    },
+    /// It is not understood, so nobody is restarted.
+    Odd,
+}
+
+impl Wish {
+    /// Of a StatefulSet.
+    pub fn of(meta: &Meta) -> Option<Self> {
+        meta.mark(marks::ROLLOUT).map(Self::read)
+    }
+
+    fn read(text: &str) -> Self {
+        let keep = || {
+            let (revision, instead_of) = text.strip_prefix(KEEP)?.split_once(INSTEAD_OF)?;
+            Some(Self::Keep { revision: Revision::read(revision)?, instead_of: Revision::read(instead_of)? })
+        };
+        match text.trim() {
+            PAUSED => Self::Paused,
+            _ => keep().unwrap_or(Self::Odd),
+        }
+    }
+}
+
+const PAUSED: &str = "paused";
+const KEEP: &str = "keep ";
+const INSTEAD_OF: &str = " instead of ";
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str(PAUSED),
+            Self::Keep { revision, instead_of } => write!(f, "{KEEP}{revision}{INSTEAD_OF}{instead_of}"),
+            Self::Odd => f.write_str("odd"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_read_as_it_is_written() {
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(16))).unwrap();
+        let keep = Wish::Keep { revision: revision("a"), instead_of: revision("b") };
+        for wish in [Wish::Paused, keep] {
+            assert_eq!(Wish::read(&wish.to_string()), wish);
+        }
+        for odd in ["", "pause", "keep", "keep conf=aaaaaaaaaaaaaaaa", "keep x instead of y"] {
+            assert_eq!(Wish::read(odd), Wish::Odd, "{odd}");
+        }
+    }
+}

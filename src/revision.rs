@@ -1,0 +1,340 @@
+//! Revisions: what the servers of a cluster read of ConfigMaps, as a value that is compared, written down and found again.
+//!
+//! Owns: which keys a server container reads ([`sources`]), what they amount to ([`Contents`], [`Revision`]), and how the
+//! ConfigMap is called that keeps a revision ([`Digest::keeper`]). Must not know: clusters, pods that run, what is done with
+//! a revision. Only ConfigMaps with an option file among what is read count; scripts and the like reach pods as they always
+//! did. Two texts that mean the same are one revision (`galera/options/meaning.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use ring::digest::{Context, SHA256};
+
+use crate::galera::options::{self, Meaning, Unclear};
+use crate::object::{ConfigMap, Container, PodSpec, SourceRef};
+
+/// What is read of one ConfigMap: these keys, or all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keys(Option<BTreeSet<String>>);
+
+impl Keys {
+    /// All keys.
+    pub const ALL: Self = Self(None);
+
+    /// This key is read.
+    pub fn hold(&self, key: &str) -> bool {
+        self.0.as_ref().is_none_or(|keys| keys.contains(key))
+    }
+
+    fn join(&mut self, other: Self) {
+        match (&mut self.0, other.0) {
+            (Some(own), Some(other)) => own.extend(other),
+            (own, _) => *own = None,
+        }
+    }
+}
+
+/// The ConfigMaps that this container reads as files, and what of each.
+pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
+    let mut all = BTreeMap::<String, Keys>::new();
+    for mount in &server.volume_mounts {
+        let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
+        let parts =
+            volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
+        for source in volume.config_map.iter().chain(parts) {
+            let keys = keys(source, &mount.sub_path);
+            all.entry(source.name.clone()).and_modify(|known| known.join(keys.clone())).or_insert(keys);
+        }
+    }
+    all
+}
+
+fn keys(source: &SourceRef, sub_path: &str) -> Keys {
+    let named = source.items.iter().map(|item| item.key.clone());
+    Keys(match (source.items.is_empty(), sub_path) {
+        (false, _) => Some(named.collect()),
+        (true, "") => None,
+        (true, file) => Some(BTreeSet::from([file.to_owned()])),
+    })
+}
+
+/// What stands in a ConfigMap, as far as a revision asks: the sum of each key.
+#[derive(Clone, Debug, Default)]
+pub struct Contents {
+    keys: BTreeMap<String, Sum>,
+    binary: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Sum {
+    File(Result<Vec<u8>, Unclear>),
+    Text(Vec<u8>),
+}
+
+/// Why it is not known what servers would read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// It is not there, or was not read yet.
+    #[error("ConfigMap {0} is not there")]
+    NotThere(String),
+    /// A server would stop reading.
+    #[error("ConfigMap {0}: {1} cannot be followed beyond line {2}")]
+    Unclear(String, String, usize),
+    /// The guard does not keep bytes.
+    #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]
+    Binary(String),
+}
+
+impl Contents {
+    /// Of a ConfigMap.
+    pub fn of(map: &ConfigMap) -> Self {
+        let sum = |(key, text): (&String, &crate::object::Literal)| {
+            let text = text.look();
+            let sum = if options::is_file(key, text) {
+                Sum::File(Meaning::of(text).map(|meaning| sum(&[&meaning.canonical()])))
+            } else {
+                Sum::Text(sum(&[text]))
+            };
+            (key.clone(), sum)
+        };
+        Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
+    }
+
+    /// What these keys amount to; `None`: there is no option file among them.
+    fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
+        let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
+        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
+            return Ok(None);
+        }
+        if self.binary {
+            return Err(Unknown::Binary(name.to_owned()));
+        }
+        let mut all = Context::new(&SHA256);
+        for (key, sum) in read {
+            let sum = match sum {
+                Sum::Text(sum) | Sum::File(Ok(sum)) => sum,
+                Sum::File(Err(Unclear(line))) => {
+                    return Err(Unknown::Unclear(name.to_owned(), key.clone(), *line));
+                }
+            };
+            all.update(&key.len().to_be_bytes());
+            all.update(key.as_bytes());
+            all.update(sum);
+        }
+        Ok(Some(Digest(hex(all.finish().as_ref()))))
+    }
+
+    /// It is what its name says: the keeper of this content.
+    pub fn is(&self, digest: &Digest) -> bool {
+        self.digest("", &Keys::ALL).ok().flatten().as_ref() == Some(digest)
+    }
+}
+
+fn sum(parts: &[&str]) -> Vec<u8> {
+    let mut all = Context::new(&SHA256);
+    parts.iter().for_each(|part| all.update(part.as_bytes()));
+    all.finish().as_ref().to_vec()
+}
+
+/// So many letters tell contents apart, also for somebody who looks for two that are the same.
+const LETTERS: usize = 16;
+
+fn hex(sum: &[u8]) -> String {
+    sum.iter().take(LETTERS / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the keys that are read of one ConfigMap amount to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(String);
+
+/// In the name of a ConfigMap that keeps a revision of another.
+const KEEPS: &str = "-gatera-";
+/// No object's name may be longer.
+const LONGEST: usize = 253;
+
+impl Digest {
+    /// The ConfigMap that keeps this content of another one.
+    pub fn keeper(&self, source: &str) -> String {
+        let room = LONGEST - KEEPS.len() - LETTERS;
+        let begin: String = source.chars().take(room).collect();
+        format!("{begin}{KEEPS}{}", self.0)
+    }
+
+    /// The content that a ConfigMap of this name keeps.
+    pub fn of_keeper(name: &str) -> Option<Self> {
+        Self::read(name.rsplit_once(KEEPS)?.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (text.len() == LETTERS && text.bytes().all(hex)).then(|| Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The options in which two ConfigMaps differ, and the keys that are no option files. A copy holds only what is read, so a
+/// key that one of them lacks is not compared.
+pub fn differences(one: &ConfigMap, other: &ConfigMap) -> Vec<String> {
+    let mut all = BTreeSet::new();
+    for (key, text) in &one.data {
+        let Some(now) = other.data.get(key).filter(|now| now.look() != text.look()) else { continue };
+        let meaning = |text: &str| options::is_file(key, text).then(|| Meaning::of(text).ok()).flatten();
+        match (meaning(text.look()), meaning(now.look())) {
+            (Some(one), Some(other)) => all.extend(one.differences(&other)),
+            _ => drop(all.insert(key.clone())),
+        }
+    }
+    all.into_iter().collect()
+}
+
+/// What servers read, by ConfigMap. Written as `nodeconfig=3fa9c1d2e4f0a1b2`, several with a space between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Revision(BTreeMap<String, Digest>);
+
+impl Revision {
+    /// Of these sources, as their ConfigMaps are now.
+    pub fn of<'c>(
+        sources: &BTreeMap<String, Keys>,
+        mut contents: impl FnMut(&str) -> Option<&'c Contents>,
+    ) -> Result<Self, Unknown> {
+        let mut all = BTreeMap::new();
+        for (name, keys) in sources {
+            let known = contents(name).ok_or_else(|| Unknown::NotThere(name.clone()))?;
+            if let Some(digest) = known.digest(name, keys)? {
+                all.insert(name.clone(), digest);
+            }
+        }
+        Ok(Self(all))
+    }
+
+    /// As it was written down.
+    pub fn read(text: &str) -> Option<Self> {
+        let one = |word: &str| {
+            let (name, digest) = word.split_once('=')?;
+            (!name.is_empty()).then_some((name.to_owned(), Digest::read(digest)?))
+        };
+        let all: BTreeMap<_, _> = text.split_whitespace().map(one).collect::<Option<_>>()?;
+        (!all.is_empty()).then_some(Self(all))
+    }
+
+    /// By ConfigMap.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Digest)> {
+        self.0.iter().map(|(name, digest)| (&**name, digest))
+    }
+
+    /// What it says of these ConfigMaps.
+    #[must_use]
+    pub fn only(&self, mut sources: impl FnMut(&str) -> bool) -> Self {
+        let these = self.iter().filter(|(source, _)| sources(source));
+        Self(these.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
+    }
+
+    /// What it says of this ConfigMap.
+    pub fn get(&self, source: &str) -> Option<&Digest> {
+        self.0.get(source)
+    }
+
+    /// The ConfigMaps that keep it.
+    pub fn keepers(&self) -> impl Iterator<Item = String> {
+        self.iter().map(|(source, digest)| digest.keeper(source))
+    }
+
+    /// No ConfigMap is read as an option file.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<_> = self.iter().map(|(name, digest)| format!("{name}={digest}")).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Kind, Object};
+
+    fn map(data: &str) -> ConfigMap {
+        let json = format!(r#"{{"metadata":{{"name":"c"}},{data}}}"#);
+        let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &json) else { panic!("{json}") };
+        map
+    }
+
+    fn of(sources: &BTreeMap<String, Keys>, data: &str) -> Result<Revision, Unknown> {
+        let contents = Contents::of(&map(data));
+        Revision::of(sources, |name| (name == "c").then_some(&contents))
+    }
+
+    fn read_by(volume: &str, mount: &str) -> BTreeMap<String, Keys> {
+        let json = format!(
+            r#"{{"volumes":[{{"name":"v",{volume}}},{{"name":"other","configMap":{{"name":"d"}}}}],
+                "containers":[{{"name":"s","volumeMounts":[{{"name":"v","mountPath":"/etc/x"{mount}}}]}}]}}"#
+        );
+        let spec: PodSpec = serde_json::from_str(&json).unwrap();
+        sources(&spec, &spec.containers[0])
+    }
+
+    const WHOLE: &str = r#""configMap":{"name":"c"}"#;
+
+    #[test]
+    fn only_what_is_read_counts() {
+        let data = |a: &str, b: &str| {
+            format!(
+                r#""data":{{"a.cnf":"[mysqld]\nport={a}\n","b.cnf":"[mysqld]\nport={b}\n","x.sh":"echo"}}"#
+            )
+        };
+        let item = r#""configMap":{"name":"c","items":[{"key":"a.cnf","path":"my.cnf"}]}"#;
+        let projected = r#""projected":{"sources":[{"configMap":{"name":"c","items":[{"key":"a.cnf"}]}}]}"#;
+        for (sources, counts) in [
+            (read_by(WHOLE, ""), true),
+            (read_by(item, ""), false),
+            (read_by(projected, ""), false),
+            (read_by(WHOLE, r#","subPath":"a.cnf""#), false),
+            (read_by(WHOLE, r#","subPath":"b.cnf""#), true),
+        ] {
+            let revision = |b| of(&sources, &data("1", b)).unwrap();
+            assert_eq!(revision("1") != revision("2"), counts, "{sources:?}");
+            assert!(!revision("1").is_empty());
+        }
+        let scripts = of(&read_by(WHOLE, r#","subPath":"x.sh""#), &data("1", "1"));
+        assert!(scripts.unwrap().is_empty(), "no option file is read");
+    }
+
+    #[test]
+    fn a_revision_is_read_as_it_is_written_and_its_keeper_is_found() {
+        let revision = of(&read_by(WHOLE, ""), r#""data":{"a.cnf":"[mysqld]\nport=1\n"}"#).unwrap();
+        assert_eq!(Revision::read(&revision.to_string()), Some(revision.clone()));
+        let (name, digest) = revision.iter().next().unwrap();
+        assert_eq!(Digest::of_keeper(&digest.keeper(name)), Some(digest.clone()));
+        assert_eq!(digest.keeper(&"n".repeat(253)).len(), 253);
+        let kept = Contents::of(&map(r#""data":{"a.cnf":"[mariadb]\nport = 1\n"}"#));
+        assert!(kept.is(digest) && !Contents::default().is(digest));
+        for odd in ["", "c", "c=", "=3fa9c1d2e4f0a1b2", "c=3FA9C1D2E4F0A1B2", "c=3fa9c1d2e4f0a1b2 d"] {
+            assert_eq!(Revision::read(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_known_is_said() {
+        let sources = read_by(WHOLE, "");
+        for (data, says) in [
+            (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be followed beyond line 1"),
+            (
+                r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,
+                "ConfigMap c holds binaryData, which gatera does not keep",
+            ),
+        ] {
+            assert_eq!(of(&sources, data).unwrap_err().to_string(), says);
+        }
+        let gone = Revision::of(&sources, |_| None).unwrap_err();
+        assert_eq!(gone.to_string(), "ConfigMap c is not there");
+    }
+}

@@ -1,0 +1,171 @@
+//! How far a cluster is with the configuration that its servers read: the note on its StatefulSet, and what follows for
+//! each pod.
+//!
+//! Owns: the [`Note`], as it is written down, and [`View::revision_for`]. Must not know: when the next step is due
+//! (`plan/rollout.rs`). The note is a reminder: a revision counts only while the ConfigMap is there that keeps it, with the
+//! content that its name says.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{Cluster, Id, View};
+use crate::object::{ConfigMap, Meta};
+use crate::revision::{self, Contents, Digest, Revision};
+
+/// Which revision members start with.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// The one that all members ran well with.
+    pub good: Revision,
+    /// The one that is rolled out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Next>,
+    /// The one that was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<Stopped>,
+}
+
+/// What is rolled out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Next {
+    /// The new revision.
+    pub revision: Revision,
+    /// The one member that starts with it; once that one is well, all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<i64>,
+}
+
+/// What was given up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stopped {
+    /// The revision.
+    pub revision: Revision,
+    /// Who did not run with it, and what is new in it.
+    pub why: String,
+}
+
+impl Note {
+    /// All members run this.
+    pub fn settled(good: Revision) -> Self {
+        Self { good, next: None, stopped: None }
+    }
+
+    /// As it is written down.
+    pub fn text(&self) -> String {
+        // Texts and a number can always be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// As it was written down; `None` if the guard cannot have written it.
+    pub fn read(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What a member of this ordinal starts with.
+    pub fn revision_of(&self, ordinal: i64) -> &Revision {
+        match &self.next {
+            Some(next) if next.canary.is_none_or(|canary| canary == ordinal) => &next.revision,
+            _ => &self.good,
+        }
+    }
+
+    /// Every revision that it names.
+    pub fn revisions(&self) -> impl Iterator<Item = &Revision> {
+        let next = self.next.iter().map(|next| &next.revision);
+        next.chain(self.stopped.iter().map(|stopped| &stopped.revision)).chain([&self.good])
+    }
+}
+
+impl Serialize for Revision {
+    fn serialize<S: Serializer>(&self, output: S) -> Result<S::Ok, S::Error> {
+        output.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Revision {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(input)?;
+        Self::read(&text).ok_or_else(|| de::Error::custom("no revision"))
+    }
+}
+
+impl<'a> View<'a> {
+    /// What is in a ConfigMap, as far as a revision asks.
+    pub fn contents(&self, namespace: &str, config_map: &str) -> Option<&'a Contents> {
+        self.world.facts.contents.get(&Id::new(namespace, config_map)).map(AsRef::as_ref)
+    }
+
+    /// The ConfigMap that keeps this content of another one, if it is there and holds what its name says.
+    pub fn keeper(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
+        let name = digest.keeper(source);
+        let kept = self.contents(namespace, &name)?.is(digest);
+        self.config_map(namespace, &name).filter(|map| kept && !map.metadata.going())
+    }
+
+    /// Everything is there that keeps this revision.
+    pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
+        revision.iter().all(|(source, digest)| self.keeper(namespace, source, digest).is_some())
+    }
+
+    /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
+    /// changed both means both. `None`: nothing is kept, and nothing of it is known.
+    pub fn revision_for(
+        &self,
+        cluster: &'a Cluster,
+        ordinal: Option<i64>,
+        pod: &Meta,
+    ) -> Option<&'a Revision> {
+        let live = cluster.live.as_ref().ok().filter(|live| !live.is_empty());
+        let Some(note) = &cluster.note else { return live };
+        let current = &*cluster.workload.status.current_revision;
+        let template = pod.labels.get(TEMPLATE).map_or("", String::as_str);
+        let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
+        if of_a_new_template || !cluster.has_data() {
+            let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
+            return live.filter(may).or(Some(&note.good));
+        }
+        Some(note.revision_of(ordinal?))
+    }
+
+    /// The options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as both are there.
+    pub fn differences(&self, cluster: &Cluster, one: &Revision, other: &Revision) -> Vec<String> {
+        let ns = &*cluster.id.namespace;
+        let text = |revision: &Revision, source: &str| {
+            let digest = revision.get(source)?;
+            let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
+            self.keeper(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
+        };
+        let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();
+        let differ = |source: &&str| one.get(source) != other.get(source);
+        let all = sources.into_iter().filter(differ).flat_map(|source| {
+            match (text(one, source), text(other, source)) {
+                (Some(one), Some(other)) => revision::differences(one, other),
+                _ => vec![format!("ConfigMap {source}")],
+            }
+        });
+        all.collect()
+    }
+}
+
+/// The StatefulSet controller's label for the template that a pod is made from.
+pub const TEMPLATE: &str = "controller-revision-hash";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_as_it_was_written() {
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(16))).unwrap();
+        let next = Next { revision: revision("b"), canary: Some(2) };
+        let stopped = Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned() };
+        let note = Note { good: revision("a"), next: Some(next), stopped: Some(stopped) };
+        assert_eq!(Note::read(&note.text()), Some(note.clone()));
+        assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa\""), Some(1));
+        assert_eq!((note.revision_of(1), note.revision_of(2)), (&revision("a"), &revision("b")));
+        for odd in ["", "{}", "null", r#"{"good":"x"}"#, r#"{"good":"c=aaaaaaaaaaaaaaaa","next":{}}"#] {
+            assert_eq!(Note::read(odd), None, "{odd}");
+        }
+    }
+}
