@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::telemetry::chain;
-use crate::{check, inspect, reload, rules, selftest, serve};
+use crate::{check, inspect, reload, rollout, rules, selftest, serve};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -35,6 +35,9 @@ enum Command {
         /// Id of a rule, for example G01
         rule: String,
     },
+    /// Tell how far members are with a changed configuration, pause it, go on, or take it back
+    #[command(subcommand)]
+    Rollout(rollout::Ask),
     /// List the rules
     Rules,
     /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is refused, 1 if not
@@ -95,6 +98,11 @@ impl Cli {
                 let found = rules::find(&rule)
                     .with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
                 writeln!(out, "{}", found.manual())?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rollout(ask) => {
+                let settings = settings(ask.config())?;
+                rollout::run(&ask, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rules => {

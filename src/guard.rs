@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::config::Settings;
+use crate::copies::Copies;
 use crate::events::{Notice, Restraint};
 use crate::reserve::Book;
 use crate::telemetry::Metrics;
@@ -42,6 +43,8 @@ pub struct Guard {
     pub ready: Readiness,
     /// Members that were let go moments ago.
     pub book: Book,
+    /// Makes copies of what members read.
+    pub copies: Copies,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     restraint: Mutex<Restraint>,
@@ -61,6 +64,7 @@ impl Guard {
             clock,
             ready,
             book: Book::of_one_replica(),
+            copies: Copies::default(),
             events: None,
             restraint: Mutex::default(),
             places: Semaphore::new(MOST_AT_ONCE),
@@ -77,6 +81,12 @@ impl Guard {
     #[must_use]
     pub fn reserving(self, book: Book) -> Self {
         Self { book, ..self }
+    }
+
+    /// Copies of what members read are made there.
+    #[must_use]
+    pub fn copying(self, copies: Copies) -> Self {
+        Self { copies, ..self }
     }
 
     /// How current this world is by now.

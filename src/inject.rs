@@ -19,7 +19,8 @@ use serde_json::{Value, json};
 use crate::edit;
 use crate::galera::server;
 use crate::marks;
-use crate::object::{Container, Meta, Pod, PodSpec};
+use crate::object::{Container, Meta, Object, Pod, PodSpec};
+use crate::review::{Operation, Review};
 use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
@@ -46,7 +47,22 @@ struct Patient<'a> {
     namespace: &'a str,
 }
 
-impl Patient<'_> {
+impl<'a> Patient<'a> {
+    /// A pod of a cluster, and the server in it.
+    fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
+        let labels = &read.metadata.labels;
+        let adopted = !view.left_alone(namespace) && view.settings.adoption.adopts(labels);
+        let server =
+            server::container(&read.spec, read.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
+        let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
+        let cluster = match owner {
+            Some(owner) => view.cluster(namespace, &owner.name),
+            None => view.cluster_of(namespace, labels),
+        };
+        let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
+        Some((Self { read, cluster, member: owner.is_some(), profile, view, namespace }, server))
+    }
+
     fn mark(&self, name: &str) -> Option<&str> {
         self.read.metadata.mark(name)
     }
@@ -100,17 +116,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::correct(pod, &[], mark, None);
     }
-    let labels = &read.metadata.labels;
-    let server = server::container(&read.spec, read.metadata.mark(marks::CONTAINER));
-    let adopted = !view.left_alone(namespace) && view.settings.adoption.adopts(labels);
-    let (true, Some(server)) = (adopted, server) else { return Vec::new() };
-    let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
-    let cluster = match owner {
-        Some(owner) => view.cluster(namespace, &owner.name),
-        None => view.cluster_of(namespace, labels),
-    };
-    let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
-    let patient = Patient { read, cluster, member: owner.is_some(), profile, view, namespace };
+    let Some((patient, server)) = Patient::of(read, namespace, view) else { return Vec::new() };
     let mut remarks = Vec::new();
     if let Some(conflict) = files::conflict(server, &read.spec, None) {
         remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
@@ -126,10 +132,19 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         probes::add_pre_stop(container, grace - FLUSH);
         proven = probes::add(container, server, &patient, &mut remarks);
         start::add(container, server, &patient, &mut remarks);
+        last_words(container);
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
     remarks
+}
+
+/// The copies of ConfigMaps that a new pod needs and nobody has made yet.
+pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
+    let new = review.operation == Operation::Create && review.subresource.is_empty();
+    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
+    Patient::of(read, &review.namespace, view)
+        .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
 }
 
 /// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.
@@ -151,6 +166,13 @@ pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, 
     let (labels, named) = (&template.metadata.labels, template.metadata.mark(marks::CONTAINER));
     let founds = || view.founds_new_cluster(&cluster.id.namespace, labels, &template.spec, named).is_some();
     if outdated.is_empty() || founds() { Vec::new() } else { outdated }
+}
+
+/// What a server says at its end stands in the pod's status, unless it left a message itself.
+fn last_words(container: &mut Value) {
+    if matches!(container["terminationMessagePolicy"].as_str(), None | Some("File")) {
+        edit::set(container, &["terminationMessagePolicy"], json!("FallbackToLogsOnError"));
+    }
 }
 
 /// The grace period, raised to the floor; a longer one stays.

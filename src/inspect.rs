@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
+use kube::Client;
 
 use crate::audit;
 use crate::check::Outcome;
@@ -58,11 +59,21 @@ impl StatusOptions {
     pub fn config(&self) -> Option<&Path> {
         self.look.config.as_deref()
     }
+
+    /// Where to look.
+    pub fn look(&self) -> &Options {
+        &self.look
+    }
+
+    /// The clusters that are meant.
+    pub fn clusters<'w>(&self, world: &'w World) -> anyhow::Result<Vec<&'w Cluster>> {
+        named(world, self.cluster.as_deref(), &self.look)
+    }
 }
 
 /// Lists, judges, prints.
 pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let (world, nodes) = looked(options, settings)?;
+    let (world, _, nodes) = block_on(looked(options, settings))?;
     if !nodes {
         let _ = writeln!(io::stderr(), "gatera: nodes may not be listed; what depends on them is not judged");
     }
@@ -76,17 +87,10 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
 
 /// Lists and tells the story.
 pub fn status(options: &StatusOptions, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let (world, _) = looked(&options.look, settings)?;
+    let (world, _) = block_on(listed(&options.look, settings))?;
     let view = View::new(&world, Timestamp::now(), settings);
-    let wanted = |it: &&Cluster| {
-        options.cluster.as_deref().is_none_or(|name| it.id.name == name || it.instance() == Some(name))
-    };
-    let all: Vec<_> = world.clusters().filter(wanted).map(|cluster| Status::of(cluster, &view)).collect();
-    if let (Some(name), true) = (&options.cluster, all.is_empty()) {
-        let place =
-            options.look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
-        anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
-    }
+    let all: Vec<_> =
+        options.clusters(&world)?.into_iter().map(|cluster| Status::of(cluster, &view)).collect();
     match options.look.output {
         Output::Text if all.is_empty() => writeln!(out, "no Galera cluster")?,
         Output::Text => out.write_all(report::status::text(&all).as_bytes())?,
@@ -95,14 +99,36 @@ pub fn status(options: &StatusOptions, settings: &Settings, out: &mut impl Write
     Ok(())
 }
 
-/// The world, and whether its nodes are known.
-fn looked(options: &Options, settings: &Settings) -> anyhow::Result<(World, bool)> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
-    runtime.block_on(listed(options, settings))
+/// The clusters of this name, or all.
+pub fn named<'w>(
+    world: &'w World,
+    name: Option<&str>,
+    options: &Options,
+) -> anyhow::Result<Vec<&'w Cluster>> {
+    let wanted = |it: &&Cluster| name.is_none_or(|name| it.id.name == name || it.instance() == Some(name));
+    let all: Vec<_> = world.clusters().filter(wanted).collect();
+    if let (Some(name), true) = (name, all.is_empty()) {
+        let place = options.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
+        anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
+    }
+    Ok(all)
 }
 
-async fn listed(options: &Options, settings: &Settings) -> anyhow::Result<(World, bool)> {
+/// On a runtime of its own.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(work)
+}
+
+/// The world, and by whom it was asked.
+pub async fn listed(options: &Options, settings: &Settings) -> anyhow::Result<(World, Client)> {
+    let (world, client, _) = looked(options, settings).await?;
+    Ok((world, client))
+}
+
+/// The world, by whom it was asked, and whether its nodes are known.
+async fn looked(options: &Options, settings: &Settings) -> anyhow::Result<(World, Client, bool)> {
     let client = connect::person(options.kubeconfig.as_deref()).await?;
     let namespace = options.namespace.as_deref();
     let listed = match watch::once(&client, namespace, &settings.adoption).await {
@@ -111,5 +137,5 @@ async fn listed(options: &Options, settings: &Settings) -> anyhow::Result<(World
         }
         listed => listed?,
     };
-    Ok((World::build(listed.facts, &settings.adoption, Freshness::Current), listed.nodes))
+    Ok((World::build(listed.facts, &settings.adoption, Freshness::Current), client, listed.nodes))
 }

@@ -11,7 +11,6 @@ mod finish;
 mod identity;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;

@@ -101,7 +101,7 @@ impl Contents {
     }
 
     /// What these keys amount to; `None`: there is no option file among them.
-    fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
+    pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
         let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
         if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
             return Ok(None);
@@ -227,11 +227,19 @@ impl Revision {
         self.0.iter().map(|(name, digest)| (&**name, digest))
     }
 
-    /// What it says of these ConfigMaps.
+    /// The part of it that is about some ConfigMaps.
     #[must_use]
-    pub fn only(&self, mut sources: impl FnMut(&str) -> bool) -> Self {
-        let these = self.iter().filter(|(source, _)| sources(source));
+    pub fn only(&self, mut about: impl FnMut(&str, &Digest) -> bool) -> Self {
+        let these = self.iter().filter(|(source, digest)| about(source, digest));
         Self(these.map(|(source, digest)| (source.to_owned(), digest.clone())).collect())
+    }
+
+    /// The same with another content of one ConfigMap.
+    #[must_use]
+    pub fn with(&self, source: &str, digest: Digest) -> Self {
+        let mut all = self.0.clone();
+        all.insert(source.to_owned(), digest);
+        Self(all)
     }
 
     /// What it says of this ConfigMap.

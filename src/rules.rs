@@ -20,6 +20,7 @@ mod password_drift;
 mod plain_password;
 mod probes;
 mod references;
+mod restarts;
 mod rollout_shape;
 mod scale_order;
 mod second_bootstrap;
@@ -183,6 +184,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         }
     }
     decision.remarks.extend(half_guarded(review, view));
+    decision.remarks.extend(restarts::told(review, view));
     decision.sort();
     decision
 }

@@ -13,6 +13,7 @@ mod environment;
 mod facts;
 mod orphans;
 mod released;
+mod wish;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::{Facts, Id, PodFact};
 pub use released::{Release, Released};
+pub use wish::Wish;
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
@@ -167,6 +169,8 @@ pub struct View<'a> {
     pub freshness: Freshness,
     /// Members that were let go moments ago.
     pub released: &'a Released,
+    /// Copies of ConfigMaps that were made moments ago, by name.
+    pub made: &'a [String],
 }
 
 static NOBODY: Released = Released::nobody();
@@ -174,7 +178,7 @@ static NOBODY: Released = Released::nobody();
 impl<'a> View<'a> {
     /// A view of a world as it was built, in which nobody was let go moments ago.
     pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
-        Self { world, now, settings, freshness: world.freshness, released: &NOBODY }
+        Self { world, now, settings, freshness: world.freshness, released: &NOBODY, made: &[] }
     }
 
     /// The cluster whose member, or leaving pod, this is.

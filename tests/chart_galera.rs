@@ -258,6 +258,8 @@ fn the_address_changes_with_the_number_of_members_alone() {
     let (kept, other) = config(&["--set-string=config=wsrep_cluster_address=gcomm://"]);
     assert_eq!(kept, address, "it is not the value config's to set");
     assert_ne!(other, checksum, "other options restart the members");
+    let (_, none) = config(&["--set=rollout=gatera"]);
+    assert_eq!(none, Value::Null, "the guard restarts them");
 }
 
 /// As the controllers make it from the chart's templates.

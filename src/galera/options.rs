@@ -5,6 +5,7 @@
 //! value. Values are hidden from `Debug`: an option file is where `wsrep_sst_auth` and client passwords live.
 
 mod command_line;
+mod dynamic;
 mod edit;
 mod effective;
 mod groups;
@@ -18,6 +19,7 @@ use std::ops::Range;
 use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
+pub use dynamic::is_dynamic;
 pub use edit::with_value;
 pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};

@@ -8,36 +8,52 @@ use serde_json::{Value, json};
 
 use super::Patient;
 use crate::object::{Container, Pod};
-use crate::revision::{self, Revision};
+use crate::plan::rollout::{self, Copy};
+use crate::revision::{self, Digest, Revision};
 use crate::verdict::Mode;
 use crate::{edit, marks};
 
 /// The revision that this pod is to start with, if there is one and the copies are to be used.
-pub(super) fn of<'a>(patient: &Patient<'a>) -> Option<&'a Revision> {
+fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
     let Patient { read, cluster, member, view, namespace, .. } = patient;
     let looks_only = matches!(view.namespace_mode(namespace), Some(Mode::Audit | Mode::Off));
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let ordinal = cluster.member(&read.metadata.name).map(|it| it.ordinal);
-    view.revision_for(cluster, ordinal, &read.metadata)
+    let revision = view.revision_for(cluster, ordinal, &read.metadata)?;
+    let sources = revision::sources(&read.spec, server);
+    // Asked a second time, it has been led there already.
+    let is_read = |source: &str, digest: &Digest| {
+        sources.contains_key(source) || sources.contains_key(&digest.keeper(source))
+    };
+    Some(revision.only(is_read)).filter(|it| !it.is_empty())
 }
 
 /// Leads the volumes of the server to the copies, and says so on the pod.
 pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, remarks: &mut Vec<String>) {
-    let Some(revision) = of(patient) else { return };
-    let sources = revision::sources(&patient.read.spec, server);
-    let read: Revision = revision.only(|source| sources.contains_key(source));
-    let Some((missing, _)) =
-        read.iter().find(|(source, digest)| patient.view.keeper(patient.namespace, source, digest).is_none())
-    else {
-        if !read.is_empty() {
-            lead(pod, &read, server);
-            edit::annotate(pod, marks::REVISION, &read.to_string());
-        }
+    let Some(read) = read(patient, server) else { return };
+    let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(patient, source, digest)) else {
+        lead(pod, &read, server);
+        edit::annotate(pod, marks::REVISION, &read.to_string());
         return;
     };
     remarks.push(format!(
         "there is no copy of what this pod should read of ConfigMap {missing}, so it reads what stands there whenever it starts"
     ));
+}
+
+fn is_there(patient: &Patient<'_>, source: &str, digest: &Digest) -> bool {
+    let made = || patient.view.made.contains(&digest.keeper(source));
+    patient.view.keeper(patient.namespace, source, digest).is_some() || made()
+}
+
+/// The copies that this pod needs, and that are to be made for it.
+pub(super) fn wanted(patient: &Patient<'_>, server: &Container) -> Vec<Value> {
+    let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
+    let copy = |(source, digest)| match rollout::copy(cluster, patient.view, source, digest) {
+        Copy::Make(copy) => Some(copy),
+        Copy::There | Copy::Lost => None,
+    };
+    revision.iter().filter_map(copy).collect()
 }
 
 fn lead(pod: &mut Value, revision: &Revision, server: &Container) {

@@ -1,40 +1,32 @@
 //! When members restart with a changed configuration: one, then the others one at a time.
 //!
-//! Owns: [`stage`], how far a cluster is. Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
+//! Owns: [`stage`], how far a cluster is (`plan/rollout/back.rs`: when it is given up, and the way back). Must not know: clients;
+//! how a pod gets its revision (`inject/configuration.rs`).
 //! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
 //! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
 //! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
 //! where the other stopped. Nobody is deleted: members are evicted, and that is judged like anybody's eviction.
 
+mod back;
 mod copy;
-mod wish;
 
 use std::time::Duration;
 
-use super::bootstrap::{self, unverified};
+use super::bootstrap;
 use super::{Step, Told};
-use crate::galera::start_note::Doing;
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
 use crate::verdict::Mode;
-use crate::view::{Cluster, Member, Next, Note, PodFact, State, Stopped, View};
+use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
 
 pub use copy::{Copy, copy};
-pub use wish::Wish;
 
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);
-/// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
-const FAILS: Duration = Duration::from_secs(20);
-/// Without a sign of progress.
-const HANGS: Duration = Duration::from_mins(10);
-/// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
-const REPLACED: Duration = Duration::from_secs(30);
 
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
-const STOPPED: &str = "RolloutStopped";
 
 /// How far a cluster is with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +87,9 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
         return broken;
     }
     match (&note.next, it.wanted()) {
-        (_, Err(why)) => it.put_back().unwrap_or(Stage::Held(why)),
+        // Whoever fails is helped, whatever holds up the others.
+        (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),
+        (None, Err(why)) => it.put_back(true).unwrap_or(Stage::Held(why)),
         (Some(next), Ok(wanted)) if next.revision == wanted => it.goes_on(next),
         (Some(_), Ok(wanted)) => it.turns_to(&wanted),
         (None, Ok(wanted)) if wanted == note.good => it.is_good(),
@@ -218,7 +212,11 @@ impl<'a> Rollout<'a, '_> {
         if cluster.members.len() == 1 && ill.is_none_or(Member::ready) {
             return Some("it has one member, and who restarts it stops the cluster".to_owned());
         }
-        unverified(cluster)
+        let unproven = cluster.unverified().next()?;
+        Some(format!(
+            "{} is Ready, and nothing proves it Synced: gatera status names the way out",
+            unproven.name
+        ))
     }
 
     fn evict(&self, member: &Member) -> Option<Box<Step>> {
@@ -249,14 +247,19 @@ impl<'a> Rollout<'a, '_> {
 
     /// What is wanted is good already.
     fn is_good(&self) -> Stage {
-        if let Some(back) = self.put_back() {
+        if let Some(back) = self.put_back(false) {
             return back;
         }
+        let live = self.cluster.live.as_ref().is_ok_and(|live| *live == self.note.good);
         match &self.note.stopped {
             // What failed is not asked for any more.
             Some(_) => {
                 let note = Note::settled(self.note.good.clone());
                 Stage::Rolls("forgetting what failed".to_owned(), self.write(note, None, Duration::ZERO))
+            }
+            None if live && !self.is_kept(&self.note.good) => {
+                let says = "making a copy again that is gone".to_owned();
+                Stage::Rolls(says, self.write(self.note.clone(), None, Duration::ZERO))
             }
             None => Stage::Settled,
         }
@@ -266,7 +269,7 @@ impl<'a> Rollout<'a, '_> {
     fn begins(&self, wanted: &Revision) -> Stage {
         if self.is_given_up(wanted) {
             let why = self.note.stopped.iter().map(|it| it.why.clone()).collect::<String>();
-            return self.put_back().unwrap_or(Stage::Stopped(why, None));
+            return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
         }
         // By a template that changed with it, or before anybody held data.
         if self.all_run(wanted) && !self.cluster.workload.rolls() {
@@ -321,8 +324,8 @@ impl<'a> Rollout<'a, '_> {
     fn goes_on(&self, next: &Next) -> Stage {
         let revision = &next.revision;
         let taken = |it: &&Member| Self::runs(it) == Some(revision);
-        if let Some(ill) = self.cluster.members.iter().filter(taken).find(|it| !it.ready()) {
-            return self.is_ill(ill, revision);
+        if let Some(ill) = self.ill_of(revision) {
+            return ill;
         }
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
@@ -363,82 +366,5 @@ impl<'a> Rollout<'a, '_> {
         let note = Note::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();
         Stage::Rolls(says, self.write(note, Some(told), Duration::ZERO))
-    }
-
-    /// A member that started with the new revision and is not Ready.
-    fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
-        let (names, name) = (self.names(revision), &member.name);
-        let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
-            return Stage::Rolls(format!("{name} starts with {names}"), None);
-        };
-        let ns = &self.cluster.id.namespace;
-        let why = format!("{name} {does} with {names}");
-        let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; what its server says: kubectl -n {ns} logs {name} \
-             --previous; then change or take back {}",
-            revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
-        );
-        let stopped = Stopped { revision: revision.clone(), why };
-        let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
-        let told = Told::about(self.cluster, STOPPED, told);
-        Stage::Rolls(format!("{name} {does} with {names}"), self.write(note, Some(told), patience))
-    }
-
-    /// Members that run something that is neither good nor wanted go back, those that fail first.
-    fn put_back(&self) -> Option<Stage> {
-        let good = &self.note.good;
-        if self.note.next.is_some() || self.cluster.workload.rolls() {
-            return None;
-        }
-        let astray = |it: &&Member| Self::runs(it).is_some_and(|it| it != good);
-        let members = || self.cluster.members.iter().rev().filter(astray);
-        let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
-        let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
-        Some(match self.not_now(Some(member)) {
-            Some(waits) => {
-                Stage::Stopped(format!("{why}{} goes back when it may: {waits}", member.name), None)
-            }
-            None => Stage::Stopped(
-                format!("{why}{} goes back to the configuration before", member.name),
-                self.evict(member),
-            ),
-        })
-    }
-
-    /// A StatefulSet controller may wait for ever for a pod that is broken by a template that was taken back.
-    fn broken_by_an_old_template(&self) -> Option<Stage> {
-        let Self { cluster, .. } = self;
-        let status = &cluster.workload.status;
-        let current = status.observed_generation >= cluster.workload.metadata.generation;
-        let unwanted =
-            |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
-        let on_delete = cluster.workload.spec.update_strategy.on_delete();
-        let mut members =
-            cluster.members.iter().filter(|it| it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
-        let member = members.next().filter(|_| current && !on_delete && members.next().is_none())?;
-        let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
-        let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
-        let pod = member.pod.as_ref().filter(|pod| alone && !pod.going)?;
-        let step = Step::Evict {
-            id: cluster.id.clone(),
-            pod: pod.name.clone(),
-            uid: pod.uid.clone(),
-            patience: REPLACED,
-        };
-        let says =
-            format!("{} keeps failing by a template that was taken back, and is replaced", member.name);
-        Some(Stage::Rolls(says, Some(Box::new(step))))
-    }
-}
-
-/// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.
-fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
-    let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
-    match doing {
-        _ if pod.going => None,
-        _ if pod.stuck => Some(("keeps failing", FAILS)),
-        Some(Doing::Receives) => None,
-        _ if pod.running => Some(("does not become Ready", HANGS)),
-        _ => None,
     }
 }

@@ -5,11 +5,12 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, EvictParams, ListParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
 use kube::{Api, Client, ResourceExt as _};
 
 use super::apply::{annotate, tell};
 use super::{Done, Means};
+use crate::copies::make;
 use crate::marks::{self, PREFIX};
 use crate::plan::Step;
 use crate::plan::rollout::{self, Configure, Copy};
@@ -52,16 +53,6 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
         sweep(means, &it.id, &it.note).await?;
     }
     Ok(Done::Yes)
-}
-
-async fn make(client: &Client, namespace: &str, value: serde_json::Value) -> kube::Result<()> {
-    let map: ConfigMap = serde_json::from_value(value).map_err(kube::Error::SerdeError)?;
-    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    match api.create(&PostParams::default(), &map).await {
-        // Its name is its content; whether that is so is looked at before it is used.
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        result => result.map(drop),
-    }
 }
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.

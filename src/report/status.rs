@@ -72,6 +72,11 @@ impl<'a> Status<'a> {
         Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice }
     }
 
+    /// How far it is with its configuration, and in words.
+    pub fn configuration(&self) -> (&'static str, &str) {
+        self.steps.last().map_or((SKIPPED, ""), |step| (step.status, &step.says))
+    }
+
     fn plan(&self) -> &'static str {
         let over = |step: &Step| matches!(step.status, COMPLETE | SKIPPED);
         if self.steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
@@ -196,7 +201,7 @@ fn one(status: &Status<'_>) -> String {
     text
 }
 
-fn branches(text: &mut String, indent: &str, lines: &[String]) {
+pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
     for (index, line) in lines.iter().enumerate() {
         let branch = if index + 1 == lines.len() { "└──" } else { "├──" };
         text.push_str(format!("{indent}{branch} {line}").trim_end());

@@ -24,7 +24,7 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     pub(super) fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
         let Self { world, now, settings, freshness } = *self;
-        View { world, now, settings, freshness, released }
+        View { world, now, settings, freshness, released, made: &[] }
     }
 }
 

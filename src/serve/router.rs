@@ -16,9 +16,9 @@ use tracing::info;
 use crate::guard::Guard;
 use crate::review::{self, Origin};
 use crate::verdict::{Decision, Judged};
-use crate::view::Freshness;
+use crate::view::{Freshness, View};
 use crate::webhooks::Endpoint;
-use crate::{events, mutate, report};
+use crate::{events, inject, mutate, report};
 
 use super::accept::Caller;
 use super::body::Intake;
@@ -89,7 +89,7 @@ async fn admit(
     answer(&guard, endpoint, caller, &body.bytes).await
 }
 
-/// One request, from body to answer. Nothing is awaited, unless a member goes.
+/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first to start with some content.
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
@@ -116,6 +116,13 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let known = Known { world: &world, now: started, settings: &settings, freshness };
     let (mut decision, released) = decide(guard, review, &known).await;
     let view = known.after(&released);
+    let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
+        inject::copies(review, &view)
+    } else {
+        Vec::new()
+    };
+    let made = guard.copies.make(&review.namespace, wanted).await;
+    let view = View { made: &made, ..view };
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {
             mutate::amend(review, object.get(), &mut decision, &view)

@@ -9,7 +9,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::{Cluster, Id, View};
+use super::{Cluster, Id, View, Wish};
+use crate::marks;
 use crate::object::{ConfigMap, Meta};
 use crate::revision::{self, Contents, Digest, Revision};
 
@@ -96,11 +97,13 @@ impl<'a> View<'a> {
         self.world.facts.contents.get(&Id::new(namespace, config_map)).map(AsRef::as_ref)
     }
 
-    /// The ConfigMap that keeps this content of another one, if it is there and holds what its name says.
+    /// The ConfigMap that keeps this content of another one, if it is there, is the guard's, and holds what its name says.
     pub fn keeper(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
         let name = digest.keeper(source);
         let kept = self.contents(namespace, &name)?.is(digest);
-        self.config_map(namespace, &name).filter(|map| kept && !map.metadata.going())
+        let ours =
+            |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
+        self.config_map(namespace, &name).filter(|map| kept && ours(map))
     }
 
     /// Everything is there that keeps this revision.
@@ -109,7 +112,8 @@ impl<'a> View<'a> {
     }
 
     /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
-    /// changed both means both. `None`: nothing is kept, and nothing of it is known.
+    /// changed both means both. So does one that somebody deletes to have it restarted (OnDelete), and everybody while nobody
+    /// holds data. `None`: nothing is kept, and nothing of it is known.
     pub fn revision_for(
         &self,
         cluster: &'a Cluster,
@@ -121,7 +125,9 @@ impl<'a> View<'a> {
         let current = &*cluster.workload.status.current_revision;
         let template = pod.labels.get(TEMPLATE).map_or("", String::as_str);
         let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
-        if of_a_new_template || !cluster.has_data() {
+        let by_hand = cluster.workload.spec.update_strategy.on_delete();
+        let wished = Wish::of(&cluster.workload.metadata).is_some();
+        if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
             let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
             return live.filter(may).or(Some(&note.good));
         }

@@ -48,6 +48,16 @@ impl Thief {
         (output.status.code().unwrap(), text.concat())
     }
 
+    fn evict(&self, pod: &str) -> (i32, String) {
+        let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": "db" } });
+        let path = self.plane.folder().join("thief.json");
+        std::fs::write(&path, eviction.to_string()).unwrap();
+        self.run(&format!(
+            "create --raw=/api/v1/namespaces/db/pods/{pod}/eviction --filename={}",
+            path.display()
+        ))
+    }
+
     fn apply(&self, manifest: &Value) -> (i32, String) {
         let path = self.plane.folder().join("thief.json");
         std::fs::write(&path, manifest.to_string()).unwrap();
@@ -87,6 +97,19 @@ fn event(namespace: &str) -> Value {
 
 fn lease(name: &str) -> Value {
     json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": { "name": name, "namespace": "gatera" } })
+}
+
+/// A copy of what members read, and what is different about it.
+fn copy(change: &Value) -> Value {
+    let mut it = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": { "a": "b" },
+        "metadata": {
+            "name": "x-gatera-0123456789abcdef", "namespace": "db", "labels": { "gatera.dev/keeps": "x" },
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": "y" }],
+        },
+    });
+    json_patch::merge(&mut it, change);
+    it
 }
 
 /// Sends requests there.
@@ -133,6 +156,7 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
         "delete secret x --namespace=db",
         "delete namespace db --wait=false",
         "create configmap y --namespace=db",
+        "create configmap y-gatera-0123456789abcdef --namespace=db",
         "create secret generic y --namespace=db",
         "create clusterrolebinding y --clusterrole=cluster-admin --user=x",
         "create token default --namespace=db",
@@ -152,10 +176,21 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
     ] {
         refuse(command, thief.run(command));
     }
+    refuse("evict x", thief.evict("x"));
     for (words, manifest) in [
         ("create event in kube-system", event("kube-system")),
         ("create lease gatera-let-go-8", lease("gatera-let-go-8")),
         ("create lease other", lease("other")),
+        ("create a copy that can be changed", copy(&json!({ "immutable": false }))),
+        ("create a copy by another name", copy(&json!({ "metadata": { "name": "x-gatera-0123" } }))),
+        ("create a copy without its label", copy(&json!({ "metadata": { "labels": null } }))),
+        ("create a copy that nobody owns", copy(&json!({ "metadata": { "ownerReferences": null } }))),
+        (
+            "create a copy that a pod owns",
+            copy(
+                &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "y" }] } }),
+            ),
+        ),
     ] {
         refuse(words, thief.apply(&manifest));
     }
@@ -166,11 +201,16 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
     // The chart makes them; one that somebody deleted may be made again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
-    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7")] {
+    for manifest in
+        [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), copy(&json!({}))]
+    {
         let (status, words) = thief.apply(&manifest);
         assert_eq!(status, 0, "{words}");
     }
+    let (_, words) = thief.evict("x-0");
+    assert!(words.contains("NotFound"), "{words}");
     for command in [
+        "delete configmap x-gatera-0123456789abcdef --namespace=db",
         "auth whoami",
         "annotate pod x --namespace=db gatera.dev/my-cnf=x",
         "annotate statefulset x --namespace=db gatera.dev/data=present gatera.dev/bootstrap=x",

@@ -25,7 +25,9 @@ fn an_editor_cannot_write_the_guards_marks() {
     let ns = applied(plane, Some("enforce"));
     let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
     let set = || plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    let before = set();
+    let before = eventually("the guard to have written its own", || {
+        Some(set()).filter(|it| it["metadata"]["annotations"]["gatera.dev/configuration"].is_string())
+    });
 
     let note = "gatera.dev/bootstrap=removing 1 Service/a/b ConfigMap/c/d";
     let output =

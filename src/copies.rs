@@ -1,0 +1,72 @@
+//! Copies of what members read, made at the API server: by the leader for a roll-out, and by whoever is asked about a pod
+//! that is the first to start with some content.
+//!
+//! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
+//! twice is harmless, and whether it is what its name says is looked at before it is used again.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::Value;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::telemetry::chain;
+
+/// A pod waits for it, and API servers wait two seconds for some answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where copies are made; `None`: nowhere.
+#[derive(Clone, Default)]
+pub struct Copies(Option<Client>);
+
+impl std::fmt::Debug for Copies {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Copies" } else { "no copies" })
+    }
+}
+
+impl Copies {
+    /// There.
+    pub fn at(client: Client) -> Self {
+        Self(Some(client))
+    }
+
+    /// Makes these, and says which of them are there now. A pod does not wait for long: without its copy it reads the
+    /// ConfigMap itself.
+    pub async fn make(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
+        let Some(client) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
+        let all = async {
+            let mut made = Vec::new();
+            for copy in wanted {
+                let name = copy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                make(client, namespace, copy).await?;
+                made.push(name);
+            }
+            Ok::<_, kube::Error>(made)
+        };
+        match timeout(PATIENCE, all).await {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => {
+                warn!(namespace, error = chain(&error), "making a copy of a ConfigMap");
+                Vec::new()
+            }
+            Err(_) => {
+                warn!(namespace, error = "no answer", "making a copy of a ConfigMap");
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// Makes one, unless it is there.
+pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result<()> {
+    let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    match api.create(&PostParams::default(), &map).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => result.map(drop),
+    }
+}

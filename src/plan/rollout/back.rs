@@ -1,0 +1,105 @@
+//! When a roll-out is given up, and the way back: to the configuration before, and out of a template that was taken back.
+//!
+//! Must not know: how a roll-out goes on (`plan/rollout.rs`).
+
+use std::time::Duration;
+
+use super::super::{Step, Told};
+use super::{Rollout, Stage};
+use crate::galera::start_note::Doing;
+use crate::revision::Revision;
+use crate::view::{Member, Note, PodFact, Stopped};
+
+/// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
+const FAILS: Duration = Duration::from_secs(20);
+/// Without a sign of progress.
+const HANGS: Duration = Duration::from_mins(10);
+/// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
+const REPLACED: Duration = Duration::from_secs(30);
+
+const STOPPED: &str = "RolloutStopped";
+
+impl Rollout<'_, '_> {
+    /// A member that started with the new revision and is not Ready, if there is one.
+    pub(super) fn ill_of(&self, revision: &Revision) -> Option<Stage> {
+        let ill = |it: &&Member| Self::runs(it) == Some(revision) && !it.ready();
+        self.cluster.members.iter().find(ill).map(|member| self.is_ill(member, revision))
+    }
+
+    fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
+        let (names, name) = (self.names(revision), &member.name);
+        let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
+            return Stage::Rolls(format!("{name} starts with {names}"), None);
+        };
+        let ns = &self.cluster.id.namespace;
+        let why = format!("{name} {does} with {names}");
+        let told = format!(
+            "{why}: it goes back to the configuration before, and nobody else restarts; what its server says: kubectl -n {ns} logs {name} \
+             --previous; then change or take back {}",
+            revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
+        );
+        let stopped = Stopped { revision: revision.clone(), why };
+        let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
+        let told = Told::about(self.cluster, STOPPED, told);
+        Stage::Rolls(format!("{name} {does} with {names}"), self.write(note, Some(told), patience))
+    }
+
+    /// Members that run something that is neither good nor wanted go back, those that fail first.
+    pub(super) fn put_back(&self, only_ill: bool) -> Option<Stage> {
+        let good = &self.note.good;
+        if self.note.next.is_some() || self.cluster.workload.rolls() {
+            return None;
+        }
+        let ill = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
+        let astray = |it: &&Member| Self::runs(it).is_some_and(|it| it != good) && (!only_ill || ill(it));
+        let members = || self.cluster.members.iter().rev().filter(astray);
+        let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
+        let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
+        Some(match self.not_now(Some(member)) {
+            Some(waits) => {
+                Stage::Stopped(format!("{why}{} goes back when it may: {waits}", member.name), None)
+            }
+            None => Stage::Stopped(
+                format!("{why}{} goes back to the configuration before", member.name),
+                self.evict(member),
+            ),
+        })
+    }
+
+    /// A StatefulSet controller may wait for ever for a pod that is broken by a template that was taken back.
+    pub(super) fn broken_by_an_old_template(&self) -> Option<Stage> {
+        let Self { cluster, .. } = self;
+        let status = &cluster.workload.status;
+        let current = status.observed_generation >= cluster.workload.metadata.generation;
+        let unwanted =
+            |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
+        let on_delete = cluster.workload.spec.update_strategy.on_delete();
+        let mut members =
+            cluster.members.iter().filter(|it| it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
+        let member = members.next().filter(|_| current && !on_delete && members.next().is_none())?;
+        let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
+        let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
+        let pod = member.pod.as_ref().filter(|pod| alone && !pod.going)?;
+        let step = Step::Evict {
+            id: cluster.id.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            patience: REPLACED,
+        };
+        let says =
+            format!("{} keeps failing by a template that was taken back, and is replaced", member.name);
+        Some(Stage::Rolls(says, Some(Box::new(step))))
+    }
+}
+
+/// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.
+fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
+    let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
+    match doing {
+        _ if pod.going => None,
+        _ if pod.stuck => Some(("keeps failing", FAILS)),
+        Some(Doing::Receives) => None,
+        _ if pod.running => Some(("does not become Ready", HANGS)),
+        _ => None,
+    }
+}

@@ -1,0 +1,94 @@
+//! How far a changed configuration is, and which revisions are kept, laid out for a person.
+//!
+//! Must not know: clients.
+
+use jiff::Timestamp;
+
+use super::status::Status;
+use crate::plan::rollout::{self, Stage};
+use crate::revision::Revision;
+use crate::view::{Cluster, View};
+
+/// A copy of what members read, or read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Copy {
+    /// Its name.
+    pub name: String,
+    /// The ConfigMap that it is a copy of.
+    pub source: String,
+    /// When it was made.
+    pub made: Option<Timestamp>,
+}
+
+/// It goes on by itself.
+pub fn moves(cluster: &Cluster, view: &View<'_>) -> bool {
+    matches!(rollout::stage(cluster, view), Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+}
+
+/// One cluster: what is done, and who runs what.
+pub fn status(cluster: &Cluster, view: &View<'_>) -> String {
+    let all = Status::of(cluster, view);
+    let (status, says) = all.configuration();
+    let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
+    let mut text = format!("{}  configuration [{status}]{says}\n", cluster.id);
+    let ordinary = |revision: &Revision| {
+        word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
+    };
+    let lines: Vec<_> = cluster
+        .members
+        .iter()
+        .map(|member| {
+            let pod = member.pod.as_ref();
+            let runs = match pod.map(|pod| pod.revision.as_ref().map(ordinary)) {
+                None => "does not exist".to_owned(),
+                Some(None) => "what the ConfigMap held when it started: it was made without gatera, and gets a copy when it restarts".to_owned(),
+                Some(Some(runs)) => runs,
+            };
+            let trouble = member.trouble().map(|it| format!("  {it}")).unwrap_or_default();
+            format!("{}  {runs}{trouble}", member.name)
+        })
+        .collect();
+    super::status::branches(&mut text, "", &lines);
+    text
+}
+
+/// What a revision is to a cluster, in a word.
+fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
+    let note = cluster.note.as_ref()?;
+    match () {
+        () if note.next.as_ref().is_some_and(|next| next.revision == *revision) => Some("new"),
+        () if note.good == *revision => Some("good"),
+        () if note.stopped.as_ref().is_some_and(|it| it.revision == *revision) => Some("failed"),
+        () => None,
+    }
+}
+
+/// The copies that are kept, newest first, what each is now, and who runs it.
+pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
+    let mut text = String::new();
+    for copy in copies {
+        let is = |revision: &Revision| revision.keepers().any(|name| name == copy.name);
+        let runs = cluster
+            .members
+            .iter()
+            .filter(|it| it.pod.as_ref().is_some_and(|pod| pod.revision.as_ref().is_some_and(is)));
+        let runs: Vec<_> = runs.map(|it| &*it.name).collect();
+        let mut words = Vec::new();
+        if let Some(note) = &cluster.note {
+            words.extend(is(&note.good).then_some("good"));
+            words.extend(note.next.as_ref().is_some_and(|it| is(&it.revision)).then_some("new"));
+            words.extend(note.stopped.as_ref().is_some_and(|it| is(&it.revision)).then_some("failed"));
+        }
+        words.extend(cluster.live.as_ref().is_ok_and(is).then_some("in the ConfigMap"));
+        let made = copy.made.map(|made| made.to_string()).unwrap_or_default();
+        let digest = copy.name.rsplit('-').next().unwrap_or_default();
+        let runs = if runs.is_empty() { String::new() } else { format!("  run by {}", runs.join(", ")) };
+        let line = format!("{}={digest}  {made}  {}{runs}", copy.source, words.join(", "));
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    if copies.is_empty() {
+        text.push_str("no copy is kept\n");
+    }
+    text
+}

@@ -1,0 +1,81 @@
+//! What a change of a ConfigMap will do to the members that read it, told to whoever makes it, before anything happens.
+//!
+//! Owns: the words. Must not know: when members restart (`plan/rollout.rs`). No rule: nothing of it is refused. What must
+//! not differ between members, not even for the time of a roll-out, is G09's.
+
+use crate::galera::options::is_dynamic;
+use crate::object::{ConfigMap, Object};
+use crate::review::{Operation, Review};
+use crate::revision::{self, Contents};
+use crate::verdict::Mode;
+use crate::view::{Cluster, View, Wish};
+
+/// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
+pub(super) fn told(review: &Review, view: &View<'_>) -> Option<String> {
+    let (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) = (&review.old, &review.new) else {
+        return None;
+    };
+    if review.operation != Operation::Update || old.data == new.data {
+        return None;
+    }
+    let ns = &*review.namespace;
+    let mut read = view.readers_of(ns, &new.metadata.name).filter(|it| it.note.is_some() && it.has_data());
+    read.find_map(|cluster| of(cluster, old, new, view))
+}
+
+fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Option<String> {
+    let name = &new.metadata.name;
+    let (spec, server) = cluster.server()?;
+    let keys = revision::sources(spec, server).remove(name)?;
+    let digest = |map: &ConfigMap| Contents::of(map).digest(name, &keys);
+    let cluster_name = &cluster.id.name;
+    let (before, after) = match (digest(old), digest(new)) {
+        (_, Err(unknown)) => {
+            return Some(format!("{unknown}, so gatera restarts no member of {cluster_name} for it"));
+        }
+        (Err(_), Ok(after)) => (None, after),
+        (Ok(before), Ok(after)) => (before, after),
+    };
+    if before == after {
+        return None;
+    }
+    if let Some(why) = nobody(cluster, view) {
+        return Some(format!(
+            "members of {cluster_name} read this when they restart, and none is restarted: {why}"
+        ));
+    }
+    let differ = revision::differences(old, new);
+    let (dynamic, fixed): (Vec<_>, Vec<_>) = differ.iter().partition(|key| is_dynamic(key));
+    let list = |keys: &[&String]| {
+        let shown = keys.iter().take(MOST).map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
+        if keys.len() > MOST { format!("{shown} and {} more", keys.len() - MOST) } else { shown }
+    };
+    let members = cluster.members.len();
+    let begin = match members {
+        1 => format!("{cluster_name} has one member, which is not restarted by itself"),
+        members => format!("this change restarts {members} members of {cluster_name}, one at a time"),
+    };
+    Some(match (&fixed[..], &dynamic[..]) {
+        ([], []) => begin,
+        (fixed, []) => format!("{begin}: {}", list(fixed)),
+        ([], dynamic) => format!("{begin}: {}, which could be set at run time (SET GLOBAL)", list(dynamic)),
+        (fixed, dynamic) => {
+            format!("{begin}: {}; {} could be set at run time (SET GLOBAL)", list(fixed), list(dynamic))
+        }
+    })
+}
+
+/// More than this many options are counted, not named.
+const MOST: usize = 3;
+
+/// Why nobody restarts.
+fn nobody(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if let Some(mode @ (Mode::Audit | Mode::Off)) = view.namespace_mode(&cluster.id.namespace) {
+        return Some(format!("the namespace is in mode {}", mode.name()));
+    }
+    if Wish::of(&cluster.workload.metadata) == Some(Wish::Paused) {
+        return Some("gatera.dev/rollout is paused".to_owned());
+    }
+    let on_delete = cluster.workload.spec.update_strategy.on_delete();
+    on_delete.then(|| "its updateStrategy is OnDelete".to_owned())
+}

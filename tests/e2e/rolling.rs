@@ -1,0 +1,165 @@
+//! A changed option on real MariaDB: a good one reaches every member while a client commits, one that the server refuses
+//! costs one member a minute, and whoever dies meanwhile starts with the file that was good.
+
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::guard::{guarded, status};
+use crate::install::{events, formed, password};
+use crate::lab::User;
+use crate::power::{self, Kill};
+use crate::writer::Writer;
+
+/// The guard's note on the StatefulSet.
+fn note(galera: &Galera<'_>) -> Value {
+    let set = galera.lab.get(&galera.namespace, &format!("statefulset/{}-galera", galera.name));
+    let text = set["metadata"]["annotations"]["gatera.dev/configuration"].as_str().unwrap_or("null");
+    serde_json::from_str(text).expect("the note is JSON")
+}
+
+/// Adds a line to the option file that members read, as a person with an override would.
+fn set_option(galera: &Galera<'_>, line: &str, overridden: bool) {
+    let config = format!("configmap/{}-nodeconfig", galera.name);
+    let map = galera.lab.get(&galera.namespace, &config);
+    let text = map["data"]["galera.cnf"].as_str().expect("the chart's option file");
+    let until = Timestamp::now() + SignedDuration::from_mins(30);
+    let release = overridden.then(|| format!("G09 until={until:.0} reason=a drill"));
+    let patch = json!({
+        "metadata": { "annotations": { "gatera.dev/override": release } },
+        "data": { "galera.cnf": format!("{text}[mariadbd]\n{line}\n") },
+    });
+    let patch = patch.to_string();
+    galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]).succeeded();
+}
+
+/// Takes the last line away that was added.
+fn take_back(galera: &Galera<'_>, line: &str) {
+    let config = format!("configmap/{}-nodeconfig", galera.name);
+    let map = galera.lab.get(&galera.namespace, &config);
+    let text = map["data"]["galera.cnf"].as_str().expect("the chart's option file");
+    let text = text.replace(&format!("[mariadbd]\n{line}\n"), "");
+    let patch = json!({ "data": { "galera.cnf": text } }).to_string();
+    galera.kubectl(&["patch", &config, "--type=merge", "--patch", &patch]).succeeded();
+}
+
+fn uids(galera: &Galera<'_>) -> [String; 3] {
+    [0, 1, 2].map(|ordinal| {
+        let pod = galera.pod(&galera.member(ordinal)).expect("the member is there");
+        pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+/// The roll-out of what was just changed ends well.
+fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
+    patiently("every member runs the new file", || {
+        let now = note(galera);
+        let over = now["good"] != before["good"] && now["next"].is_null();
+        if over { Ok(now) } else { Err(format!("{now}\n{}", status(galera))) }
+    })
+}
+
+/// Given up, and everybody runs the file that was good.
+fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
+    let why = patiently("the roll-out is given up", || {
+        let now = note(galera);
+        let why = now["stopped"]["why"].as_str().map(str::to_owned);
+        why.ok_or_else(|| format!("{now}\n{}", status(galera)))
+    });
+    patiently("the canary runs the file that was good", || {
+        let revision = |ordinal| {
+            galera.pod(&galera.member(ordinal))?["metadata"]["annotations"]["gatera.dev/revision"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let back = (0..3).all(|ordinal| revision(ordinal).as_deref() == good.as_str());
+        let ready = (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal)));
+        if back && ready { Ok(()) } else { Err(status(galera)) }
+    });
+    why
+}
+
+#[test]
+fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
+    let galera = formed(guarded(), "rolling");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    let first = patiently("the note", || {
+        Some(note(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
+    });
+
+    let (began, pods) = (Instant::now(), uids(&galera));
+    set_option(&galera, "max_connections = 77", false);
+    let good = until_rolled(&galera, &first);
+    println!(
+        "a good change reached three members in {:.1} s, 10 of them patience",
+        began.elapsed().as_secs_f64()
+    );
+    for ordinal in 0..3 {
+        assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@max_connections"), "77");
+    }
+    assert!(pods.iter().zip(uids(&galera)).all(|(before, after)| *before != after), "everybody restarted");
+    writer.until_writes();
+
+    // By no table known as fatal.
+    let (began, pods) = (Instant::now(), uids(&galera));
+    set_option(&galera, "no_such_option_at_all = 1", false);
+    let why = until_stopped(&galera, &good["good"]);
+    println!(
+        "an option that nobody knows cost {} {:.1} s: {why}",
+        galera.member(2),
+        began.elapsed().as_secs_f64()
+    );
+    assert_eq!(why, format!("{} keeps failing with no_such_option_at_all", galera.member(2)));
+    assert_eq!(pods[..2], uids(&galera)[..2], "two members never noticed");
+    println!("{}", status(&galera));
+    let told = events(&galera, "RolloutStopped");
+    let told = told.first().and_then(|it| it["note"].as_str()).unwrap_or_default();
+    println!("{told}");
+    assert!(told.starts_with(&why) && told.contains("logs") && told.contains("nodeconfig"), "{told}");
+    writer.until_writes();
+
+    // Whoever dies while the ConfigMap holds it starts with the file that was good.
+    power::killed_all(
+        &galera,
+        Kill::Sandboxes,
+        &[&galera.member(0), &galera.member(1), &galera.member(2)],
+        Duration::ZERO,
+    );
+    galera.until_ready(3);
+    galera.kubectl(&["delete", "pod", &galera.member(1)]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    take_back(&galera, "no_such_option_at_all = 1");
+    patiently("what failed is forgotten", || {
+        let now = note(&galera);
+        if now["stopped"].is_null() { Ok(()) } else { Err(now.to_string()) }
+    });
+
+    // Fatal for data that exists, and forced past G09.
+    let pods = uids(&galera);
+    set_option(&galera, "innodb_page_size = 4K", true);
+    let why = until_stopped(&galera, &good["good"]);
+    println!("{why}");
+    assert_eq!(why, format!("{} keeps failing with innodb_page_size", galera.member(2)));
+    assert_eq!(pods[..2], uids(&galera)[..2], "two members never noticed");
+
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    let (acknowledged, failed) = writer.finish(3);
+    println!("rolling: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    let copies = galera.lab.kubectl(
+        User::Admin,
+        &[
+            "get",
+            "configmaps",
+            "--selector=gatera.dev/keeps",
+            "--namespace",
+            &galera.namespace,
+            "--output=name",
+        ],
+    );
+    println!("{}", copies.succeeded());
+}

@@ -1,0 +1,255 @@
+//! What is due next, situation by situation.
+
+use serde_json::{Value, json};
+
+use super::situation::{File, Situation};
+use crate::scene::{STATEFUL_SET, Scene};
+
+fn is(situation: &Situation, says: &str, does: &str) {
+    let (said, done) = situation.stage();
+    assert_eq!((&*said, &*done), (says, does));
+}
+
+#[test]
+fn what_members_run_is_written_down_once() {
+    let first = "note {\"good\":\"OLD\"} after 0s";
+    is(&Situation::default(), "writing down which configuration members run", first);
+    // A StatefulSet that was made anew: what its pods run counts, not what somebody wrote meanwhile.
+    let orphaned = Situation { note: Value::Null, live: File::New.text(), ..Situation::noted() };
+    is(&orphaned, "writing down which configuration members run", first);
+    is(&Situation::noted(), "settled", "");
+    let comments = "# hello\n[server]\n  max-connections = 1 # same\n";
+    is(&Situation { live: comments, ..Situation::noted() }, "settled", "");
+}
+
+#[test]
+fn a_change_goes_to_one_then_to_all() {
+    let new = |members| Situation { live: File::New.text(), members, ..Situation::noted() };
+    let (old, ready, new_file) = (("ready", Some(File::Old)), "ready", File::New);
+    is(
+        &new(vec![old; 3]),
+        "max_connections: galera-2 is the first",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2}} after 10s tell RollingOut: max_connections changed: galera-2 restarts \
+         with it, then the others, one at a time",
+    );
+    let under_way = |canary, members| Situation::under_way(canary, members);
+    let old = (ready, File::Old);
+    let first = under_way(Some(2), [old, old, old]);
+    is(&first, "0 of 3 run with max_connections; galera-2 is the next", "evict galera-2 after 0s");
+    let starts = under_way(Some(2), [old, old, ("pending", new_file)]);
+    is(&starts, "galera-2 starts with max_connections", "");
+    let well = under_way(Some(2), [old, old, (ready, new_file)]);
+    is(
+        &well,
+        "galera-2 is well with max_connections",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 0s",
+    );
+    let second = under_way(None, [old, old, (ready, new_file)]);
+    is(&second, "1 of 3 run with max_connections; galera-1 is the next", "evict galera-1 after 0s");
+    let unwell = under_way(None, [("starting", File::Old), old, (ready, new_file)]);
+    is(&unwell, "1 of 3 run with max_connections; 2 of 3 members Synced, galera-0 is not Ready yet", "");
+    let done = under_way(None, [(ready, new_file); 3]);
+    is(
+        &done,
+        "every member runs the new configuration",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run with max_connections",
+    );
+}
+
+#[test]
+fn a_canary_that_fails_goes_back_and_nobody_follows() {
+    let old = ("ready", File::Old);
+    let fails = Situation::under_way(Some(2), [old, old, ("stuck", File::New)]);
+    is(
+        &fails,
+        "galera-2 keeps failing with max_connections",
+        "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
+         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; what \
+         its server says: kubectl -n db logs galera-2 --previous; then change or take back ConfigMap galera-instance-nodeconfig",
+    );
+    let hangs = Situation::under_way(Some(2), [old, old, ("starting", File::New)]);
+    let (says, does) = hangs.stage();
+    assert_eq!(says, "galera-2 does not become Ready with max_connections");
+    assert!(does.contains("after 600s"), "{does}");
+    let note = json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "galera-2 fails" } });
+    let stopped = |members: [(&'static str, File); 3]| Situation {
+        note: note.clone(),
+        ..Situation::under_way(None, members)
+    };
+    is(
+        &stopped([old, old, ("stuck", File::New)]),
+        "stopped: galera-2 fails; galera-2 goes back to the configuration before",
+        "evict galera-2 after 0s",
+    );
+    is(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
+    is(&stopped([old; 3]), "stopped: galera-2 fails", "");
+    // Those who ran well with it go back, too, one at a time.
+    is(
+        &stopped([old, ("starting", File::Old), ("ready", File::New)]),
+        "stopped: galera-2 fails; galera-2 goes back when it may: 2 of 3 members Synced, galera-1 is not Ready yet",
+        "",
+    );
+    // Another one is wanted: it is tried.
+    let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
+    let (says, does) = newer.stage();
+    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 is the first");
+    assert!(
+        does.starts_with("note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 10s"),
+        "{does}"
+    );
+    // Or what is good.
+    let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
+    is(&back, "forgetting what failed", "note {\"good\":\"OLD\"} after 0s");
+}
+
+#[test]
+fn nobody_restarts_while_something_else_goes_on() {
+    let old = ("ready", Some(File::Old));
+    let new = || Situation { live: File::New.text(), ..Situation::noted() };
+    let waits = |situation: Situation, why: &str| is(&situation, why, "");
+    for (word, why) in [
+        ("starting", "waits: 2 of 3 members Synced, galera-1 is not Ready yet"),
+        ("going", "waits: 2 of 3 members Synced, galera-1 is being deleted"),
+        ("absent", "waits: 2 of 3 members Synced, galera-1 does not exist"),
+    ] {
+        waits(Situation { members: vec![old, (word, Some(File::Old)), old], ..new() }, why);
+    }
+    let unverified = Situation { members: vec![old, ("unverified", Some(File::Old)), old], ..new() };
+    let (says, _) = unverified.stage();
+    assert_eq!(
+        says,
+        "waits: galera-1 is Ready, and nothing proves it Synced: gatera status names the way out"
+    );
+    let set = |set: Value| Situation { set, ..new() };
+    waits(
+        set(json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } })),
+        "waits: a roll-out of the StatefulSet runs",
+    );
+    waits(set(json!({ "spec": { "replicas": 5 } })), "waits: 3 of 5 members Synced, galera-3 does not exist");
+    waits(
+        set(json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })),
+        "held: its updateStrategy is OnDelete, so members restart when you delete them",
+    );
+    waits(
+        set(json!({ "spec": { "updateStrategy": { "rollingUpdate": { "partition": 3 } } } })),
+        "held: members below 3 are held back by the partition of its updateStrategy",
+    );
+    waits(Situation { bootstrap: "running", ..new() }, "waits: the bootstrap node is there");
+    waits(
+        Situation { members: vec![old], ..new() },
+        "waits: it has one member, and who restarts it stops the cluster",
+    );
+    waits(
+        set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
+        "held: paused by gatera.dev/rollout",
+    );
+    waits(
+        set(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "Paused!" } } })),
+        "held: gatera.dev/rollout says nothing that gatera understands",
+    );
+    waits(
+        Situation { mode: "audit", ..new() },
+        "held: namespace db is in mode audit, in which gatera only looks",
+    );
+    waits(Situation { mode: "audit", note: Value::Null, ..new() }, "absent");
+}
+
+#[test]
+fn a_file_that_cannot_be_followed_rolls_nobody_and_says_so() {
+    let live = |live| Situation { live, ..Situation::noted() };
+    is(
+        &live("[mysqld]\na=1\n[broken\n"),
+        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 3",
+        "",
+    );
+    let old = ("ready", File::Old);
+    let midway = Situation { live: "a", ..Situation::under_way(Some(2), [old, old, old]) };
+    is(
+        &midway,
+        "held: ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 1",
+        "",
+    );
+}
+
+#[test]
+fn a_member_that_fails_anyway_is_the_first_to_get_the_cure() {
+    let (old, stuck) = (("ready", Some(File::Old)), ("stuck", Some(File::Old)));
+    let cure = Situation { live: File::New.text(), members: vec![old, stuck, old], ..Situation::noted() };
+    let (says, does) = cure.stage();
+    assert_eq!(says, "max_connections: galera-1 is the first");
+    assert!(does.contains("\"canary\":1"), "{does}");
+    let next =
+        Situation::under_way(Some(1), [("ready", File::Old), ("stuck", File::Old), ("ready", File::Old)]);
+    is(&next, "0 of 3 run with max_connections; galera-1 is the next", "evict galera-1 after 0s");
+}
+
+#[test]
+fn a_change_during_a_change_begins_anew_with_who_restarted_already() {
+    let (old, new) = (("ready", File::Old), ("ready", File::New));
+    let turned = |members| Situation { live: File::Newer.text(), ..Situation::under_way(None, members) };
+    is(
+        &turned([old, new, new]),
+        "the configuration changed again",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 0s",
+    );
+    is(&turned([old; 3]), "the configuration changed again", "note {\"good\":\"OLD\"} after 0s");
+    let back = Situation { live: File::Old.text(), ..Situation::under_way(None, [old, old, new]) };
+    is(&back, "the configuration changed again", "note {\"good\":\"OLD\"} after 0s");
+    let then = Situation { note: json!({ "good": File::Old.revision() }), ..back };
+    is(&then, "stopped: galera-2 goes back to the configuration before", "evict galera-2 after 0s");
+}
+
+#[test]
+fn a_person_may_keep_a_revision_until_the_config_map_changes() {
+    let keep = |of: File, instead: File| {
+        let wish = format!("keep {} instead of {}", of.revision(), instead.revision());
+        json!({ "metadata": { "annotations": { "gatera.dev/rollout": wish } } })
+    };
+    let new = Situation { live: File::New.text(), ..Situation::noted() };
+    is(&Situation { set: keep(File::Old, File::New), ..new }, "settled", "");
+    let newer = Situation { live: File::Newer.text(), set: keep(File::Old, File::New), ..Situation::noted() };
+    assert!(newer.stage().1.contains("\"revision\":\"NEWER\""));
+    let lost = Situation { live: File::New.text(), set: keep(File::Newer, File::New), ..Situation::noted() };
+    is(&lost, "held: there is no copy of NEWER, which gatera.dev/rollout asks for", "");
+}
+
+#[test]
+fn what_a_template_brought_is_taken_over_when_everybody_runs_it() {
+    let new = ("ready", Some(File::New));
+    let done = Situation { live: File::New.text(), members: vec![new; 3], ..Situation::noted() };
+    is(
+        &done,
+        "every member runs the new configuration",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run with max_connections",
+    );
+    // Before anybody holds data a wrong file is simply replaced.
+    let forming = Situation {
+        live: File::New.text(),
+        members: vec![("stuck", Some(File::Old))],
+        data: "none",
+        ..Situation::noted()
+    };
+    is(&forming, "nobody holds data yet", "note {\"good\":\"NEW\"} after 0s");
+    let then = Situation { note: json!({ "good": File::New.revision() }), ..forming };
+    is(&then, "stopped: galera-0 goes back to the configuration before", "evict galera-0 after 0s");
+}
+
+#[test]
+fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
+    let set = json!({ "status": { "currentRevision": "a", "updateRevision": "a" } });
+    let mut it = Situation {
+        set,
+        members: vec![("ready", Some(File::Old)), ("ready", Some(File::Old)), ("stuck", None)],
+        ..Situation::noted()
+    };
+    is(&it, "settled", "");
+    let scene = Scene { members: ["ready", "ready", "stuck"].map(String::from).into(), ..Scene::default() };
+    let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
+    pod["metadata"]["labels"]["controller-revision-hash"] = json!("b");
+    it.also = vec![pod];
+    is(
+        &it,
+        "galera-2 keeps failing by a template that was taken back, and is replaced",
+        "evict galera-2 after 30s",
+    );
+}

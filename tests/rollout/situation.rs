@@ -1,0 +1,168 @@
+//! A situation: a cluster in the middle of a roll-out, in a few words, and what is due in it.
+
+use gatera::config::Settings;
+use gatera::plan::Step;
+use gatera::plan::rollout::{self, Stage};
+use gatera::view::{View, World};
+use serde_json::{Value, json};
+
+use crate::scene::{self, STATEFUL_SET, Scene};
+
+const CONFIG: &str = "galera-instance-nodeconfig";
+
+/// What the option file may say: one line each.
+#[derive(Clone, Copy)]
+pub(super) enum File {
+    Old,
+    New,
+    Newer,
+}
+
+impl File {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Old => "[mysqld]\nmax_connections=1\n",
+            Self::New => "[mysqld]\nmax_connections=2\n",
+            Self::Newer => "[mysqld]\nmax_connections=2\ninnodb_log_file_size=1G\n",
+        }
+    }
+
+    /// As it is written down.
+    pub(super) fn revision(self) -> String {
+        let world = Situation { live: self.text(), ..Situation::default() }.world();
+        world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap().live.as_ref().unwrap().to_string()
+    }
+
+    /// The ConfigMap that keeps it.
+    pub(super) fn copy(self) -> Value {
+        let name = format!("{CONFIG}-gatera-{}", self.revision().rsplit('=').next().unwrap());
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "annotations": { "gatera.dev/keeps": CONFIG } }, "data": { "galera.cnf": self.text() } })
+    }
+}
+
+/// A cluster of three that runs the old file, with a note that says so.
+pub(super) struct Situation {
+    /// What the ConfigMap holds.
+    pub(super) live: &'static str,
+    pub(super) note: Value,
+    /// By member: how it is, and what it runs.
+    pub(super) members: Vec<(&'static str, Option<File>)>,
+    /// Merged into the StatefulSet.
+    pub(super) set: Value,
+    pub(super) mode: &'static str,
+    pub(super) data: &'static str,
+    pub(super) bootstrap: &'static str,
+    pub(super) also: Vec<Value>,
+    pub(super) copies: Vec<File>,
+}
+
+impl Default for Situation {
+    fn default() -> Self {
+        Self {
+            live: File::Old.text(),
+            note: Value::Null,
+            members: vec![("ready", None); 3],
+            set: json!({}),
+            mode: "enforce",
+            data: "present",
+            bootstrap: "absent",
+            also: Vec::new(),
+            copies: Vec::new(),
+        }
+    }
+}
+
+impl Situation {
+    /// The note says that the old file is good, and everybody runs it.
+    pub(super) fn noted() -> Self {
+        Self {
+            note: json!({ "good": File::Old.revision() }),
+            members: vec![("ready", Some(File::Old)); 3],
+            copies: vec![File::Old, File::New],
+            ..Self::default()
+        }
+    }
+
+    /// The new file is on its way.
+    pub(super) fn under_way(canary: Option<i64>, members: [(&'static str, File); 3]) -> Self {
+        let next = match canary {
+            Some(canary) => json!({ "revision": File::New.revision(), "canary": canary }),
+            None => json!({ "revision": File::New.revision() }),
+        };
+        Self {
+            live: File::New.text(),
+            note: json!({ "good": File::Old.revision(), "next": next }),
+            members: members.map(|(word, file)| (word, Some(file))).to_vec(),
+            ..Self::noted()
+        }
+    }
+
+    pub(super) fn world(&self) -> World {
+        let mut set = json!({
+            "metadata": { "annotations": {} },
+            "spec": { "template": { "spec": { "containers": [{
+                "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }],
+                "volumeMounts": [{ "name": "config", "mountPath": "/etc/mysql/conf.d" }],
+            }] } } },
+        });
+        if !self.note.is_null() {
+            set["metadata"]["annotations"]["gatera.dev/configuration"] = json!(self.note.to_string());
+        }
+        json_patch::merge(&mut set, &self.set);
+        let scene = Scene {
+            members: self.members.iter().map(|(word, _)| (*word).to_owned()).collect(),
+            stateful_set: set,
+            config: json!({ "data": { "galera.cnf": self.live } }),
+            mode: Some(self.mode.to_owned()),
+            data: self.data.to_owned(),
+            bootstrap: self.bootstrap.to_owned(),
+            ..Scene::default()
+        };
+        let mut also: Vec<_> = self.copies.iter().map(|it| it.copy()).collect();
+        for (ordinal, (word, file)) in self.members.iter().enumerate() {
+            if *word != "absent" {
+                let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+                if let Some(file) = file {
+                    pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(file.revision());
+                }
+                also.push(pod);
+            }
+        }
+        also.extend(self.also.iter().cloned());
+        let settings = Settings::default();
+        let scene = Scene { also, ..scene };
+        scene.world(&settings)
+    }
+
+    /// What is said, and what is done.
+    pub(super) fn stage(&self) -> (String, String) {
+        let (world, settings) = (self.world(), Settings::default());
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
+        let (says, step) = match rollout::stage(cluster, &view) {
+            Stage::Absent => ("absent".to_owned(), None),
+            Stage::Settled => ("settled".to_owned(), None),
+            Stage::Held(why) => (format!("held: {why}"), None),
+            Stage::Waits(why) => (format!("waits: {why}"), None),
+            Stage::Rolls(says, step) => (says, step),
+            Stage::Stopped(says, step) => (format!("stopped: {says}"), step),
+        };
+        let short = |text: &str| {
+            [(File::Old, "OLD"), (File::New, "NEW"), (File::Newer, "NEWER")]
+                .iter()
+                .fold(text.to_owned(), |text, (file, word)| text.replace(&file.revision(), word))
+                .replace("galera-instance-galera-", "galera-")
+        };
+        let done = match step.as_deref() {
+            None => String::new(),
+            Some(Step::Configure(it)) => {
+                let told: Vec<_> =
+                    it.told.iter().map(|it| format!(" tell {}: {}", it.reason, it.note)).collect();
+                format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), told.concat())
+            }
+            Some(Step::Evict { pod, patience, .. }) => format!("evict {pod} after {}s", patience.as_secs()),
+            Some(other) => panic!("{other:?}"),
+        };
+        (short(&says), short(&done))
+    }
+}

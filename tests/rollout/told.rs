@@ -1,0 +1,85 @@
+//! What whoever changes a ConfigMap is told, before anything happens.
+
+use gatera::config::Settings;
+use gatera::report;
+use gatera::review::{self, Origin};
+use gatera::rules;
+use gatera::view::View;
+use serde_json::json;
+
+use super::situation::{File, Situation};
+use crate::scene;
+
+/// The warnings about a change of the option file from the old one to this.
+fn warned(situation: &Situation, text: &str) -> Vec<String> {
+    let map = |text: &str| {
+        json!({ "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": { "name": "galera-instance-nodeconfig", "namespace": scene::NAMESPACE }, "data": { "galera.cnf": text } })
+    };
+    let body = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "operation": "UPDATE", "namespace": scene::NAMESPACE, "name": "galera-instance-nodeconfig",
+            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
+            "userInfo": { "username": "editor" }, "oldObject": map(File::Old.text()), "object": map(text),
+        },
+    });
+    let body = body.to_string();
+    let incoming = review::read(body.as_bytes(), Origin::Validating).unwrap();
+    let (world, settings) = (situation.world(), Settings::default());
+    let decision = rules::evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
+    report::warnings(&incoming.review.subject(), &decision)
+}
+
+#[test]
+fn whoever_changes_a_file_is_told_who_restarts_and_for_what() {
+    let told = |text: &str| warned(&Situation::noted(), text).join("\n");
+    let restarts = "this change restarts 3 members of galera-instance-galera, one at a time";
+    assert_eq!(
+        told(File::New.text()),
+        format!("{restarts}: max_connections, which could be set at run time (SET GLOBAL)")
+    );
+    assert_eq!(
+        told(File::Newer.text()),
+        format!("{restarts}: innodb_log_file_size; max_connections could be set at run time (SET GLOBAL)")
+    );
+    assert_eq!(
+        told("[mysqld]\nmax_connections=1\na=1\nb=1\nc=1\nd=1\n[client]\nport=1\n"),
+        format!("{restarts}: [client] port, a, b and 2 more")
+    );
+    // Nobody restarts for how it is written, nor for the address.
+    assert_eq!(told("# mine\n[server]\nmax-connections = 1\n"), "");
+    let address = told("[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a,b\n");
+    assert!(address.starts_with("[G06]") && !address.contains("restart"), "{address}");
+    let broken = told("[mysqld]\nmax_connections=1\n[broken\n");
+    assert!(
+        broken.starts_with("ConfigMap galera-instance-nodeconfig: galera.cnf cannot be followed beyond line 3, so gatera restarts"),
+        "{broken}"
+    );
+}
+
+#[test]
+fn where_nobody_is_restarted_that_is_told() {
+    let when = |set: serde_json::Value| {
+        warned(&Situation { set, ..Situation::noted() }, File::New.text()).join("\n")
+    };
+    let none = "members of galera-instance-galera read this when they restart, and none is restarted";
+    assert_eq!(
+        when(json!({ "metadata": { "annotations": { "gatera.dev/rollout": "paused" } } })),
+        format!("{none}: gatera.dev/rollout is paused")
+    );
+    assert_eq!(
+        when(json!({ "spec": { "updateStrategy": { "type": "OnDelete" } } })),
+        format!("{none}: its updateStrategy is OnDelete")
+    );
+    let audit = warned(&Situation { mode: "audit", ..Situation::noted() }, File::New.text()).join("\n");
+    assert_eq!(audit, format!("{none}: the namespace is in mode audit"));
+    let one = Situation { members: vec![("ready", Some(File::Old))], ..Situation::noted() };
+    assert_eq!(
+        warned(&one, File::New.text()).join("\n"),
+        "galera-instance-galera has one member, which is not restarted by itself: max_connections, which could be set at run time (SET GLOBAL)"
+    );
+    // Nobody has looked after this cluster yet.
+    assert!(warned(&Situation::default(), File::New.text()).is_empty());
+}
