@@ -19,7 +19,7 @@ use tracing::{info, warn};
 
 use crate::guard::Guard;
 use crate::lease::Leading;
-use crate::plan::{self, Step};
+use crate::plan::{self, Step, Told};
 use crate::telemetry::chain;
 use crate::view::View;
 
@@ -79,6 +79,15 @@ async fn one(means: &Means, desk: &mut Desk, step: &Step) {
     match outcome {
         Ok(Ok(Done::Yes)) => info!(?step, "step"),
         Ok(Ok(Done::NotNow(why))) => info!(?step, why, "step, not now"),
+        Ok(Ok(Done::Refused(told))) => {
+            info!(?step, why = told.note, "step, refused");
+            if desk.is_news(step, &told.note) {
+                let telling = timeout(time, apply::tell(&means.client, &told));
+                if let Ok(Err(error)) = telling.await {
+                    warn!(?step, error = chain(&error), "telling that it was refused");
+                }
+            }
+        }
         // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
         Ok(Err(error)) if conflict(&error) => info!(?step, "step, not on this version"),
         Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
@@ -92,6 +101,8 @@ enum Done {
     Yes,
     /// The world has changed, or something else goes first.
     NotNow(String),
+    /// Somebody has something against it, and that should be seen.
+    Refused(Told),
 }
 
 /// What a step is done with.

@@ -29,7 +29,7 @@ pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
         Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
         Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
         Step::Configure(it) => return configure::configure(means, step, it).await,
-        Step::Evict { id, pod, uid, .. } => return configure::evict(client, id, pod, uid).await,
+        Step::Evict { id, pod, uid, .. } => return configure::evict(means, id, pod, uid).await,
         Step::Condemn(it) => condemn(client, it).await?,
         Step::Delete(it) => delete(client, it).await?,
         Step::Correct { told, mark: note } => {

@@ -6,14 +6,14 @@
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 
 use super::apply::{annotate, tell};
 use super::{Done, Means};
 use crate::copies::make;
 use crate::marks::{self, PREFIX};
-use crate::plan::Step;
 use crate::plan::rollout::{self, Configure, Copy};
+use crate::plan::{Step, Told};
 use crate::view::{Id, Note};
 
 /// Copies that nobody uses any more, besides the newest of them.
@@ -80,12 +80,24 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
 }
 
 /// Budgets, and the guard itself, may have something against it.
-pub(super) async fn evict(client: &Client, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+    let client = &means.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
     let this = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
     let delete_options = Some(DeleteParams { preconditions: Some(this), ..DeleteParams::default() });
     match api.evict(pod, &EvictParams { delete_options, ..EvictParams::default() }).await {
-        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 409 | 429) => {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
+            let set =
+                means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
+            let why = status.message.lines().next().unwrap_or_default();
+            Ok(Done::Refused(Told {
+                id: id.clone(),
+                uid: set.unwrap_or_default(),
+                reason: "RolloutWaits",
+                note: format!("{pod} is to restart with another configuration, and may not yet: {why}"),
+            }))
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
             Ok(Done::NotNow(status.message.clone()))
         }
         result => result.map(|_| Done::Yes),

@@ -25,6 +25,8 @@ pub(super) struct Desk {
     asked: HashMap<Step, Duration>,
     /// Since when each that needs patience is planned.
     waits: HashMap<Step, Instant>,
+    /// What somebody had against it.
+    refused: HashMap<Step, String>,
 }
 
 impl Desk {
@@ -34,6 +36,7 @@ impl Desk {
         self.asked.retain(|step, _| steps.contains(step));
         self.rests.retain(|step, until| steps.contains(step) && until.is_none_or(|until| now < until));
         self.waits.retain(|step, _| steps.contains(step));
+        self.refused.retain(|step, _| steps.contains(step));
         for step in steps.iter().filter(|step| !step.patience().is_zero()) {
             self.waits.entry(step.clone()).or_insert(now);
         }
@@ -62,6 +65,11 @@ impl Desk {
             _ => Some(AGAIN),
         };
         self.rests.insert(step.clone(), pause.map(|pause| Instant::now() + pause));
+    }
+
+    /// It was refused, and not for the same reason as before.
+    pub(super) fn is_news(&mut self, step: &Step, why: &str) -> bool {
+        self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
     }
 
     /// Its object was changed meanwhile, as a StatefulSet is when its last member becomes Ready.
@@ -114,6 +122,9 @@ mod tests {
             assert!(desk.due(&steps).is_empty());
             advance(Duration::from_secs(1)).await;
         }
+        assert!(
+            desk.is_news(&steps[0], "a") && !desk.is_news(&steps[0], "a") && desk.is_news(&steps[0], "b")
+        );
         desk.missed(&steps[0]);
         assert!(desk.due(&steps).is_empty() && desk.again() == SOON);
         advance(SOON).await;

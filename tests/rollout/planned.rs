@@ -64,8 +64,8 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         &fails,
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
-         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; what \
-         its server says: kubectl -n db logs galera-2 --previous; then change or take back ConfigMap galera-instance-nodeconfig",
+         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; its \
+         server's own words, while this pod is there: kubectl -n db logs galera-2 --previous; then change or take back ConfigMap galera-instance-nodeconfig",
     );
     let hangs = Situation::under_way(Some(2), [old, old, ("starting", File::New)]);
     let (says, does) = hangs.stage();

@@ -34,7 +34,7 @@ impl Rollout<'_, '_> {
         let ns = &self.cluster.id.namespace;
         let why = format!("{name} {does} with {names}");
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; what its server says: kubectl -n {ns} logs {name} \
+            "{why}: it goes back to the configuration before, and nobody else restarts; its server's own words, while this pod is there: kubectl -n {ns} logs {name} \
              --previous; then change or take back {}",
             revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
         );
