@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
+use crate::plan::rollout;
 use crate::review::{Origin, Review};
 use crate::revision::Digest;
 use crate::rules::{self, RULES, Verb};
@@ -35,6 +36,8 @@ pub struct Summary {
     pub id: Id,
     /// Its state.
     pub state: State,
+    /// How far it is with its configuration, in a word.
+    pub rollout: &'static str,
     /// How many members there should be.
     pub members: i64,
     /// How many of them are Ready.
@@ -97,6 +100,7 @@ pub fn clusters(view: &View<'_>) -> Vec<Summary> {
     let summary = view.world.clusters().map(|cluster| Summary {
         id: cluster.id.clone(),
         state: view.state(cluster),
+        rollout: rollout::stage(cluster, view).word(),
         members: cluster.workload.replicas(),
         ready: cluster.ready(),
         says: cluster.describe(),

@@ -54,9 +54,9 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         }
         let again = async {
             if steps.is_empty() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             } else {
-                tokio::time::sleep(desk.again()).await
+                tokio::time::sleep(desk.again()).await;
             }
         };
         tokio::select! {

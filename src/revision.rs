@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use ring::digest::{Context, SHA256};
+use ring::digest::{self, Context, SHA256};
 
 use crate::galera::options::{self, Meaning, Unclear};
 use crate::object::{ConfigMap, Container, PodSpec, SourceRef};
@@ -91,9 +91,9 @@ impl Contents {
         let sum = |(key, text): (&String, &crate::object::Literal)| {
             let text = text.look();
             let sum = if options::is_file(key, text) {
-                Sum::File(Meaning::of(text).map(|meaning| sum(&[&meaning.canonical()])))
+                Sum::File(Meaning::of(text).map(|meaning| sum(&meaning.canonical())))
             } else {
-                Sum::Text(sum(&[text]))
+                Sum::Text(sum(text))
             };
             (key.clone(), sum)
         };
@@ -130,10 +130,8 @@ impl Contents {
     }
 }
 
-fn sum(parts: &[&str]) -> Vec<u8> {
-    let mut all = Context::new(&SHA256);
-    parts.iter().for_each(|part| all.update(part.as_bytes()));
-    all.finish().as_ref().to_vec()
+fn sum(text: &str) -> Vec<u8> {
+    digest::digest(&SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
 /// So many letters tell contents apart, also for somebody who looks for two that are the same.

@@ -16,6 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::audit::Counts;
+use crate::plan::rollout::Stage;
 use crate::verdict::{Decision, Softened};
 use crate::view::State;
 
@@ -30,6 +31,7 @@ pub struct Metrics {
     view: Family<Held, Gauge>,
     audit: Family<Found, Gauge>,
     clusters: Family<InState, Gauge>,
+    rollouts: Family<InState, Gauge>,
     /// 1 while every watch is running.
     pub view_current: Gauge,
     /// 1 while the settings file is in effect as it is.
@@ -150,6 +152,7 @@ impl Default for Metrics {
             view: Family::default(),
             audit: Family::default(),
             clusters: Family::default(),
+            rollouts: Family::default(),
             view_current: Gauge::default(),
             config_current: Gauge::default(),
             unreadable: Counter::default(),
@@ -176,6 +179,8 @@ impl Default for Metrics {
             it.audit.clone(),
         );
         registry.register("clusters", "Clusters by state, on the leader", it.clusters.clone());
+        let what = "Clusters by how far they are with their configuration, on the leader";
+        registry.register("rollouts", what, it.rollouts.clone());
         registry.register("view_objects", "Objects in the view", it.view.clone());
         registry.register("view_current", "1 while every watch is running", it.view_current.clone());
         it.config_current.set(1);
@@ -277,10 +282,20 @@ impl Metrics {
         }
     }
 
+    /// Notes how many clusters are how far with their configuration.
+    pub fn rollouts_are(&self, words: impl Iterator<Item = &'static str>) {
+        let words: Vec<_> = words.collect();
+        for state in Stage::WORDS {
+            let count = words.iter().filter(|it| **it == state).count();
+            self.rollouts.get_or_create(&InState { state }).set(gauge(count));
+        }
+    }
+
     /// Somebody else audits now.
     pub fn not_auditing(&self) {
         self.audit.clear();
         self.clusters.clear();
+        self.rollouts.clear();
     }
 
     /// The text that Prometheus scrapes.

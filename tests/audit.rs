@@ -192,6 +192,7 @@ fn what_slipped_in_is_found_told_and_printed() {
     let metrics = guard.get("/metrics").unwrap().1;
     assert!(metrics.contains("gatera_audit_findings{rule=\"G11\",verdict=\"deny\"}"), "{metrics}");
     assert!(metrics.contains("gatera_clusters{state=\"UNKNOWN\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("gatera_rollouts{state=\"stopped\"} 0\n"), "{metrics}");
 
     let (code, out, _) = command(User::Editor, &["--output=json"]);
     let found: Value = serde_json::from_str(&out).unwrap();

@@ -46,6 +46,22 @@ pub enum Stage {
 }
 
 impl Stage {
+    /// Every word for one.
+    pub const WORDS: [&str; 6] = ["absent", "settled", "held", "waits", "rolls", "stopped"];
+
+    /// In one word, for metrics.
+    pub fn word(&self) -> &'static str {
+        let [absent, settled, held, waits, rolls, stopped] = Self::WORDS;
+        match self {
+            Self::Absent => absent,
+            Self::Settled => settled,
+            Self::Held(_) => held,
+            Self::Waits(_) => waits,
+            Self::Rolls(..) => rolls,
+            Self::Stopped(..) => stopped,
+        }
+    }
+
     pub(super) fn step(self) -> Option<Step> {
         match self {
             Self::Rolls(_, step) | Self::Stopped(_, step) => step.map(|step| *step),
@@ -229,9 +245,9 @@ impl<'a> Rollout<'a, '_> {
         }))
     }
 
-    fn write(&self, note: Note, told: Option<Told>, patience: Duration) -> Option<Box<Step>> {
+    fn write(&self, note: Note, told: Option<Told>, patience: Duration) -> Box<Step> {
         let configure = Configure { patience, ..configure(self.cluster, note, told) };
-        Some(Box::new(Step::Configure(Box::new(configure))))
+        Box::new(Step::Configure(Box::new(configure)))
     }
 
     fn names(&self, revision: &Revision) -> String {
@@ -255,11 +271,14 @@ impl<'a> Rollout<'a, '_> {
             // What failed is not asked for any more.
             Some(_) => {
                 let note = Note::settled(self.note.good.clone());
-                Stage::Rolls("forgetting what failed".to_owned(), self.write(note, None, Duration::ZERO))
+                Stage::Rolls(
+                    "forgetting what failed".to_owned(),
+                    Some(self.write(note, None, Duration::ZERO)),
+                )
             }
             None if live && !self.is_kept(&self.note.good) => {
                 let says = "making a copy again that is gone".to_owned();
-                Stage::Rolls(says, self.write(self.note.clone(), None, Duration::ZERO))
+                Stage::Rolls(says, Some(self.write(self.note.clone(), None, Duration::ZERO)))
             }
             None => Stage::Settled,
         }
@@ -277,7 +296,10 @@ impl<'a> Rollout<'a, '_> {
         }
         if self.view.state(self.cluster) == State::Forming {
             let note = Note::settled(wanted.clone());
-            return Stage::Rolls("nobody holds data yet".to_owned(), self.write(note, None, Duration::ZERO));
+            return Stage::Rolls(
+                "nobody holds data yet".to_owned(),
+                Some(self.write(note, None, Duration::ZERO)),
+            );
         }
         let Some(first) = self.next_for(wanted) else {
             return Stage::Held(self.held_back());
@@ -291,7 +313,7 @@ impl<'a> Rollout<'a, '_> {
         let next = Next { revision: wanted.clone(), canary: Some(first.ordinal) };
         let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
         let told = Told::about(self.cluster, ROLLS, told);
-        Stage::Rolls(format!("{names}: {name} is the first"), self.write(note, Some(told), QUIET))
+        Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
     }
 
     /// Whoever may restart is done; the rest are not to.
@@ -317,7 +339,7 @@ impl<'a> Rollout<'a, '_> {
         });
         let note = Note { next, ..self.note.clone() };
         let says = "the configuration changed again".to_owned();
-        Stage::Rolls(says, self.write(note, None, Duration::ZERO))
+        Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
     }
 
     /// Under way.
@@ -335,7 +357,7 @@ impl<'a> Rollout<'a, '_> {
                 let next = Next { canary: None, ..next.clone() };
                 let note = Note { next: Some(next), ..self.note.clone() };
                 let says = format!("{} is well with {}", member.name, self.names(revision));
-                return Stage::Rolls(says, self.write(note, None, Duration::ZERO));
+                return Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)));
             }
             Some(member) => return self.restarts(member, revision),
             None if next.canary.is_some() => return self.turns_to(revision),
@@ -365,6 +387,6 @@ impl<'a> Rollout<'a, '_> {
         let told = Told::about(self.cluster, ROLLED, told);
         let note = Note::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();
-        Stage::Rolls(says, self.write(note, Some(told), Duration::ZERO))
+        Stage::Rolls(says, Some(self.write(note, Some(told), Duration::ZERO)))
     }
 }

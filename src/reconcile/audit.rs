@@ -86,6 +86,7 @@ struct Desk {
 impl Desk {
     fn say(&mut self, guard: &Guard, (audit, freshness): (Audit, Freshness)) {
         guard.metrics.clusters_are(audit.clusters.iter().map(|cluster| cluster.state));
+        guard.metrics.rollouts_are(audit.clusters.iter().map(|cluster| cluster.rollout));
         // What an old view shows is neither found nor gone.
         if freshness != Freshness::Current {
             return;

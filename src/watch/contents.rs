@@ -17,6 +17,7 @@ use tracing::warn;
 use super::{Told, unreadable};
 use crate::object::{Kind, Object};
 use crate::plan::rollout;
+use crate::revision::Revision;
 use crate::telemetry::chain;
 use crate::view::{Facts, Id};
 
@@ -68,7 +69,7 @@ pub(super) fn read_by(facts: &Facts) -> impl Iterator<Item = Id> {
         rollout::named(&workload.metadata).map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
     });
     let run = facts.pods.iter().flat_map(|(id, pod)| {
-        let keepers = pod.revision.iter().flat_map(|it| it.keepers());
+        let keepers = pod.revision.iter().flat_map(Revision::keepers);
         keepers.map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
     });
     noted.chain(run).chain(templates(facts))

@@ -124,10 +124,8 @@ impl Small {
             }
             Step::Finish(it) => self.finish(it),
             Step::Tell(told) => self.tell(told),
-            // Nobody here tells which cluster it is in (`tests/identity.rs`).
-            Step::Ask { .. } | Step::Identity { .. } => {}
-            // And nobody changes what it reads (`tests/rollout.rs`).
-            Step::Configure(_) | Step::Evict { .. } => {}
+            // Nobody here tells which cluster it is in (`tests/identity.rs`), or changes what it reads (`tests/rollout.rs`).
+            Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
         }
     }
 

@@ -1,14 +1,16 @@
-//! `make drills`: one cluster, one kind of power failure after the other, a writer all the while. After each: the same cluster,
-//! nobody differs, and at the end every acknowledged row is on every member. Too long for every change.
+//! `make drills`: one cluster, one kind of power failure after the other, and one thing after the other that happens to a
+//! changed configuration on its way, a writer all the while. After each: the same cluster, and at the end every acknowledged
+//! row is on every member. Too long for every change.
 
 use std::time::{Duration, Instant};
 
-use crate::galera::Galera;
-use crate::guard::guarded;
-use crate::install::{formed, grown, password};
+use crate::galera::{Galera, patiently};
+use crate::guard::{guarded, status};
+use crate::install::{formed, grown, helm, password, until_bootstrap_is_removed};
+use crate::lab::User;
 use crate::power::{self, Kill};
-use crate::transfer;
 use crate::writer::Writer;
+use crate::{rolling, transfer};
 
 #[test]
 fn whatever_fails_nobody_differs_and_nothing_is_lost() {
@@ -61,4 +63,81 @@ fn renewed(galera: &Galera<'_>) {
     galera.kubectl(&["rollout", "restart", "statefulset/drill-galera"]).succeeded();
     galera.kubectl(&["rollout", "status", "statefulset/drill-galera", "--timeout=300s"]).succeeded();
     galera.until_ready(3);
+}
+
+/// What happens to a changed configuration on its way: another change, a drain, a scale, a leader that dies, a Helm release
+/// that is rolled by the guard, and what is fatal for data that exists.
+#[test]
+fn a_configuration_arrives_whatever_happens_on_its_way() {
+    let lab = guarded();
+    let namespace = lab.namespace_with_labels("config", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "config");
+    helm(&galera, "install", &["--set=rollout=gatera"]);
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    let writer = Writer::start(&galera, &password(&galera));
+    let noted = patiently("the note", || {
+        Some(rolling::note(&galera)).filter(|it| !it.is_null()).ok_or_else(|| status(&galera))
+    });
+    let all_have = |option: &str, value: &str| {
+        for ordinal in 0..3 {
+            assert_eq!(galera.ask(&galera.member(ordinal), &format!("SELECT @@{option}")), value);
+        }
+    };
+
+    // By Helm: no template changes, so the guard restarts them.
+    let began = Instant::now();
+    let generation = || lab.get(&namespace, "statefulset/config-galera")["metadata"]["generation"].clone();
+    let before = generation();
+    helm(&galera, "upgrade", &["--set=rollout=gatera", "--set=config=innodb_buffer_pool_size = 48M"]);
+    let noted = rolling::until_rolled(&galera, &noted);
+    assert_eq!(generation(), before, "the template is as it was");
+    all_have("innodb_buffer_pool_size", "50331648");
+    println!("by Helm: {:.1} s", began.elapsed().as_secs_f64());
+
+    // A change during a change.
+    rolling::set_option(&galera, "max_connections = 66", false);
+    until_next(&galera);
+    rolling::set_option(&galera, "max_connections = 67", false);
+    let noted = rolling::until_rolled(&galera, &noted);
+    all_have("max_connections", "67");
+
+    // The leader dies as soon as somebody restarts; a member is deleted by hand, and a node is drained.
+    rolling::set_option(&galera, "max_connections = 68", false);
+    until_next(&galera);
+    lab.kubectl(User::Admin, &["--namespace=gatera", "delete", "pods", "--all", "--wait=false"]).succeeded();
+    patiently("a member may be deleted", || {
+        let deleted = galera.kubectl(&["delete", "pod", &galera.member(0), "--wait=false"]);
+        if deleted.status == 0 { Ok(()) } else { Err(deleted.stderr) }
+    });
+    galera.until_ready(3);
+    let node = galera.pod(&galera.member(1)).unwrap()["spec"]["nodeName"].as_str().unwrap().to_owned();
+    let drain =
+        ["drain", &node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s"];
+    let selector = format!("--pod-selector=instance={}", galera.name);
+    lab.kubectl(User::Admin, &[&drain[..], &[&selector]].concat()).succeeded();
+    lab.kubectl(User::Admin, &["uncordon", &node]).succeeded();
+    galera.until_ready(3);
+    let noted = rolling::until_rolled(&galera, &noted);
+    all_have("max_connections", "68");
+
+    // Fatal for data that exists, and forced past G09.
+    let pods = rolling::uids(&galera);
+    rolling::set_option(&galera, "innodb_page_size = 4K", true);
+    let why = rolling::until_stopped(&galera, &noted["good"]);
+    assert_eq!(why, format!("{} keeps failing with innodb_page_size", galera.member(2)));
+    assert_eq!(pods[..2], rolling::uids(&galera)[..2], "two members never noticed");
+
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    let (acknowledged, failed) = writer.finish(3);
+    println!("configuration: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// Somebody is to start with a new revision.
+fn until_next(galera: &Galera<'_>) {
+    patiently("a roll-out begins", || {
+        let note = rolling::note(galera);
+        if note["next"].is_null() { Err(note.to_string()) } else { Ok(()) }
+    });
 }

@@ -13,7 +13,7 @@ use crate::view::{Member, Note, PodFact, Stopped};
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
 /// Without a sign of progress.
-const HANGS: Duration = Duration::from_mins(10);
+const HANGS: Duration = Duration::from_secs(600);
 /// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
 const REPLACED: Duration = Duration::from_secs(30);
 
@@ -41,7 +41,7 @@ impl Rollout<'_, '_> {
         let stopped = Stopped { revision: revision.clone(), why };
         let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
         let told = Told::about(self.cluster, STOPPED, told);
-        Stage::Rolls(format!("{name} {does} with {names}"), self.write(note, Some(told), patience))
+        Stage::Rolls(format!("{name} {does} with {names}"), Some(self.write(note, Some(told), patience)))
     }
 
     /// Members that run something that is neither good nor wanted go back, those that fail first.

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::galera::adopt::Selector;
 use crate::marks::{self, PREFIX};
 use crate::object::ConfigMap;
 use crate::revision::{self, Digest, Keys};
@@ -44,7 +45,7 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         .filter(|(key, _)| keys.hold(key))
         .map(|(key, text)| (key.clone(), json!(text.look())))
         .collect();
-    let asked_for = view.settings.adoption.selectors().iter().flat_map(|it| it.requirements());
+    let asked_for = view.settings.adoption.selectors().iter().flat_map(Selector::requirements);
     let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
     let mut labels: Map<_, _> = cluster
         .member_labels()
