@@ -6,10 +6,12 @@ mod heard;
 mod ready;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
+use tokio::time::timeout;
 
 use crate::config::Settings;
 use crate::copies::Copies;
@@ -25,6 +27,9 @@ pub use ready::{Readiness, Report};
 pub const FIELD_MANAGER: &str = "gatera";
 /// More than this at once is refused at once: a queue would only answer those who have given up.
 const MOST_AT_ONCE: usize = 256;
+
+/// A watch shows what was made within this, usually much sooner. An API server waits longer for an answer.
+const MOMENT: Duration = Duration::from_millis(500);
 
 /// What a request is answered from.
 #[derive(Debug)]
@@ -48,6 +53,7 @@ pub struct Guard {
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     restraint: Mutex<Restraint>,
+    news: Notify,
     places: Semaphore,
 }
 
@@ -67,6 +73,7 @@ impl Guard {
             copies: Copies::default(),
             events: None,
             restraint: Mutex::default(),
+            news: Notify::new(),
             places: Semaphore::new(MOST_AT_ONCE),
         }
     }
@@ -95,6 +102,29 @@ impl Guard {
             (Some(heard), Freshness::Current) => heard.freshness(),
             (_, built) => built,
         }
+    }
+
+    /// The world, as soon as it knows what a request is about. An object is asked about the moment it is made, and those that it
+    /// belongs to may have been made a moment before.
+    pub async fn world_that(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
+        let waits = async {
+            loop {
+                let mut news = std::pin::pin!(self.news.notified());
+                news.as_mut().enable();
+                let world = self.world.load_full();
+                if knows(&world) {
+                    return world;
+                }
+                news.await;
+            }
+        };
+        timeout(MOMENT, waits).await.unwrap_or_else(|_| self.world.load_full())
+    }
+
+    /// Another world is shown.
+    pub fn show(&self, world: World) {
+        self.world.store(Arc::new(world));
+        self.news.notify_waiters();
     }
 
     /// A place for one request, unless there are too many.

@@ -20,7 +20,8 @@ use crate::edit;
 use crate::galera::server;
 use crate::marks;
 use crate::object::{Container, Meta, Object, Pod, PodSpec};
-use crate::review::{Operation, Review};
+use crate::review::{Operation, Origin, Review};
+use crate::revision::Unknown;
 use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
@@ -145,6 +146,20 @@ pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
     Patient::of(read, &review.namespace, view)
         .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
+}
+
+/// A new member whose StatefulSet, or what it reads, is not known yet.
+pub fn is_early(review: &Review, view: &View<'_>) -> bool {
+    let new = review.operation == Operation::Create && review.subresource.is_empty();
+    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
+    else {
+        return false;
+    };
+    let member = |(patient, _): (Patient<'_>, &Container)| {
+        let live = patient.cluster.map(|cluster| &cluster.live);
+        patient.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
+    };
+    Patient::of(read, &review.namespace, view).is_some_and(member)
 }
 
 /// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.

@@ -109,7 +109,7 @@ pub async fn keep(
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
             guard.metrics.holds(world.sizes());
-            guard.world.store(Arc::new(world));
+            guard.show(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
         if told || is_current != was_current {

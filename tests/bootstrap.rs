@@ -2,10 +2,10 @@
 //! on a control plane with nodes, and what happens when the leader is killed between any two steps
 //! (`bootstrap/crash.rs`).
 
-mod crash;
+pub mod crash;
 mod forged;
 mod forged_live;
-mod gate;
+pub mod gate;
 pub mod live;
 mod small;
 

@@ -18,7 +18,7 @@ use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
 use crate::verdict::Mode;
-use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
+use crate::view::{Cluster, Member, Next, Note, PodFact, State, View, Wish};
 
 pub use copy::{Copy, copy};
 
@@ -195,25 +195,29 @@ impl<'a> Rollout<'a, '_> {
         !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
     }
 
-    /// The next one to start with this revision: one that fails anyway, else the highest.
+    /// The next one to start with this revision: one that fails anyway, one that was made without the guard, or the highest.
     fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
         let held_back = self.cluster.workload.spec.update_strategy.reaches_from();
         let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
-        let fails = |it: &&Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
         let members = || self.cluster.members.iter().rev().filter(other);
-        members().find(fails).or_else(|| members().next())
+        let with =
+            |is: &dyn Fn(&PodFact) -> bool| members().find(|it| it.pod.as_ref().is_some_and(|pod| is(pod)));
+        with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
     }
 
-    /// Why nobody restarts now, although somebody should; `ill`: this one may be not Ready.
-    fn not_now(&self, ill: Option<&Member>) -> Option<String> {
+    /// Why this member does not restart now. All others have to be well.
+    fn not_now(&self, whom: &Member) -> Option<String> {
+        let waits = !whom.ready() && !whom.pod.as_ref().is_some_and(|pod| pod.stuck);
+        waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
+    }
+
+    /// Why the others cannot do without this one now, however it is itself.
+    fn others_need(&self, whom: &Member) -> Option<String> {
         let Self { cluster, view, .. } = self;
         let workload = &cluster.workload;
-        let is_ill = |it: &Member| ill.is_some_and(|ill| ill.ordinal == it.ordinal);
+        let mut others = cluster.members.iter().filter(|it| it.ordinal != whom.ordinal);
         let everybody = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
-        if !everybody
-            || !cluster.leaving.is_empty()
-            || !cluster.members.iter().all(|it| it.ready() || is_ill(it))
-        {
+        if !everybody || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
             return Some(cluster.describe());
         }
         if workload.rolls() {
@@ -225,10 +229,10 @@ impl<'a> Rollout<'a, '_> {
         if let Some((pod, _)) = view.released.besides(cluster, "") {
             return Some(format!("{pod} was let go moments ago"));
         }
-        if cluster.members.len() == 1 && ill.is_none_or(Member::ready) {
+        if cluster.members.len() == 1 && whom.ready() {
             return Some("it has one member, and who restarts it stops the cluster".to_owned());
         }
-        let unproven = cluster.unverified().next()?;
+        let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;
         Some(format!(
             "{} is Ready, and nothing proves it Synced: gatera status names the way out",
             unproven.name
@@ -304,8 +308,7 @@ impl<'a> Rollout<'a, '_> {
         let Some(first) = self.next_for(wanted) else {
             return Stage::Held(self.held_back());
         };
-        let ill = first.pod.as_ref().is_some_and(|pod| pod.stuck);
-        if let Some(why) = self.not_now(ill.then_some(first)) {
+        if let Some(why) = self.not_now(first) {
             return Stage::Waits(why);
         }
         let (names, name) = (self.names(wanted), &first.name);
@@ -375,8 +378,7 @@ impl<'a> Rollout<'a, '_> {
     fn restarts(&self, member: &Member, revision: &Revision) -> Stage {
         let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
         let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
-        let ill = member.pod.as_ref().is_some_and(|pod| pod.stuck);
-        match self.not_now(ill.then_some(member)) {
+        match self.not_now(member) {
             Some(why) => Stage::Rolls(format!("{says}; {why}"), None),
             None => Stage::Rolls(format!("{says}; {} is the next", member.name), self.evict(member)),
         }

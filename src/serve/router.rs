@@ -16,7 +16,7 @@ use tracing::info;
 use crate::guard::Guard;
 use crate::review::{self, Origin};
 use crate::verdict::{Decision, Judged};
-use crate::view::{Freshness, View};
+use crate::view::{Freshness, View, World};
 use crate::webhooks::Endpoint;
 use crate::{events, inject, mutate, report};
 
@@ -89,7 +89,7 @@ async fn admit(
     answer(&guard, endpoint, caller, &body.bytes).await
 }
 
-/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first to start with some content.
+/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster.
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
@@ -103,7 +103,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
             };
         }
     };
-    let world = guard.world.load();
+    let settings = guard.settings.load();
+    let is_early = |world: &World| inject::is_early(&incoming.review, &View::new(world, started, &settings));
+    let world = guard.world_that(|world| !is_early(world)).await;
     let freshness = guard.freshness(&world);
     if freshness == Freshness::Loading {
         guard.metrics.not_answered(endpoint.path(), "not_ready");
@@ -111,7 +113,6 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
             .into_response();
     }
-    let settings = guard.settings.load();
     let review = &incoming.review;
     let known = Known { world: &world, now: started, settings: &settings, freshness };
     let (mut decision, released) = decide(guard, review, &known).await;

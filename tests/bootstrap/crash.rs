@@ -12,26 +12,27 @@ use crate::lab::{ControlPlane, User, eventually};
 use crate::wire::Balancer;
 
 /// One guard and its way to the API server; the next one takes its place.
-struct Leader {
-    gate: Gate,
+pub struct Leader {
+    pub gate: Gate,
     guard: Guard,
     number: usize,
 }
 
-struct Stage {
-    plane: &'static ControlPlane,
+/// A control plane whose guards are killed.
+pub struct Stage {
+    pub plane: &'static ControlPlane,
     service: Balancer,
 }
 
 impl Stage {
     /// A control plane of its own, since its guards are killed.
-    fn new() -> Self {
+    pub fn new() -> Self {
         static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| ControlPlane::start_with_nodes(4));
         install(&PLANE);
         Self { plane: &PLANE, service: Balancer::start() }
     }
 
-    fn leader(&self, number: usize) -> Leader {
+    pub fn leader(&self, number: usize) -> Leader {
         let gate = Gate::start(self.plane);
         let start = Start {
             identity: format!("leader-{number}"),
@@ -46,7 +47,7 @@ impl Stage {
     }
 
     /// Killed, and its lease given to whoever comes: nobody has to wait until it has run out.
-    fn kill(&self, leader: Leader) -> Leader {
+    pub fn kill(&self, leader: Leader) -> Leader {
         let Leader { gate, guard, number } = leader;
         drop(guard);
         drop(gate);
@@ -62,7 +63,7 @@ impl Stage {
         self.leader(number + 1)
     }
 
-    fn namespace(&self) -> Alive {
+    pub fn namespace(&self) -> Alive {
         let ns = self.plane.namespace_with_labels("crash", &[("gatera.dev/mode", "enforce")]);
         Alive { plane: self.plane, ns }
     }

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use crate::lab::ControlPlane;
 use crate::wire::without_identity;
 
-pub(super) struct Gate {
+pub struct Gate {
     address: SocketAddr,
     limit: Arc<Mutex<Option<Limit>>>,
     // Ends with it.
@@ -31,7 +31,7 @@ struct Limit {
 }
 
 impl Gate {
-    pub(super) fn start(plane: &ControlPlane) -> Self {
+    pub fn start(plane: &ControlPlane) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let limit = Arc::<Mutex<Option<Limit>>>::default();
@@ -62,23 +62,23 @@ impl Gate {
         Self { address, limit, _runtime: runtime }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
     /// Lets so many writes into this namespace through.
-    pub(super) fn lets_through(&self, namespace: &str, writes: usize) {
+    pub fn lets_through(&self, namespace: &str, writes: usize) {
         let folder = format!("/namespaces/{namespace}/");
         *self.limit.lock().unwrap() = Some(Limit { folder, left: writes, reached: false, open: 0 });
     }
 
     /// Every write was answered.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.limit.lock().unwrap().as_ref().is_none_or(|limit| limit.open == 0)
     }
 
     /// Somebody waits for an answer that does not come.
-    pub(super) fn holds_somebody(&self) -> bool {
+    pub fn holds_somebody(&self) -> bool {
         self.limit.lock().unwrap().as_ref().is_some_and(|limit| limit.reached)
     }
 }

@@ -1,10 +1,12 @@
 //! On a control plane with nodes, by the guard that all tests share.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use serde_json::Value;
 
 use crate::alive::Alive;
+use crate::bootstrap::crash::Stage;
 use crate::bootstrap::live::events;
 use crate::cluster::STATEFUL_SET;
 use crate::lab::eventually;
@@ -38,12 +40,22 @@ fn set_option(alive: &Alive, line: &str) {
     alive.kubectl(&["patch", CONFIG, "--type=merge", "--patch", &patch]).succeeded();
 }
 
+/// What the guard wrote there, in order; what was refused is not.
+fn writes(alive: &Alive) -> Vec<String> {
+    let asked = alive.plane.asked_by_the_guard();
+    let here = asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns && it.code < 300);
+    here.map(|it| format!("{} {}", it.verb, it.resource)).collect()
+}
+
 #[test]
 fn a_change_reaches_one_member_then_the_others() {
     let alive = Alive::cluster("rollout");
     let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
-    let before = alive.members();
+    let (before, written) = (alive.members(), writes(&alive).len());
+    let changed = Instant::now();
     set_option(&alive, "max_connections = 77");
+    eventually("the first to go", || (alive.members() != before).then_some(()));
+    eprintln!("from the change to a new pod: {:?}, 10 s of them patience", changed.elapsed());
     let done = eventually("the roll-out", || {
         let note = note(&alive);
         (note["good"] != good && note["next"].is_null()).then_some(note)
@@ -67,4 +79,45 @@ fn a_change_reaches_one_member_then_the_others() {
         )]
     );
     assert_eq!(events(&alive, "RolledOut"), ["all 3 members run with max_connections"]);
+    // And one write per member to a Lease of the guard's own.
+    let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
+    let all = writes(&alive);
+    assert_eq!(
+        all[written..],
+        ["create configmaps", tells, notes, evicts, notes, evicts, evicts, tells, notes].map(str::to_owned)
+    );
+}
+
+/// Whatever the last write of a leader was, the next one goes on from there.
+#[test]
+fn whoever_leads_next_goes_on() {
+    let stage = Stage::new();
+    let mut leader = stage.leader(0);
+    for (writes, last) in [(1, "the copy"), (3, "the note"), (4, "the first eviction"), (6, "the second")] {
+        let alive = stage.namespace();
+        leader.gate.lets_through(&alive.ns, usize::MAX);
+        alive.apply(&[]).succeeded();
+        alive.until_formed();
+        alive.until_bootstrap_removed();
+        let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
+        leader.gate.lets_through(&alive.ns, writes);
+        set_option(&alive, "max_connections = 78");
+        eventually("the leader to be held up", || leader.gate.holds_somebody().then_some(()));
+        leader = stage.kill(leader);
+        let done = eventually("the roll-out", || {
+            let note = note(&alive);
+            (note["good"] != good && note["next"].is_null()).then_some(note)
+        });
+        let revision = done["good"].as_str().unwrap();
+        assert!(run(&alive).values().all(|(mark, _)| mark == revision), "after {last}");
+        let evicted = alive
+            .plane
+            .asked_by_the_guard()
+            .into_iter()
+            .filter(|it| it.namespace == alive.ns && it.resource == "pods/eviction" && it.code < 300);
+        // One that is made while nobody guards reads the ConfigMap itself, and is made again in its turn.
+        let evicted = evicted.count();
+        assert!(matches!(evicted, 3 | 4), "after {last}: {evicted}");
+        assert_eq!(events(&alive, "RollingOut").len(), 1, "after {last}");
+    }
 }

@@ -114,7 +114,10 @@ fn nobody_restarts_while_something_else_goes_on() {
     ] {
         waits(Situation { members: vec![old, (word, Some(File::Old)), old], ..new() }, why);
     }
-    let unverified = Situation { members: vec![old, ("unverified", Some(File::Old)), old], ..new() };
+    let unverified = ("unverified", None);
+    let healed = Situation { members: vec![old, unverified, old], ..new() };
+    assert_eq!(healed.stage().0, "max_connections: galera-1 is the first", "it was made without the guard");
+    let unverified = Situation { members: vec![old, unverified, unverified], ..new() };
     let (says, _) = unverified.stage();
     assert_eq!(
         says,

@@ -55,7 +55,7 @@ impl Rollout<'_, '_> {
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
-        Some(match self.not_now(Some(member)) {
+        Some(match self.others_need(member) {
             Some(waits) => {
                 Stage::Stopped(format!("{why}{} goes back when it may: {waits}", member.name), None)
             }
