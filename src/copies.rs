@@ -2,17 +2,18 @@
 //! that is the first to start with some content.
 //!
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
-//! twice is harmless, and whether it is what its name says is looked at before it is used again.
+//! twice is harmless; something else of that name is no copy.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
+use crate::marks::{self, PREFIX};
 use crate::telemetry::chain;
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
@@ -66,7 +67,20 @@ pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result
     let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     match api.create(&PostParams::default(), &map).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        // Anybody may have made something of its name.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let there = api.get(&map.name_any()).await?;
+            if is_ours(&there, &map) { Ok(()) } else { Err(kube::Error::Api(status)) }
+        }
         result => result.map(drop),
     }
+}
+
+/// It says the same, nobody can change it, and it bears the mark that only the guard writes.
+fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
+    let mark = format!("{PREFIX}{}", marks::KEEPS);
+    there.immutable == Some(true)
+        && (&there.data, &there.binary_data) == (&map.data, &map.binary_data)
+        && there.annotations().get(&mark) == map.annotations().get(&mark)
+        && there.metadata.deletion_timestamp.is_none()
 }

@@ -183,7 +183,7 @@ pub fn once(told: &Told, now: Timestamp) -> Event {
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),
         reporting_instance: Some(REPORTER.into()),
-        type_: Some("Normal".into()),
+        type_: Some(if matches!(*reason, "RolloutStopped") { "Warning" } else { "Normal" }.into()),
         ..Event::default()
     }
 }

@@ -112,7 +112,8 @@ impl Guard {
                 let mut news = std::pin::pin!(self.news.notified());
                 news.as_mut().enable();
                 let world = self.world.load_full();
-                if knows(&world) {
+                // Whoever waits takes a place of somebody else's.
+                if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
                     return world;
                 }
                 news.await;

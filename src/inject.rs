@@ -150,7 +150,7 @@ pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
 
 /// A new member whose StatefulSet, or what it reads, is not known yet.
 pub fn is_early(review: &Review, view: &View<'_>) -> bool {
-    let new = review.operation == Operation::Create && review.subresource.is_empty();
+    let new = review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
     let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
     else {
         return false;

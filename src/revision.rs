@@ -5,21 +5,26 @@
 //! a revision. Only ConfigMaps with an option file among what is read count; scripts and the like reach pods as they always
 //! did. Two texts that mean the same are one revision (`galera/options/meaning.rs`).
 
+mod contents;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
-use ring::digest::{self, Context, SHA256};
+use ring::digest::Context;
 
-use crate::galera::options::{self, Meaning, Unclear};
+use crate::galera::options::{self, Meaning};
 use crate::object::{ConfigMap, Container, PodSpec, SourceRef};
 
-/// What is read of one ConfigMap: these keys, or all.
+pub use contents::{Contents, Unknown};
+
+/// What is read of one ConfigMap: these keys, or all; and whether pods start without it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Keys(Option<BTreeSet<String>>);
+pub struct Keys(Option<BTreeSet<String>>, bool);
 
 impl Keys {
     /// All keys.
-    pub const ALL: Self = Self(None);
+    pub const ALL: Self = Self(None, false);
 
     /// This key is read.
     pub fn hold(&self, key: &str) -> bool {
@@ -31,6 +36,7 @@ impl Keys {
             (Some(own), Some(other)) => own.extend(other),
             (own, _) => *own = None,
         }
+        self.1 &= other.1;
     }
 }
 
@@ -51,99 +57,55 @@ pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
 
 fn keys(source: &SourceRef, sub_path: &str) -> Keys {
     let named = source.items.iter().map(|item| item.key.clone());
-    Keys(match (source.items.is_empty(), sub_path) {
+    let keys = match (source.items.is_empty(), sub_path) {
         (false, _) => Some(named.collect()),
         (true, "") => None,
         (true, file) => Some(BTreeSet::from([file.to_owned()])),
-    })
+    };
+    Keys(keys, source.optional)
 }
 
-/// What stands in a ConfigMap, as far as a revision asks: the sum of each key.
-#[derive(Clone, Debug, Default)]
-pub struct Contents {
-    keys: BTreeMap<String, Sum>,
-    binary: bool,
+/// So many letters tell apart what contents mean, also for somebody who looks for two that mean the same;
+const MEANING: usize = 24;
+/// and so many more how they are written: the address of the cluster is not part of what a file means here.
+const LETTERS: usize = MEANING + 8;
+
+fn hex(sum: Context, letters: usize) -> String {
+    sum.finish().as_ref().iter().take(letters / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// What the keys that are read of one ConfigMap amount to. Two are the same if they mean the same, however they are written.
 #[derive(Clone, Debug)]
-enum Sum {
-    File(Result<Vec<u8>, Unclear>),
-    Text(Vec<u8>),
-}
-
-/// Why it is not known what servers would read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unknown {
-    /// It is not there, or was not read yet.
-    #[error("ConfigMap {0} is not there")]
-    NotThere(String),
-    /// A server would stop reading.
-    #[error("ConfigMap {0}: {1} cannot be followed beyond line {2}")]
-    Unclear(String, String, usize),
-    /// The guard does not keep bytes.
-    #[error("ConfigMap {0} holds binaryData, which gatera does not keep")]
-    Binary(String),
-}
-
-impl Contents {
-    /// Of a ConfigMap.
-    pub fn of(map: &ConfigMap) -> Self {
-        let sum = |(key, text): (&String, &crate::object::Literal)| {
-            let text = text.look();
-            let sum = if options::is_file(key, text) {
-                Sum::File(Meaning::of(text).map(|meaning| sum(&meaning.canonical())))
-            } else {
-                Sum::Text(sum(text))
-            };
-            (key.clone(), sum)
-        };
-        Self { keys: map.data.iter().map(sum).collect(), binary: map.holds_bytes() }
-    }
-
-    /// What these keys amount to; `None`: there is no option file among them.
-    pub fn digest(&self, name: &str, keys: &Keys) -> Result<Option<Digest>, Unknown> {
-        let read: Vec<_> = self.keys.iter().filter(|(key, _)| keys.hold(key)).collect();
-        if !read.iter().any(|(_, sum)| matches!(sum, Sum::File(_))) {
-            return Ok(None);
-        }
-        if self.binary {
-            return Err(Unknown::Binary(name.to_owned()));
-        }
-        let mut all = Context::new(&SHA256);
-        for (key, sum) in read {
-            let sum = match sum {
-                Sum::Text(sum) | Sum::File(Ok(sum)) => sum,
-                Sum::File(Err(Unclear(line))) => {
-                    return Err(Unknown::Unclear(name.to_owned(), key.clone(), *line));
-                }
-            };
-            all.update(&key.len().to_be_bytes());
-            all.update(key.as_bytes());
-            all.update(sum);
-        }
-        Ok(Some(Digest(hex(all.finish().as_ref()))))
-    }
-
-    /// It is what its name says: the keeper of this content.
-    pub fn is(&self, digest: &Digest) -> bool {
-        self.digest("", &Keys::ALL).ok().flatten().as_ref() == Some(digest)
-    }
-}
-
-fn sum(text: &str) -> Vec<u8> {
-    digest::digest(&SHA256, text.as_bytes()).as_ref().to_vec()
-}
-
-/// So many letters tell contents apart, also for somebody who looks for two that are the same.
-const LETTERS: usize = 16;
-
-fn hex(sum: &[u8]) -> String {
-    sum.iter().take(LETTERS / 2).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// What the keys that are read of one ConfigMap amount to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(String);
+
+impl Digest {
+    fn of(means: Context, says: Context) -> Self {
+        Self(hex(means, MEANING) + &hex(says, LETTERS - MEANING))
+    }
+
+    fn meaning(&self) -> &str {
+        self.0.get(..MEANING).unwrap_or_default()
+    }
+
+    /// They are written in the same way.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl PartialEq for Digest {
+    fn eq(&self, other: &Self) -> bool {
+        self.meaning() == other.meaning()
+    }
+}
+
+impl Eq for Digest {}
+
+impl Hash for Digest {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.meaning().hash(hasher);
+    }
+}
 
 /// In the name of a ConfigMap that keeps a revision of another.
 const KEEPS: &str = "-gatera-";
@@ -190,8 +152,8 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap) -> Vec<String> {
     all.into_iter().collect()
 }
 
-/// What servers read, by ConfigMap. Written as `nodeconfig=3fa9c1d2e4f0a1b2`, several with a space between.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What servers read, by ConfigMap. Written as `nodeconfig=3fa9…`, several with a space between.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Revision(BTreeMap<String, Digest>);
 
 impl Revision {
@@ -202,7 +164,11 @@ impl Revision {
     ) -> Result<Self, Unknown> {
         let mut all = BTreeMap::new();
         for (name, keys) in sources {
-            let known = contents(name).ok_or_else(|| Unknown::NotThere(name.clone()))?;
+            let known = match contents(name) {
+                Some(known) => known,
+                None if keys.1 => continue,
+                None => return Err(Unknown::NotThere(name.clone())),
+            };
             if let Some(digest) = known.digest(name, keys)? {
                 all.insert(name.clone(), digest);
             }
@@ -243,6 +209,11 @@ impl Revision {
     /// What it says of this ConfigMap.
     pub fn get(&self, source: &str) -> Option<&Digest> {
         self.0.get(source)
+    }
+
+    /// It is about the same ConfigMaps.
+    pub fn is_about_the_same(&self, other: &Self) -> bool {
+        self.0.keys().eq(other.0.keys())
     }
 
     /// The ConfigMaps that keep it.
@@ -321,9 +292,18 @@ mod tests {
         let (name, digest) = revision.iter().next().unwrap();
         assert_eq!(Digest::of_keeper(&digest.keeper(name)), Some(digest.clone()));
         assert_eq!(digest.keeper(&"n".repeat(253)).len(), 253);
-        let kept = Contents::of(&map(r#""data":{"a.cnf":"[mariadb]\nport = 1\n"}"#));
-        assert!(kept.is(digest) && !Contents::default().is(digest));
-        for odd in ["", "c", "c=", "=3fa9c1d2e4f0a1b2", "c=3FA9C1D2E4F0A1B2", "c=3fa9c1d2e4f0a1b2 d"] {
+        let data = r#""data":{"a.cnf":"[mariadb]\nport = 1\nwsrep_cluster_address=gcomm://a\n"}"#;
+        let kept = Contents::of(&map(data));
+        assert!(!kept.is(digest) && !Contents::default().is(digest));
+        let other = of(&read_by(WHOLE, ""), data).unwrap();
+        assert_eq!(other, revision, "it means the same");
+        let (_, says) = other.iter().next().unwrap();
+        assert!(kept.is(says) && !says.says_the_same(digest));
+        let hex = "3fa9c1d2".repeat(4);
+        assert!(Revision::read(&format!("c={hex}")).is_some());
+        let upper = hex.to_uppercase();
+        for odd in ["", "c", "c=", &format!("={hex}"), &format!("c={upper}"), &format!("c={hex} d"), "c=3fa9"]
+        {
             assert_eq!(Revision::read(odd), None, "{odd}");
         }
     }
@@ -333,6 +313,10 @@ mod tests {
         let sources = read_by(WHOLE, "");
         for (data, says) in [
             (r#""data":{"a.cnf":"[broken\n"}"#, "ConfigMap c: a.cnf cannot be followed beyond line 1"),
+            (
+                r#""data":{"a.cnf":"[galera]\nwsrep_cluster_address=gcomm://\n"}"#,
+                "ConfigMap c has whoever starts found a new cluster",
+            ),
             (
                 r#""data":{"a.cnf":""},"binaryData":{"b":"AA=="}"#,
                 "ConfigMap c holds binaryData, which gatera does not keep",

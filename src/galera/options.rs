@@ -208,6 +208,11 @@ fn one_line<'a>(
 }
 
 impl<'a> Unread<'a> {
+    /// A server that does not know this option says so and goes on.
+    fn is_loose(&self) -> bool {
+        self.text.get(..5).is_some_and(|begin| begin.eq_ignore_ascii_case("loose"))
+    }
+
     /// This word, in small letters, is in the key, or a capital that may stand for one of its letters.
     fn may_hold(&self, word: &str) -> bool {
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);

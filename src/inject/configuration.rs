@@ -18,8 +18,7 @@ fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
     let Patient { read, cluster, member, view, namespace, .. } = patient;
     let looks_only = matches!(view.namespace_mode(namespace), Some(Mode::Audit | Mode::Off));
     let cluster = cluster.filter(|_| *member && !looks_only)?;
-    let ordinal = cluster.member(&read.metadata.name).map(|it| it.ordinal);
-    let revision = view.revision_for(cluster, ordinal, &read.metadata)?;
+    let revision = view.revision_for(cluster, read)?;
     let sources = revision::sources(&read.spec, server);
     // Asked a second time, it has been led there already.
     let is_read = |source: &str, digest: &Digest| {

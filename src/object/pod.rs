@@ -260,6 +260,9 @@ pub struct ContainerStatus {
     /// Its startup probe has succeeded.
     #[serde(deserialize_with = "or_default")]
     pub started: bool,
+    /// How often it was started again.
+    #[serde(deserialize_with = "or_default")]
+    pub restart_count: i64,
 }
 
 /// Waiting, running or terminated.
@@ -321,6 +324,11 @@ impl Pod {
         let status = self.container_status(container).filter(|status| !status.started)?;
         let runs = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
+    }
+
+    /// How often this container was started again.
+    pub fn restarts(&self, container: &str) -> i64 {
+        self.container_status(container).map_or(0, |status| status.restart_count)
     }
 
     /// Since when it is not Ready, as the kubelet wrote it.

@@ -1,7 +1,7 @@
 //! When members restart with a changed configuration: one, then the others one at a time.
 //!
-//! Owns: [`stage`], how far a cluster is (`plan/rollout/back.rs`: when it is given up, and the way back). Must not know: clients;
-//! how a pod gets its revision (`inject/configuration.rs`).
+//! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: whose turn it is; `rollout/back.rs`: when it is given up, and the way
+//! back; `rollout/copy.rs`: what a copy is). Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
 //! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
 //! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
 //! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
@@ -9,21 +9,24 @@
 
 mod back;
 mod copy;
+mod turn;
 
 use std::time::Duration;
 
-use super::bootstrap;
 use super::{Step, Told};
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
 use crate::verdict::Mode;
-use crate::view::{Cluster, Member, Next, Note, PodFact, State, View, Wish};
+use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
 
 pub use copy::{Copy, copy};
 
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);
+
+/// More options than this are counted, not named.
+const MOST: usize = 4;
 
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
@@ -115,10 +118,14 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
 
 /// Nothing is written down yet: what members run is good, or what they would start with.
 fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
-    let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
-    let kept = runs.filter(|it| view.is_kept(&cluster.id.namespace, it)).min();
-    let good = match (kept, &cluster.live) {
-        (Some(kept), _) => kept,
+    // Of those that serve: whoever fails may fail by what it runs.
+    let serves =
+        cluster.members.iter().filter_map(|it| it.pod.as_ref().filter(|pod| pod.ready && pod.verified));
+    let runs = || serves.clone().filter_map(|pod| pod.revision.as_ref());
+    let count = |revision: &Revision| runs().filter(|it| *it == revision).count();
+    let most = runs().filter(|it| view.is_kept(&cluster.id.namespace, it)).max_by_key(|it| count(it));
+    let good = match (most, &cluster.live) {
+        (Some(most), _) => most,
         (None, Ok(live)) if live.is_empty() => return Stage::Absent,
         (None, Ok(live)) => live,
         (None, Err(unknown)) => return Stage::Held(unknown.to_string()),
@@ -171,6 +178,9 @@ impl<'a> Rollout<'a, '_> {
             Some(Wish::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
             Some(Wish::Odd) => Err("gatera.dev/rollout says nothing that gatera understands".to_owned()),
             Some(Wish::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
+            Some(Wish::Keep { revision, .. }) if !revision.is_about_the_same(live) => {
+                Err(format!("members do not read all of {revision}, which gatera.dev/rollout asks for"))
+            }
             Some(Wish::Keep { revision, .. }) => {
                 let gone = format!("there is no copy of {revision}, which gatera.dev/rollout asks for");
                 Some(revision).filter(|it| self.is_kept(it)).ok_or(gone)
@@ -195,50 +205,6 @@ impl<'a> Rollout<'a, '_> {
         !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
     }
 
-    /// The next one to start with this revision: one that fails anyway, one that was made without the guard, or the highest.
-    fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
-        let held_back = self.cluster.workload.spec.update_strategy.reaches_from();
-        let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
-        let members = || self.cluster.members.iter().rev().filter(other);
-        let with =
-            |is: &dyn Fn(&PodFact) -> bool| members().find(|it| it.pod.as_ref().is_some_and(|pod| is(pod)));
-        with(&|pod| pod.stuck).or_else(|| with(&|pod| !pod.verified)).or_else(|| members().next())
-    }
-
-    /// Why this member does not restart now. All others have to be well.
-    fn not_now(&self, whom: &Member) -> Option<String> {
-        let waits = !whom.ready() && !whom.pod.as_ref().is_some_and(|pod| pod.stuck);
-        waits.then(|| self.cluster.describe()).or_else(|| self.others_need(whom))
-    }
-
-    /// Why the others cannot do without this one now, however it is itself.
-    fn others_need(&self, whom: &Member) -> Option<String> {
-        let Self { cluster, view, .. } = self;
-        let workload = &cluster.workload;
-        let mut others = cluster.members.iter().filter(|it| it.ordinal != whom.ordinal);
-        let everybody = i64::try_from(cluster.members.len()) == Ok(workload.replicas());
-        if !everybody || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
-            return Some(cluster.describe());
-        }
-        if workload.rolls() {
-            return Some("a roll-out of the StatefulSet runs".to_owned());
-        }
-        if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
-            return Some("the bootstrap node is there".to_owned());
-        }
-        if let Some((pod, _)) = view.released.besides(cluster, "") {
-            return Some(format!("{pod} was let go moments ago"));
-        }
-        if cluster.members.len() == 1 && whom.ready() {
-            return Some("it has one member, and who restarts it stops the cluster".to_owned());
-        }
-        let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;
-        Some(format!(
-            "{} is Ready, and nothing proves it Synced: gatera status names the way out",
-            unproven.name
-        ))
-    }
-
     fn evict(&self, member: &Member) -> Option<Box<Step>> {
         let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
         Some(Box::new(Step::Evict {
@@ -256,12 +222,10 @@ impl<'a> Rollout<'a, '_> {
 
     fn names(&self, revision: &Revision) -> String {
         let all = self.view.differences(self.cluster, &self.note.good, revision);
-        match &all[..] {
-            [] => "what it reads".to_owned(),
-            [first @ .., _, _, _] if first.len() > 3 => {
-                format!("{} and {} more", all[..4].join(", "), all.len() - 4)
-            }
-            all => all.join(", "),
+        match all.len() {
+            0 => "what it reads".to_owned(),
+            1..=MOST => all.join(", "),
+            more => format!("{} and {} more", all[..MOST].join(", "), more - MOST),
         }
     }
 
@@ -270,7 +234,7 @@ impl<'a> Rollout<'a, '_> {
         if let Some(back) = self.put_back(false) {
             return back;
         }
-        let live = self.cluster.live.as_ref().is_ok_and(|live| *live == self.note.good);
+        let live = self.cluster.live.as_ref().ok().filter(|live| **live == self.note.good);
         match &self.note.stopped {
             // What failed is not asked for any more.
             Some(_) => {
@@ -280,11 +244,14 @@ impl<'a> Rollout<'a, '_> {
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
-            None if live && !self.is_kept(&self.note.good) => {
-                let says = "making a copy again that is gone".to_owned();
-                Stage::Rolls(says, Some(self.write(self.note.clone(), None, Duration::ZERO)))
-            }
-            None => Stage::Settled,
+            None => match live.filter(|_| !self.is_kept(&self.note.good)) {
+                Some(live) => {
+                    let says = "making a copy again that is gone".to_owned();
+                    let note = Note::settled(live.clone());
+                    Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
+                }
+                None => Stage::Settled,
+            },
         }
     }
 
@@ -312,37 +279,24 @@ impl<'a> Rollout<'a, '_> {
             return Stage::Waits(why);
         }
         let (names, name) = (self.names(wanted), &first.name);
-        let told = format!("{names} changed: {name} restarts with it, then the others, one at a time");
-        let next = Next { revision: wanted.clone(), canary: Some(first.ordinal) };
+        let told = format!(
+            "{names}: {name} restarts with the new configuration, then the others, one at a time ({wanted})"
+        );
+        let next = Next { canary: Some(first.ordinal), ..Next::of(wanted) };
         let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
         let told = Told::about(self.cluster, ROLLS, told);
         Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
-    }
-
-    /// Whoever may restart is done; the rest are not to.
-    fn held_back(&self) -> String {
-        let strategy = &self.cluster.workload.spec.update_strategy;
-        if strategy.on_delete() {
-            "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
-        } else {
-            format!(
-                "members below {} are held back by the partition of its updateStrategy",
-                strategy.reaches_from()
-            )
-        }
     }
 
     /// Under way, and what is wanted is another by now.
     fn turns_to(&self, wanted: &Revision) -> Stage {
         let took =
             self.cluster.members.iter().any(|it| Self::runs(it).is_some_and(|it| *it != self.note.good));
-        let next = (took && *wanted != self.note.good).then(|| {
-            let canary = self.next_for(wanted).map(|it| it.ordinal);
-            Next { revision: wanted.clone(), canary }
-        });
+        let first = self.next_for(wanted).filter(|_| took && *wanted != self.note.good);
+        let next = first.map(|first| Next { canary: Some(first.ordinal), ..Next::of(wanted) });
         let note = Note { next, ..self.note.clone() };
         let says = "the configuration changed again".to_owned();
-        Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)))
+        Stage::Rolls(says, Some(self.write(note, None, QUIET)))
     }
 
     /// Under way.
@@ -378,14 +332,40 @@ impl<'a> Rollout<'a, '_> {
     fn restarts(&self, member: &Member, revision: &Revision) -> Stage {
         let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
         let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
-        match self.not_now(member) {
-            Some(why) => Stage::Rolls(format!("{says}; {why}"), None),
-            None => Stage::Rolls(format!("{says}; {} is the next", member.name), self.evict(member)),
+        if let Some(why) = self.not_now(member) {
+            return Stage::Rolls(format!("{says}; {why}"), None);
+        }
+        let name = &member.name;
+        let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());
+        match (without, self.note.next.as_ref().and_then(|next| next.healed.as_ref())) {
+            // It was made without the guard. Once it is made again; if that does not help, restarting it never will.
+            (Some(pod), Some((healed, uid))) if healed == name && *uid != pod.uid => self.gives_up(
+                revision,
+                format!("{name} starts without a copy of its configuration"),
+                Duration::ZERO,
+            ),
+            (Some(pod), healed) if healed.is_none_or(|(healed, _)| healed != name) => {
+                let next = self
+                    .note
+                    .next
+                    .clone()
+                    .map(|next| Next { healed: Some((name.clone(), pod.uid.clone())), ..next });
+                let note = Note { next, ..self.note.clone() };
+                Stage::Rolls(
+                    format!("{says}; {name} is the next"),
+                    Some(self.write(note, None, Duration::ZERO)),
+                )
+            }
+            _ => Stage::Rolls(format!("{says}; {name} is the next"), self.evict(member)),
         }
     }
 
     fn is_done(&self, revision: &Revision) -> Stage {
-        let told = format!("all {} members run with {}", self.cluster.members.len(), self.names(revision));
+        let told = format!(
+            "all {} members run the new {} ({revision})",
+            self.cluster.members.len(),
+            self.names(revision)
+        );
         let told = Told::about(self.cluster, ROLLED, told);
         let note = Note::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();

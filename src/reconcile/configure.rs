@@ -30,7 +30,12 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
                 Some(rollout::copy(cluster, view, source, digest))
             });
             match copy {
-                Some(Copy::Make(value)) => make(client, ns, value).await?,
+                Some(Copy::Make(value)) => {
+                    if let Some(refused) = refused(make(client, ns, value).await, it, &digest.keeper(source))?
+                    {
+                        return Ok(refused);
+                    }
+                }
                 Some(Copy::Lost) if *revision != it.note.good => {
                     return Ok(Done::NotNow(format!("ConfigMap {source} has changed")));
                 }
@@ -54,6 +59,25 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
     }
     Ok(Done::Yes)
 }
+
+/// Nobody goes on without a copy, and why there is none should be seen.
+fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
+    let why = match made {
+        Ok(()) => return Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            format!("ConfigMap {name} cannot be made: {}", status.message.lines().next().unwrap_or_default())
+        }
+        Err(error) => return Err(error),
+    };
+    let note = format!("members keep the configuration that they have: {why}");
+    Ok(Some(Done::Refused(Told { id: it.id.clone(), uid: it.uid.clone(), reason: WAITS, note })))
+}
+
+/// Why an Event is written.
+const WAITS: &str = "RolloutWaits";
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
 async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
@@ -93,7 +117,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
             Ok(Done::Refused(Told {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
-                reason: "RolloutWaits",
+                reason: WAITS,
                 note: format!("{pod} is to restart with another configuration, and may not yet: {why}"),
             }))
         }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Cluster, Id, View, Wish};
 use crate::marks;
-use crate::object::{ConfigMap, Meta};
-use crate::revision::{self, Contents, Digest, Revision};
+use crate::object::{ConfigMap, Pod};
+use crate::revision::{self, Contents, Digest, Revision, Unknown};
 
 /// Which revision members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +35,16 @@ pub struct Next {
     /// The one member that starts with it; once that one is well, all do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<i64>,
+    /// Name and uid of a pod that was made without the guard, and is made again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healed: Option<(String, String)>,
+}
+
+impl Next {
+    /// Rolled out to everybody.
+    pub fn of(revision: &Revision) -> Self {
+        Self { revision: revision.clone(), canary: None, healed: None }
+    }
 }
 
 /// What was given up.
@@ -114,24 +124,15 @@ impl<'a> View<'a> {
     /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
     /// changed both means both. So does one that somebody deletes to have it restarted (OnDelete), and everybody while nobody
     /// holds data. `None`: nothing is kept, and nothing of it is known.
-    pub fn revision_for(
-        &self,
-        cluster: &'a Cluster,
-        ordinal: Option<i64>,
-        pod: &Meta,
-    ) -> Option<&'a Revision> {
-        let live = cluster.live.as_ref().ok().filter(|live| !live.is_empty());
-        let Some(note) = &cluster.note else { return live };
-        let current = &*cluster.workload.status.current_revision;
-        let template = pod.labels.get(TEMPLATE).map_or("", String::as_str);
-        let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
-        let by_hand = cluster.workload.spec.update_strategy.on_delete();
-        let wished = Wish::of(&cluster.workload.metadata).is_some();
-        if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
-            let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
-            return live.filter(may).or(Some(&note.good));
-        }
-        Some(note.revision_of(ordinal?))
+    pub fn revision_for(&self, cluster: &'a Cluster, pod: &Pod) -> Option<&'a Revision> {
+        let live = match &cluster.live {
+            Ok(live) => Some(live).filter(|live| !live.is_empty()),
+            Err(Unknown::Founds(_)) => return None,
+            Err(_) => None,
+        };
+        let chosen = chosen_for(cluster, live, pod)?;
+        // How it is written now, the address of the cluster with it, is better than how it was.
+        live.filter(|live| *live == chosen).or(Some(chosen))
     }
 
     /// The options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as both are there.
@@ -154,6 +155,27 @@ impl<'a> View<'a> {
     }
 }
 
+fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -> Option<&'a Revision> {
+    let Some(note) = &cluster.note else { return live };
+    let (meta, workload) = (&pod.metadata, &cluster.workload);
+    let current = &*workload.status.current_revision;
+    let template = meta.labels.get(TEMPLATE).map_or("", String::as_str);
+    let of_a_new_template = !current.is_empty() && !template.is_empty() && template != current;
+    // Where the guard restarts nobody, whoever is restarted is meant.
+    let by_hand = workload.spec.update_strategy.on_delete() || workload.replicas() == 1;
+    let wished = match Wish::of(&workload.metadata) {
+        Some(Wish::Paused) => true,
+        Some(Wish::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
+        Some(Wish::Odd) | None => false,
+    };
+    if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
+        let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
+        return live.filter(may).or(Some(&note.good));
+    }
+    let ordinal = meta.name.strip_prefix(&cluster.id.name)?.strip_prefix('-')?.parse().ok()?;
+    Some(note.revision_of(ordinal))
+}
+
 /// The StatefulSet controller's label for the template that a pod is made from.
 pub const TEMPLATE: &str = "controller-revision-hash";
 
@@ -163,14 +185,20 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
-        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(16))).unwrap();
-        let next = Next { revision: revision("b"), canary: Some(2) };
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
+        let next = Next { canary: Some(2), ..Next::of(&revision("b")) };
         let stopped = Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned() };
         let note = Note { good: revision("a"), next: Some(next), stopped: Some(stopped) };
         assert_eq!(Note::read(&note.text()), Some(note.clone()));
-        assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa\""), Some(1));
+        assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));
         assert_eq!((note.revision_of(1), note.revision_of(2)), (&revision("a"), &revision("b")));
-        for odd in ["", "{}", "null", r#"{"good":"x"}"#, r#"{"good":"c=aaaaaaaaaaaaaaaa","next":{}}"#] {
+        for odd in [
+            "",
+            "{}",
+            "null",
+            r#"{"good":"x"}"#,
+            r#"{"good":"c=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","next":{}}"#,
+        ] {
             assert_eq!(Note::read(odd), None, "{odd}");
         }
     }

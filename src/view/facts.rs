@@ -106,6 +106,8 @@ pub struct PodFact {
     pub step: bool,
     /// Started after a crash, its server knows its position: the step asks for it, or the image does.
     pub recovers: bool,
+    /// How often its server's container was started again.
+    pub restarts: i64,
     /// Since when it is not Ready.
     pub unready: Option<Timestamp>,
     /// Since when its server's container runs.
@@ -197,6 +199,7 @@ impl PodFact {
             tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
             step: server.is_some_and(|server| Front::of(server) == Front::Step),
             recovers: server.is_some_and(|server| Front::of(server).recovers()),
+            restarts: server.map_or(0, |server| pod.restarts(&server.name)),
             unready: pod.unready_since().and_then(|since| since.parse().ok()),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             revision: meta.mark(marks::REVISION).and_then(Revision::read),

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_wish_is_read_as_it_is_written() {
-        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(16))).unwrap();
+        let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let keep = Wish::Keep { revision: revision("a"), instead_of: revision("b") };
         for wish in [Wish::Paused, keep] {
             assert_eq!(Wish::read(&wish.to_string()), wish);

@@ -48,8 +48,9 @@ impl Thief {
         (output.status.code().unwrap(), text.concat())
     }
 
-    fn evict(&self, pod: &str) -> (i32, String) {
-        let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": "db" } });
+    fn evict(&self, pod: &str, options: &Value) -> (i32, String) {
+        let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": "db" },
+                               "deleteOptions": options });
         let path = self.plane.folder().join("thief.json");
         std::fs::write(&path, eviction.to_string()).unwrap();
         self.run(&format!(
@@ -104,7 +105,7 @@ fn copy(change: &Value) -> Value {
     let mut it = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "data": { "a": "b" },
         "metadata": {
-            "name": "x-gatera-0123456789abcdef", "namespace": "db", "labels": { "gatera.dev/keeps": "x" },
+            "name": "x-gatera-0123456789abcdef0123456789abcdef", "namespace": "db", "labels": { "gatera.dev/keeps": "x" },
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": "y" }],
         },
     });
@@ -156,7 +157,7 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
         "delete secret x --namespace=db",
         "delete namespace db --wait=false",
         "create configmap y --namespace=db",
-        "create configmap y-gatera-0123456789abcdef --namespace=db",
+        "create configmap y-gatera-0123456789abcdef0123456789abcdef --namespace=db",
         "create secret generic y --namespace=db",
         "create clusterrolebinding y --clusterrole=cluster-admin --user=x",
         "create token default --namespace=db",
@@ -176,7 +177,11 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
     ] {
         refuse(command, thief.run(command));
     }
-    refuse("evict x", thief.evict("x"));
+    let this = json!({ "preconditions": { "uid": "y" } });
+    refuse("evict x", thief.evict("x", &this));
+    refuse("evict x-0, whoever that is", thief.evict("x-0", &json!({})));
+    let at_once = json!({ "preconditions": { "uid": "y" }, "gracePeriodSeconds": 0 });
+    refuse("evict x-0 at once", thief.evict("x-0", &at_once));
     for (words, manifest) in [
         ("create event in kube-system", event("kube-system")),
         ("create lease gatera-let-go-8", lease("gatera-let-go-8")),
@@ -210,10 +215,10 @@ fn may_do_its_work(thief: &Thief) {
         let (status, words) = thief.apply(&manifest);
         assert_eq!(status, 0, "{words}");
     }
-    let (_, words) = thief.evict("x-0");
+    let (_, words) = thief.evict("x-0", &json!({ "preconditions": { "uid": "y" } }));
     assert!(words.contains("NotFound"), "{words}");
     for command in [
-        "delete configmap x-gatera-0123456789abcdef --namespace=db",
+        "delete configmap x-gatera-0123456789abcdef0123456789abcdef --namespace=db",
         "auth whoami",
         "annotate pod x --namespace=db gatera.dev/my-cnf=x",
         "annotate statefulset x --namespace=db gatera.dev/data=present gatera.dev/bootstrap=x",

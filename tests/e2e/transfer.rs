@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently};
-use crate::power;
+use crate::{power, rolling};
 
 /// How fast a donor sends, in KiB/s.
 const RATE: u64 = 1024;
@@ -22,25 +22,15 @@ fn seconds() -> u64 {
     env::var("GATERA_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(90)
 }
 
-/// Slows down what donors send, in the option file that the members mount, and makes the database big enough to notice.
-/// Nobody restarts: the script of the state transfer reads the file when it starts.
+/// Slows down what donors send, in the option file that the members read, and makes the database big enough to notice. The
+/// guard restarts them for it, one after the other.
 pub fn slow_down(galera: &Galera<'_>, options: &str) {
+    let before = rolling::note(galera);
     let patch = json!({ "data": { "innodb.cnf": format!("{options}\n[sst]\nrlimit={RATE}k\n") } });
     let patch =
         ["patch", "configmap/galera-instance-nodeconfig", "--type=merge", "--patch", &patch.to_string()];
     galera.kubectl(&patch).succeeded();
-    for ordinal in 0..3 {
-        patiently("the option file to reach the members", || {
-            let file = galera.kubectl(&[
-                "exec",
-                &galera.member(ordinal),
-                "--",
-                "cat",
-                "/etc/mysql/conf.d/innodb.cnf",
-            ]);
-            if file.stdout.contains("rlimit") { Ok(()) } else { Err(file.stdout) }
-        });
-    }
+    rolling::until_rolled(galera, &before);
     // The empty database has some sixty megabytes.
     let megabytes = (seconds() * RATE / 1024).saturating_sub(60);
     galera

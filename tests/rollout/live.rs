@@ -65,20 +65,22 @@ fn a_change_reaches_one_member_then_the_others() {
         assert_eq!(mark, revision, "{name}");
         assert_eq!(
             led,
-            format!("galera-instance-nodeconfig-gatera-{}", &revision[revision.len() - 16..]),
+            format!("galera-instance-nodeconfig-gatera-{}", &revision[revision.len() - 32..]),
             "{name}"
         );
     }
     let after = alive.members();
     assert!(before.iter().zip(&after).all(|(before, after)| before.1 != after.1), "{before:?} {after:?}");
-    let told = events(&alive, "RollingOut");
     assert_eq!(
-        told,
+        events(&alive, "RollingOut"),
         [format!(
-            "max_connections changed: {STATEFUL_SET}-2 restarts with it, then the others, one at a time"
+            "max_connections: {STATEFUL_SET}-2 restarts with the new configuration, then the others, one at a time ({revision})"
         )]
     );
-    assert_eq!(events(&alive, "RolledOut"), ["all 3 members run with max_connections"]);
+    assert_eq!(
+        events(&alive, "RolledOut"),
+        [format!("all 3 members run the new max_connections ({revision})")]
+    );
     // And one write per member to a Lease of the guard's own.
     let (evicts, notes, tells) = ("create pods/eviction", "patch statefulsets", "create events");
     let all = writes(&alive);

@@ -29,15 +29,16 @@ fn a_change_goes_to_one_then_to_all() {
     is(
         &new(vec![old; 3]),
         "max_connections: galera-2 is the first",
-        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2}} after 10s tell RollingOut: max_connections changed: galera-2 restarts \
-         with it, then the others, one at a time",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2}} after 10s tell RollingOut: max_connections: galera-2 restarts with \
+         the new configuration, then the others, one at a time (NEW)",
     );
     let under_way = |canary, members| Situation::under_way(canary, members);
     let old = (ready, File::Old);
     let first = under_way(Some(2), [old, old, old]);
     is(&first, "0 of 3 run with max_connections; galera-2 is the next", "evict galera-2 after 0s");
     let starts = under_way(Some(2), [old, old, ("pending", new_file)]);
-    is(&starts, "galera-2 starts with max_connections", "");
+    assert_eq!(starts.stage().0, "galera-2 starts with max_connections");
+    assert!(starts.stage().1.contains("does not become Ready with max_connections\"}} after 600s"));
     let well = under_way(Some(2), [old, old, (ready, new_file)]);
     is(
         &well,
@@ -52,7 +53,7 @@ fn a_change_goes_to_one_then_to_all() {
     is(
         &done,
         "every member runs the new configuration",
-        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run with max_connections",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run the new max_connections (NEW)",
     );
 }
 
@@ -65,11 +66,11 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
          RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; its \
-         server's own words, while this pod is there: kubectl -n db logs galera-2 --previous; then change or take back ConfigMap galera-instance-nodeconfig",
+         log of that time says more; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
     );
     let hangs = Situation::under_way(Some(2), [old, old, ("starting", File::New)]);
     let (says, does) = hangs.stage();
-    assert_eq!(says, "galera-2 does not become Ready with max_connections");
+    assert_eq!(says, "galera-2 starts with max_connections");
     assert!(does.contains("after 600s"), "{does}");
     let note = json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "galera-2 fails" } });
     let stopped = |members: [(&'static str, File); 3]| Situation {
@@ -193,11 +194,11 @@ fn a_change_during_a_change_begins_anew_with_who_restarted_already() {
     is(
         &turned([old, new, new]),
         "the configuration changed again",
-        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 0s",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEWER\",\"canary\":2}} after 10s",
     );
-    is(&turned([old; 3]), "the configuration changed again", "note {\"good\":\"OLD\"} after 0s");
+    is(&turned([old; 3]), "the configuration changed again", "note {\"good\":\"OLD\"} after 10s");
     let back = Situation { live: File::Old.text(), ..Situation::under_way(None, [old, old, new]) };
-    is(&back, "the configuration changed again", "note {\"good\":\"OLD\"} after 0s");
+    is(&back, "the configuration changed again", "note {\"good\":\"OLD\"} after 10s");
     let then = Situation { note: json!({ "good": File::Old.revision() }), ..back };
     is(&then, "stopped: galera-2 goes back to the configuration before", "evict galera-2 after 0s");
 }
@@ -223,7 +224,7 @@ fn what_a_template_brought_is_taken_over_when_everybody_runs_it() {
     is(
         &done,
         "every member runs the new configuration",
-        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run with max_connections",
+        "note {\"good\":\"NEW\"} after 0s tell RolledOut: all 3 members run the new max_connections (NEW)",
     );
     // Before anybody holds data a wrong file is simply replaced.
     let forming = Situation {
@@ -255,4 +256,72 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
         "galera-2 keeps failing by a template that was taken back, and is replaced",
         "evict galera-2 after 30s",
     );
+}
+
+/// One that fails costs nobody anything: it need not wait for the others to be well.
+#[test]
+fn who_fails_gets_another_file_whatever_the_others_do() {
+    let (old, stuck) = (("ready", File::Old), ("stuck", File::New));
+    let note =
+        json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
+    let two = Situation { note: note.clone(), ..Situation::under_way(None, [old, stuck, stuck]) };
+    is(&two, "stopped: x; galera-2 goes back to the configuration before", "evict galera-2 after 0s");
+    // Made while nobody guarded, it reads what was given up.
+    let mut unmarked = Situation { note, ..Situation::under_way(None, [old, old, old]) };
+    unmarked.members[1] = ("stuck", None);
+    is(&unmarked, "stopped: x; galera-1 goes back to the configuration before", "evict galera-1 after 0s");
+    // A first install: the others are not even there.
+    let forming = Situation {
+        live: File::New.text(),
+        note: json!({ "good": File::New.revision() }),
+        members: vec![("stuck", Some(File::Old)), ("absent", None), ("absent", None)],
+        data: "none",
+        bootstrap: "running",
+        ..Situation::noted()
+    };
+    is(&forming, "stopped: galera-0 goes back to the configuration before", "evict galera-0 after 0s");
+    // By a template that rolls, and a file that was corrected since.
+    let set = json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } });
+    let rolls = Situation { live: File::Newer.text(), set, ..Situation::noted() };
+    let rolls = Situation {
+        members: vec![("ready", Some(File::Old)), ("ready", Some(File::Old)), ("stuck", Some(File::New))],
+        ..rolls
+    };
+    let (says, does) = rolls.stage();
+    assert_eq!(says, "innodb_log_file_size, max_connections: galera-2 is the first");
+    assert!(does.contains("\"canary\":2"), "{does}");
+}
+
+/// One that comes back without a copy again and again is not restarted again and again.
+#[test]
+fn a_member_that_nobody_can_give_a_copy_ends_it() {
+    let old = ("ready", File::Old);
+    let mut it = Situation::under_way(Some(2), [old, old, old]);
+    it.members[2] = ("ready", None);
+    is(
+        &it,
+        "0 of 3 run with max_connections; galera-2 is the next",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\",\"canary\":2,\"healed\":[\"galera-2\",\"pod-2\"]}} after 0s",
+    );
+    it.note["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "pod-2"]);
+    is(&it, "0 of 3 run with max_connections; galera-2 is the next", "evict galera-2 after 0s");
+    it.note["next"]["healed"] = json!([format!("{STATEFUL_SET}-2"), "another"]);
+    let (says, does) = it.stage();
+    assert_eq!(says, "galera-2 starts without a copy of its configuration");
+    assert!(does.contains("\"stopped\"") && does.contains("after 0s"), "{does}");
+}
+
+/// The way back from DOWN has one member found the cluster: nobody is held to that, nor kept from it.
+#[test]
+fn a_file_that_founds_is_never_copied() {
+    let founds = Situation {
+        live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
+        ..Situation::noted()
+    };
+    is(&founds, "held: ConfigMap galera-instance-nodeconfig has whoever starts found a new cluster", "");
+    let other = Situation {
+        live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://a\n",
+        ..Situation::noted()
+    };
+    is(&other, "settled", "");
 }

@@ -159,3 +159,35 @@ fn where_gatera_only_looks_nothing_is_held_back() {
         assert_eq!((read(&it), &*said, copies.len()), ("galera-instance-nodeconfig", "", 0), "{mode}");
     }
 }
+
+/// How a file is written matters to nobody's turn, and everybody gets it as it is now: the address of the cluster with it.
+#[test]
+fn what_means_the_same_is_read_as_it_is_written_now() {
+    let text = "# mine\n[mysqld]\nmax_connections = 1\nwsrep_cluster_address = gcomm://a,b\n";
+    let other = Situation { live: text, ..Situation::noted() };
+    let (_, _, copies) = started(&other, &pod(1, &json!({})), &[]);
+    assert_eq!(copies[0]["data"]["galera.cnf"], text);
+    let name = copies[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    let (it, said, _) = started(&other, &pod(1, &json!({})), &[name.clone()]);
+    assert_eq!((read(&it), &*said), (&*name, ""));
+    assert_ne!(name, copy_of(File::Old));
+}
+
+/// Where a person has a member found the cluster, it does what the file says.
+#[test]
+fn a_member_that_is_to_found_reads_the_config_map_itself() {
+    let founds = Situation {
+        live: "[mysqld]\nmax_connections=1\nwsrep_cluster_address=gcomm://\n",
+        ..Situation::noted()
+    };
+    let (it, said, copies) = started(&founds, &pod(1, &json!({})), &[]);
+    assert_eq!((read(&it), &*said, copies.len()), ("galera-instance-nodeconfig", "", 0));
+}
+
+/// Nobody restarts a single member but a person.
+#[test]
+fn a_single_member_starts_with_the_new_file() {
+    let one =
+        Situation { live: File::New.text(), members: vec![("ready", Some(File::Old))], ..Situation::noted() };
+    starts_with(&one, 0, File::New);
+}

@@ -2,12 +2,12 @@
 //! for all files that mean the same.
 //!
 //! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
-//! that nobody reads mean nothing. The address of the cluster is left out, wherever it stands: it follows the number of
+//! that nobody reads mean nothing (in a file that includes others everything does). The address of the cluster is left out, wherever it stands: it follows the number of
 //! members, and nobody restarts for it.
 
 use std::collections::BTreeMap;
 
-use super::value::{number, switch};
+use super::value::number;
 use super::{Line, Readers, Setting, lines};
 
 /// Options by the group that counts and their name, each with all values that stand there: some options add up.
@@ -28,19 +28,26 @@ impl Meaning {
                 Line::Include { .. } => {}
                 Line::Setting(it) if it.readers == Readers::Nobody => {}
                 Line::Setting(it) => {
+                    // A server that does not know such an option goes on without it.
+                    let loose = it.is_loose();
                     let it = it.read();
-                    let group = if it.readers == Readers::Server { SERVER } else { it.group };
+                    let group = if is_every_servers(it.group) { SERVER } else { it.group };
                     if it.key != "wsrep_cluster_address" {
                         let key = (group.to_owned(), it.key.to_string());
-                        all.entry(key).or_default().push(plain(&it));
+                        let value = if group == SERVER { plain(&it) } else { verbatim(&it) };
+                        all.entry(key).or_default().push(if loose {
+                            format!("loose {value}")
+                        } else {
+                            value
+                        });
                     }
                 }
             }
         }
-        // Other files are named by the text itself.
-        let included = text.lines().map(str::trim).filter(|line| line.starts_with('!')).map(str::to_owned);
-        all.insert((SERVER.to_owned(), "!include".to_owned()), included.collect());
-        all.retain(|_, values| !values.is_empty());
+        // What another file says may stand before or after what this one says.
+        if lines(text).any(|line| matches!(line, Line::Include { .. })) {
+            all.insert((SERVER.to_owned(), "!include".to_owned()), vec![text.to_owned()]);
+        }
         Ok(Self(all))
     }
 
@@ -59,9 +66,15 @@ impl Meaning {
         let all = self.0.keys().chain(other.0.keys().filter(|key| !self.0.contains_key(*key)));
         let differ = all.filter(|key| self.0.get(*key) != other.0.get(*key));
         let mut named: Vec<_> = differ
-            .map(|(group, key)| if group == SERVER { key.clone() } else { format!("[{group}] {key}") })
+            .map(|(group, key)| match (is_word(key), group == SERVER) {
+                (false, _) => "a line that is no option".to_owned(),
+                (true, true) => key.clone(),
+                (true, false) if is_word(group) => format!("[{group}] {key}"),
+                (true, false) => key.clone(),
+            })
             .collect();
         named.sort_unstable();
+        named.dedup();
         named
     }
 
@@ -72,17 +85,33 @@ impl Meaning {
     }
 }
 
-/// All groups that a server reads are one.
+/// Groups that a server of every version reads, and nobody else, are one.
 const SERVER: &str = "mysqld";
 
-/// A value in its one spelling; a bare key is not an empty value.
+fn is_every_servers(group: &str) -> bool {
+    ["mysqld", "server", "mariadb", "mariadbd", "galera"].contains(&group)
+}
+
+/// What could be an option may be shown. Somebody may have pasted a password, or a book.
+fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | '!');
+    text.len() <= 64 && text.chars().all(plain)
+}
+
+/// A value as it is; a bare key is not an empty value.
+fn verbatim(setting: &Setting<'_>) -> String {
+    setting.value.as_ref().map_or_else(String::new, |value| format!("={}", value.look()))
+}
+
+/// A server's value in its one spelling.
 fn plain(setting: &Setting<'_>) -> String {
-    let Some(value) = &setting.value else { return String::new() };
-    let text = value.look();
-    match (number(text), switch(text)) {
-        (Some(number), _) => format!("={number}"),
-        (None, Some(on)) => format!("={}", u8::from(on)),
-        (None, None) => format!("={text}"),
+    let text = setting.look();
+    let on = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    match number(text) {
+        Some(number) => format!("={number}"),
+        None if on(["on", "true", "1"]) => "=1".to_owned(),
+        None if on(["off", "false", "0"]) => "=0".to_owned(),
+        None => verbatim(setting),
     }
 }
 
@@ -114,12 +143,19 @@ mod tests {
         for (other, named) in [
             (text.replace("a=1", "a=2"), "a"),
             (text.replace("a=1", "a"), "a"),
+            (text.replace("a=1", "loose_a=1"), "a"),
+            (text.replace("a=1", "a=1\nmy password: hunter2"), "a line that is no option"),
             (text.replace("a=1", ""), "a"),
             (text.replace("plugin_load_add=x\n", ""), "plugin_load_add"),
             (text.replace("xbstream", "mbstream"), "[sst] streamfmt"),
             (text.replace("/etc/a", "/etc/b"), "!include"),
+            (text.replace("[sst]", "#\n[sst]"), "!include"),
         ] {
-            assert_eq!(differ(text, &other), [named], "{other}");
+            let differ: Vec<_> = differ(text, &other)
+                .into_iter()
+                .filter(|it| named == "!include" || it != "!include")
+                .collect();
+            assert_eq!(differ, [named], "{other}");
         }
     }
 

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::super::{Step, Told};
+use super::turn::fails;
 use super::{Rollout, Stage};
 use crate::galera::start_note::Doing;
 use crate::revision::Revision;
@@ -12,6 +13,8 @@ use crate::view::{Member, Note, PodFact, Stopped};
 
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
+/// Whoever joins may start anew once or twice.
+const MANY: i64 = 3;
 /// Without a sign of progress.
 const HANGS: Duration = Duration::from_secs(600);
 /// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
@@ -31,27 +34,48 @@ impl Rollout<'_, '_> {
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
             return Stage::Rolls(format!("{name} starts with {names}"), None);
         };
-        let ns = &self.cluster.id.namespace;
-        let why = format!("{name} {does} with {names}");
+        match self.gives_up(revision, format!("{name} {does} with {names}"), patience) {
+            // That is how everybody begins.
+            Stage::Rolls(_, step) if patience == HANGS => {
+                Stage::Rolls(format!("{name} starts with {names}"), step)
+            }
+            stage => stage,
+        }
+    }
+
+    /// Nobody else starts with this revision, and whoever did goes back.
+    pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
+        let maps: Vec<_> = revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect();
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; its server's own words, while this pod is there: kubectl -n {ns} logs {name} \
-             --previous; then change or take back {}",
-            revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
+            "{why}: it goes back to the configuration before, and nobody else restarts; its log of that time says more; change {}, or \
+             take the change back ({revision})",
+            maps.join(", ")
         );
-        let stopped = Stopped { revision: revision.clone(), why };
+        let stopped = Stopped { revision: revision.clone(), why: why.clone() };
         let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
         let told = Told::about(self.cluster, STOPPED, told);
-        Stage::Rolls(format!("{name} {does} with {names}"), Some(self.write(note, Some(told), patience)))
+        Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
     }
 
     /// Members that run something that is neither good nor wanted go back, those that fail first.
     pub(super) fn put_back(&self, only_ill: bool) -> Option<Stage> {
         let good = &self.note.good;
-        if self.note.next.is_some() || self.cluster.workload.rolls() {
+        if self.note.next.is_some() {
             return None;
         }
-        let ill = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.stuck);
-        let astray = |it: &&Member| Self::runs(it).is_some_and(|it| it != good) && (!only_ill || ill(it));
+        let rolls = self.cluster.workload.rolls();
+        // Made without the guard, it reads what was given up.
+        let reads_live = |it: &Member| {
+            let other = self.cluster.live.as_ref().is_ok_and(|live| live != good);
+            Self::runs(it).is_none() && other && fails(it) && !rolls
+        };
+        let astray = |it: &&Member| {
+            let strays = self.is_astray(it)
+                && (!rolls
+                    || fails(it)
+                        && self.cluster.live.as_ref().is_ok_and(|live| Self::runs(it) != Some(live)));
+            (strays || reads_live(it)) && (!only_ill || fails(it))
+        };
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
@@ -73,10 +97,12 @@ impl Rollout<'_, '_> {
         let current = status.observed_generation >= cluster.workload.metadata.generation;
         let unwanted =
             |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
-        let on_delete = cluster.workload.spec.update_strategy.on_delete();
-        let mut members =
-            cluster.members.iter().filter(|it| it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
-        let member = members.next().filter(|_| current && !on_delete && members.next().is_none())?;
+        let reached = cluster.workload.spec.update_strategy.reaches_from();
+        let mut members = cluster
+            .members
+            .iter()
+            .filter(|it| it.ordinal >= reached && it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
+        let member = members.next().filter(|_| current && members.next().is_none())?;
         let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
         let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
         let pod = member.pod.as_ref().filter(|pod| alone && !pod.going)?;
@@ -97,9 +123,9 @@ fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
     match doing {
         _ if pod.going => None,
+        _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
         _ if pod.stuck => Some(("keeps failing", FAILS)),
         Some(Doing::Receives) => None,
-        _ if pod.running => Some(("does not become Ready", HANGS)),
-        _ => None,
+        _ => Some(("does not become Ready", HANGS)),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::galera::adopt::Selector;
 use crate::marks::{self, PREFIX};
 use crate::object::ConfigMap;
-use crate::revision::{self, Digest, Keys};
+use crate::revision::{self, Digest, Keys, Revision};
 use crate::view::{Cluster, View};
 
 /// Whether something is kept.
@@ -28,7 +28,8 @@ pub fn copy(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -
     if view.keeper(ns, source, digest).is_some() {
         return Copy::There;
     }
-    let live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
+    let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
+    let live = cluster.live.as_ref().is_ok_and(says);
     match view.config_map(ns, source).filter(|_| live) {
         Some(map) => Copy::Make(made(cluster, view, map, digest)),
         None => Copy::Lost,
