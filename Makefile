@@ -4,7 +4,7 @@ CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help demo test e2e drills lab lint bench clean tools gatera-image
+.PHONY: help demo test sim e2e drills lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -16,6 +16,9 @@ demo: tools ## watch a real API server refuse the commands that destroy a Galera
 
 test: tools ## all tests, against a real control plane
 	$(CARGO) test
+
+sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
+	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
 
 # Those that install the guard in a way of their own, or not at all, have a lab of their own; the others share one.
 ALONE = unguarded guard_life seed from_before

@@ -44,6 +44,7 @@ mod router;
 mod scene;
 mod script;
 mod secrets;
+mod sim;
 mod stall;
 mod status;
 mod stop;

@@ -13,8 +13,8 @@ use crate::view::{Member, Note, PodFact, Stopped};
 
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
-/// Whoever joins may start anew once or twice.
-const MANY: i64 = 3;
+/// Whoever joins may start anew a few times, on a busy node.
+const MANY: i64 = 5;
 /// Without a sign of progress.
 const HANGS: Duration = Duration::from_secs(600);
 /// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.

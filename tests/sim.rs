@@ -1,0 +1,112 @@
+//! The simulator: a small model of a control plane, kubelets, Galera and people, in which the real rules, the real
+//! injection and the real plan live through millions of events.
+//!
+//! Owns: which stories are played, and for how long. Must not know: what happens in them (`sim/stage.rs` is the way
+//! in). Every story follows from its seed; one that breaks a law is played again aloud. `GATERA_SIM_STEPS` says how
+//! many events all stories together have, `GATERA_SIM_SEED` which story to tell.
+
+mod api;
+mod asked;
+mod clock;
+mod controllers;
+mod faults;
+mod galera;
+mod guard;
+mod kubelet;
+mod laws;
+mod leader;
+mod manifests;
+mod people;
+mod stage;
+mod store;
+mod story;
+
+use std::collections::BTreeMap;
+use std::env;
+
+use gatera::config::Settings;
+use gatera::rules::RULES;
+
+use guard::OWN_USER;
+use stage::Sim;
+
+/// Of all stories together, unless somebody has more time.
+const EVENTS: u64 = 100_000;
+
+fn settings(yaml: &str) -> Settings {
+    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    Settings::read(yaml, &ids).unwrap().with_own_user(OWN_USER)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    env::var(variable).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn aloud(seed: u64, settings: Settings) -> String {
+    let ending = Sim::play(seed, settings, true);
+    let law = ending.broken.unwrap_or_else(|| "no law is broken".to_owned());
+    format!(
+        "{}\n\nseed {seed}: {} events, {}\nexcused: {:?}\n{law}\nagain: GATERA_SIM_SEED={seed} cargo test --test gatera -- \
+         sim::one_seed --nocapture",
+        ending.story, ending.events, ending.tally, ending.excused
+    )
+}
+
+/// Reads like a table at the end of `make sim`: what the stories were made of.
+#[derive(Default)]
+struct Sum {
+    seeds: u64,
+    events: u64,
+    excused: BTreeMap<&'static str, u64>,
+}
+
+#[test]
+fn many_seeds() {
+    let (steps, first) =
+        (number("GATERA_SIM_STEPS").unwrap_or(EVENTS), number("GATERA_SIM_FIRST").unwrap_or(1));
+    let mut sum = Sum::default();
+    for seed in first.. {
+        let ending = Sim::play(seed, settings(""), false);
+        assert!(ending.broken.is_none(), "{}", aloud(seed, settings("")));
+        sum.seeds += 1;
+        sum.events += ending.events;
+        ending.excused.into_iter().for_each(|why| *sum.excused.entry(why).or_default() += 1);
+        if sum.events >= steps {
+            break;
+        }
+    }
+    println!("{} seeds, {} events; excused: {:#?}", sum.seeds, sum.events, sum.excused);
+    // Whoever is excused from everything proves nothing.
+    assert!(sum.excused.values().sum::<u64>() * 3 < sum.seeds, "{:?}", sum.excused);
+}
+
+/// Tells the story of the seed that is asked for.
+#[test]
+fn one_seed() {
+    if let Some(seed) = number("GATERA_SIM_SEED") {
+        let story = aloud(seed, settings(&env::var("GATERA_SIM_SETTINGS").unwrap_or_default()));
+        println!("{story}");
+        assert!(story.contains("\nno law is broken\n"));
+    }
+}
+
+/// The simulator can fail: without a rule its stories end badly, and by the law that the rule is for.
+#[test]
+fn it_finds_the_loss_when_a_rule_is_off() {
+    for (rule, law) in [
+        ("G01", "and nobody else serves"),
+        ("G02", "both by our doing"),
+        ("G03", "both by our doing"),
+        ("G04", "founds a cluster with 0 of "),
+    ] {
+        let off = settings(&format!("modes: {{{rule}: off}}"));
+        let breaks = |seed| Sim::play(seed, off.clone(), false).broken.filter(|broken| broken.contains(law));
+        assert!((1..=60).find_map(breaks).is_some(), "without {rule} nothing is lost: the model is too kind");
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    let story = || aloud(7, settings(""));
+    assert_eq!(story(), story());
+}

@@ -1,0 +1,339 @@
+//! The API server: a request is asked about, changed, judged, and then, perhaps a moment later, it comes true.
+//!
+//! Owns: the way of a request, preconditions, deletion with grace. Must not know: who sends requests and why. Between
+//! "allowed" and the write another webhook may think for seconds: that is modelled, because the guard's book of those
+//! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
+//! words.
+
+use gatera::object::Kind;
+use gatera::review::{Operation, Origin};
+use gatera::verdict::{Effect, Softened};
+use gatera::webhooks::Endpoint;
+use serde_json::{Value, json};
+
+use super::asked::{asks, verb};
+use super::clock::{Millis, SECOND, written};
+use super::laws::gaps;
+use super::stage::{Happening, Sim};
+use super::store::{NAMESPACE, going, text, uid};
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub who: String,
+    pub operation: Operation,
+    pub kind: Kind,
+    pub subresource: &'static str,
+    pub name: String,
+    pub object: Option<Value>,
+    pub old: Option<Value>,
+    pub options: Value,
+}
+
+/// Why not.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// `None`: it was not a rule that refused.
+    pub rule: Option<&'static str>,
+    pub words: String,
+}
+
+/// How a request that was allowed came to be so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// The guard looked at it and let it pass.
+    Judged,
+    /// Somebody took the responsibility.
+    Overridden,
+    /// The guard was not asked: nobody answered, and the entry lets pass.
+    Unasked,
+    /// The guard let a member go that it did not see Ready.
+    Starting,
+    /// The StatefulSet controller follows a new template.
+    Rolled,
+    /// The same, and the status of the StatefulSet names one revision only.
+    RolledUnseen,
+}
+
+/// A request that waits for the rest of the API server.
+#[derive(Clone, Debug)]
+pub struct Approved {
+    pub request: Request,
+    pub leave: Leave,
+}
+
+impl Request {
+    fn of(who: &str, operation: Operation, kind: Kind, name: &str) -> Self {
+        let (who, name) = (who.to_owned(), name.to_owned());
+        Self { who, operation, kind, subresource: "", name, object: None, old: None, options: Value::Null }
+    }
+
+    /// As an API server writes it.
+    fn body(&self) -> String {
+        let (group, kind) = match self.subresource {
+            "scale" => ("autoscaling", "Scale"),
+            "eviction" => ("policy", "Eviction"),
+            _ => (self.kind.group(), self.kind.name()),
+        };
+        let namespace = if matches!(self.kind, Kind::Node | Kind::Namespace) { "" } else { NAMESPACE };
+        let text = |value: &Option<Value>| serde_json::to_string(value).unwrap();
+        let mut request = json!({
+            "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+            "kind": { "group": group, "version": "v1", "kind": kind },
+            "resource": { "group": self.kind.group(), "version": "v1", "resource": self.kind.plural() },
+            "subResource": self.subresource,
+            "namespace": namespace,
+            "name": self.name,
+            "operation": verb(self.operation),
+            "userInfo": { "username": self.who, "groups": ["system:authenticated"] },
+            "dryRun": false,
+            "options": self.options,
+        })
+        .to_string();
+        request.pop();
+        let (object, old) = (text(&self.object), text(&self.old));
+        format!(
+            r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{request},"object":{object},"oldObject":{old}}}}}"#
+        )
+    }
+}
+
+fn absent(kind: Kind, name: &str) -> Refusal {
+    Refusal { rule: None, words: format!("{} \"{name}\" not found", kind.plural()) }
+}
+
+impl Sim {
+    /// A new object, or one in place of that of its name, as `kubectl apply` does it.
+    pub fn apply(&mut self, who: &str, kind: Kind, object: Value) -> Result<(), Refusal> {
+        let name = text(&object, "/metadata/name").to_owned();
+        let old = self.store.get(kind, &name).cloned();
+        let operation = if old.is_some() { Operation::Update } else { Operation::Create };
+        let mut request = Request { old, ..Request::of(who, operation, kind, &name) };
+        let mut object = object;
+        if let Some(old) = &request.old {
+            for kept in ["uid", "resourceVersion", "generation", "ownerReferences", "deletionTimestamp"] {
+                if !old["metadata"][kept].is_null() {
+                    object["metadata"][kept] = old["metadata"][kept].clone();
+                }
+            }
+            object["status"] = old["status"].clone();
+        }
+        object["metadata"]["namespace"] = json!(NAMESPACE);
+        request.object = Some(object);
+        self.ask(request)
+    }
+
+    /// A change of an object that is there.
+    pub fn change(
+        &mut self,
+        who: &str,
+        kind: Kind,
+        name: &str,
+        edit: impl FnOnce(&mut Value),
+    ) -> Result<(), Refusal> {
+        let Some(old) = self.store.get(kind, name).cloned() else { return Err(absent(kind, name)) };
+        let mut object = old.clone();
+        edit(&mut object);
+        let request = Request::of(who, Operation::Update, kind, name);
+        self.ask(Request { object: Some(object), old: Some(old), ..request })
+    }
+
+    pub fn delete(&mut self, who: &str, kind: Kind, name: &str, options: Value) -> Result<(), Refusal> {
+        let Some(old) = self.store.get(kind, name).cloned() else { return Err(absent(kind, name)) };
+        let request = Request::of(who, Operation::Delete, kind, name);
+        self.ask(Request { old: Some(old), options, ..request })
+    }
+
+    pub fn scale(&mut self, who: &str, kind: Kind, name: &str, replicas: i64) -> Result<(), Refusal> {
+        let Some(parent) = self.store.get(kind, name) else { return Err(absent(kind, name)) };
+        let body = |replicas: &Value| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid(parent) }, "spec": { "replicas": replicas } });
+        let (old, object) = (Some(body(&parent["spec"]["replicas"])), Some(body(&json!(replicas))));
+        let request = Request::of(who, Operation::Update, kind, name);
+        self.ask(Request { subresource: "scale", old, object, ..request })
+    }
+
+    pub fn evict(&mut self, who: &str, pod: &str) -> Result<(), Refusal> {
+        if self.store.get(Kind::Pod, pod).is_none_or(going) {
+            return Ok(());
+        }
+        let object = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": pod, "namespace": NAMESPACE } });
+        let request = Request::of(who, Operation::Create, Kind::Pod, pod);
+        let request = Request { subresource: "eviction", object: Some(object), ..request };
+        self.ask(request)
+    }
+
+    /// Through the webhooks, and then into the store.
+    fn ask(&mut self, mut request: Request) -> Result<(), Refusal> {
+        let mut leave = Leave::Judged;
+        for (endpoint, origin) in
+            [(Endpoint::Mutate, Origin::Mutating), (Endpoint::Validate, Origin::Validating)]
+        {
+            let Some(fail_closed) = asks(endpoint, &request, &self.guard.settings) else { continue };
+            match self.judged(&mut request, origin) {
+                Some(verdict) => leave = verdict?,
+                None if fail_closed => {
+                    let words =
+                        "failed calling webhook: no endpoints available for service \"gatera\"".to_owned();
+                    return Err(Refusal { rule: None, words });
+                }
+                None => leave = Leave::Unasked,
+            }
+        }
+        let by_person = !request.who.starts_with("system:");
+        // Other webhooks are asked, too.
+        let after = match self.dice.below(40) {
+            _ if !by_person => 0,
+            0 => self.dice.between(SECOND, 9 * SECOND),
+            _ => self.dice.between(1, 60),
+        };
+        let approved = Approved { request, leave };
+        if after == 0 {
+            self.commit(approved);
+        } else {
+            self.agenda.put(after, Happening::Commit(Box::new(approved)));
+        }
+        Ok(())
+    }
+
+    /// By one of the guard's replicas; `None`: nobody answers.
+    fn judged(&mut self, request: &mut Request, origin: Origin) -> Option<Result<Leave, Refusal>> {
+        let ready = self.guard.ready();
+        let index = *self.dice.one_of(&ready)?;
+        let now = self.agenda.now;
+        self.guard.listen(index, &self.store, now);
+        // A member's pod is asked about when what it belongs to was seen.
+        let copies = self.guard.copies(index, origin, &request.body(), now);
+        let made = copies.iter().map(|copy| text(copy, "/metadata/name").to_owned()).collect::<Vec<_>>();
+        copies.into_iter().for_each(|copy| self.make_copy(copy));
+        let reachable = !self.dice.chance(self.knobs.lost_writes);
+        let answer = self.guard.answer(index, origin, &request.body(), now, reachable, &made);
+        self.laws.judged += 1;
+        if let Some(refused) = answer.decision.with(Effect::Refused).next() {
+            return Some(Err(Refusal { rule: Some(refused.finding.rule), words: answer.words }));
+        }
+        if let (Some(patch), Some(object)) = (answer.patch, &mut request.object) {
+            json_patch::patch(object, &patch).expect("the guard's patch fits the object it was made for");
+        }
+        if answer.reserved {
+            let pod = request.name.clone();
+            self.story.tell(now, &format!("guard-{index}"), || format!("reserves a departure for {pod}"));
+        }
+        self.laws.unwritten.extend(answer.unwritten);
+        let starts = request.kind == Kind::Pod
+            && self.guard.look(index, now, |view| {
+                let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
+                cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
+            });
+        let by_override = |it: &gatera::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
+        let overridden = answer.decision.judged.iter().any(by_override);
+        Some(Ok(match () {
+            () if overridden => Leave::Overridden,
+            () if starts => Leave::Starting,
+            () => Leave::Judged,
+        }))
+    }
+
+    /// It comes true, if what it was about is still there.
+    pub fn commit(&mut self, Approved { request, leave }: Approved) {
+        let now = self.agenda.now;
+        let current = self.store.get(request.kind, &request.name).cloned();
+        if leave == Leave::Overridden {
+            self.laws.excuse("an override was used");
+        }
+        match (request.operation, request.subresource) {
+            (Operation::Create, "eviction") => self.evicted(&request, leave),
+            (Operation::Update, "scale") => {
+                let replicas = request.object.as_ref().unwrap()["spec"]["replicas"].clone();
+                self.laws.look_for_gap(current.as_ref(), &json!({ "replicas": replicas }));
+                self.store.edit(now, request.kind, &request.name, |it| it["spec"]["replicas"] = replicas);
+            }
+            (Operation::Create, _) if current.is_none() => self.created(request, leave),
+            (Operation::Update, _) => {
+                let (Some(object), Some(current)) = (request.object, current) else { return };
+                let same = object["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
+                if same {
+                    if request.kind == Kind::StatefulSet {
+                        self.laws.look_for_gap(Some(&current), &object["spec"]);
+                    }
+                    self.store.put(now, request.kind, object);
+                } else {
+                    self.story.tell(now, "api", || format!("conflict: {} has changed", request.name));
+                }
+            }
+            (Operation::Delete, _) => {
+                let known = request.old.as_ref().map(|it| uid(it).to_owned());
+                if current.as_ref().map(|it| uid(it).to_owned()) == known {
+                    self.deleted(&request, leave);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn created(&mut self, request: Request, leave: Leave) {
+        let mut object = request.object.unwrap();
+        // Two thirds of a pod are these two texts. They are judged above; nobody reads them again.
+        for long in ["gatera.dev/script", "gatera.dev/start-script"] {
+            if let Some(text) = object["metadata"]["annotations"].get_mut(long) {
+                *text = json!("(the script)");
+            }
+        }
+        self.laws.taken_back |= request.kind == Kind::StatefulSet && self.galera.acknowledged > 0;
+        if request.kind == Kind::Pod && leave == Leave::Unasked {
+            self.laws.uninjected += 1;
+        }
+        self.store.put(self.agenda.now, request.kind, object);
+    }
+
+    fn evicted(&mut self, request: &Request, leave: Leave) {
+        let Some(pod) = self.store.get(Kind::Pod, &request.name).cloned() else { return };
+        if going(&pod) {
+            return;
+        }
+        if let Some(why) = self.budget_refuses(&pod) {
+            let name = request.name.clone();
+            self.story.tell(self.agenda.now, "api", || format!("429 for {name}: {why}"));
+            return;
+        }
+        self.mark_going(Kind::Pod, &request.name, None, leave);
+    }
+
+    fn deleted(&mut self, request: &Request, leave: Leave) {
+        let (kind, name, now) = (request.kind, &*request.name, self.agenda.now);
+        match kind {
+            Kind::Pod => {
+                let grace = request.options["gracePeriodSeconds"].as_i64();
+                self.mark_going(kind, name, grace, leave);
+            }
+            // A claim that is in use waits for its pod; the controllers take it away.
+            Kind::Claim => {
+                if self.asked_for().is_none() {
+                    self.laws.excuse(gaps::CLAIM_LEFT_BEHIND);
+                }
+                self.mark_going(kind, name, None, leave);
+            }
+            Kind::StatefulSet if request.options["propagationPolicy"] == "Orphan" => {
+                self.orphan(name);
+                self.store.remove(now, kind, name);
+            }
+            _ => self.store.remove(now, kind, name),
+        }
+    }
+
+    /// It begins to go; with a grace period of 0 a pod is forgotten at once.
+    pub fn mark_going(&mut self, kind: Kind, name: &str, grace: Option<i64>, leave: Leave) {
+        let now: Millis = self.agenda.now;
+        let Some(object) = self.store.get(kind, name).cloned() else { return };
+        if kind == Kind::Pod {
+            self.laws.told_to_go(name, uid(&object), leave);
+            let unscheduled = text(&object, "/spec/nodeName").is_empty();
+            if grace == Some(0) || unscheduled {
+                self.store.remove(now, kind, name);
+                return;
+            }
+        }
+        if !going(&object) {
+            self.store.edit(now, kind, name, |it| it["metadata"]["deletionTimestamp"] = json!(written(now)));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Which requests the API server sends to the guard, and what it does while nobody answers: the real table of entries.
+//!
+//! Must not know: rules, what is answered. The namespace of every story carries the mode label, so entries for other
+//! namespaces never apply. Data: a request in; out come the endpoints that are asked, each with whether it fails
+//! closed.
+
+use gatera::config::Settings;
+use gatera::object::Labels;
+use gatera::review::Operation;
+use gatera::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
+use gatera::{exempt, marks};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::api::Request;
+
+/// The endpoint is asked about this request; `Some(true)`: it is refused while nobody answers.
+pub fn asks(endpoint: Endpoint, request: &Request, settings: &Settings) -> Option<bool> {
+    let objects: Vec<&Value> = request.object.iter().chain(&request.old).collect();
+    let applies = |entry: &&Entry| {
+        let resource = resource(request);
+        let verb = verb(request.operation);
+        entry.endpoint == endpoint
+            && entry.asks.iter().any(|(_, name, verbs)| *name == resource && verbs.contains(&verb))
+            && selects(entry.selects, &objects, settings)
+            && sends(entry.only, request)
+    };
+    let mut entries = ENTRIES.iter().filter(applies).peekable();
+    entries.peek()?;
+    Some(entries.any(|entry| entry.fail_closed))
+}
+
+fn resource(request: &Request) -> String {
+    let plural = request.kind.plural();
+    if request.subresource.is_empty() { plural } else { format!("{plural}/{}", request.subresource) }
+}
+
+pub fn verb(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Create => "CREATE",
+        Operation::Update => "UPDATE",
+        Operation::Delete => "DELETE",
+        Operation::Connect => "CONNECT",
+    }
+}
+
+fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
+    let adopts = |labels: &Value| {
+        let labels = Labels::deserialize(labels).unwrap_or_default();
+        settings.adoption.adopts(&labels)
+    };
+    match selects {
+        Selects::Template => objects.iter().any(|it| adopts(&it["spec"]["template"]["metadata"]["labels"])),
+        Selects::Labels => objects.iter().any(|it| adopts(&it["metadata"]["labels"])),
+        Selects::LabelledNamespaces | Selects::ModeLabel => true,
+        Selects::LabelsElsewhere | Selects::OtherNamespaces | Selects::NoModeLabel => false,
+    }
+}
+
+fn sends(only: Only, request: &Request) -> bool {
+    let annotations = |object: &Option<Value>| {
+        let all = object.as_ref().and_then(|it| it["metadata"]["annotations"].as_object().cloned());
+        let ours = all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX));
+        ours.collect::<Vec<_>>()
+    };
+    match only {
+        Only::All => true,
+        Only::NotExempt => !exempt::passes(&request.who, request.operation, request.kind),
+        Only::NoPlainMembers => {
+            let object = request.object.as_ref().unwrap();
+            let member = object["metadata"]["ownerReferences"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .any(|it| it["kind"] == "StatefulSet");
+            !member || annotations(&request.object).iter().any(|(key, _)| marks::is_guards(key))
+        }
+        Only::Marks => {
+            let labels = |object: &Option<Value>| object.as_ref().map(|it| it["metadata"]["labels"].clone());
+            labels(&request.object) != labels(&request.old)
+                || annotations(&request.object) != annotations(&request.old)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Time, order and chance: all three are values, so that a seed tells the same story every time.
+//!
+//! Owns: the [`Agenda`] (what happens next, by time and then by the order in which it was put down) and the [`Dice`].
+//! Must not know: what happens. Data: whoever causes something puts it on the agenda; the stage takes it off.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+
+/// Virtual milliseconds since the beginning of the story.
+pub type Millis = u64;
+
+pub const SECOND: Millis = 1000;
+pub const MINUTE: Millis = 60 * SECOND;
+
+/// The moment as the guard sees it.
+pub fn moment(at: Millis) -> Timestamp {
+    let begin: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+    begin.checked_add(SignedDuration::from_millis(i64::try_from(at).unwrap())).unwrap()
+}
+
+/// As kubelets and API servers write it: in whole seconds.
+pub fn written(at: Millis) -> String {
+    Timestamp::from_second(moment(at).as_second()).unwrap().to_string()
+}
+
+/// As a story writes it: minutes, seconds, milliseconds.
+pub fn face(at: Millis) -> String {
+    format!("{:03}:{:02}.{:03}", at / MINUTE, at / SECOND % 60, at % SECOND)
+}
+
+/// What is to happen, by time and order.
+pub struct Agenda<T> {
+    pub now: Millis,
+    put: u64,
+    entries: BTreeMap<(Millis, u64), T>,
+}
+
+impl<T> Agenda<T> {
+    pub fn empty() -> Self {
+        Self { now: 0, put: 0, entries: BTreeMap::new() }
+    }
+
+    /// So much later than now.
+    pub fn put(&mut self, after: Millis, what: T) {
+        self.put += 1;
+        self.entries.insert((self.now + after, self.put), what);
+    }
+
+    /// The next entry; time goes on to it.
+    pub fn take(&mut self) -> Option<T> {
+        let ((at, _), what) = self.entries.pop_first()?;
+        self.now = at;
+        Some(what)
+    }
+}
+
+/// splitmix64: small, and the same everywhere.
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn of(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to one less than this.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.roll() % end.max(1)
+    }
+
+    /// Both ends are possible.
+    pub fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    /// So many times in a thousand.
+    pub fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1000) < per_mille
+    }
+
+    pub fn one_of<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        let index = self.below(all.len() as u64);
+        all.get(usize::try_from(index).unwrap())
+    }
+}

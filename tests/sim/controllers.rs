@@ -1,0 +1,301 @@
+//! The control plane's controllers: StatefulSet, Deployment, scheduler, garbage collector, budgets.
+//!
+//! Must not know: the guard (they ask the API server like everybody else), Galera. One pass does at most one thing to a
+//! StatefulSet, as the real controller does with `OrderedReady`; whatever it changes wakes them again.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use gatera::object::Kind;
+use serde_json::{Value, json};
+
+use super::api::Leave;
+use super::clock::{Millis, SECOND};
+use super::manifests::{BOOTSTRAP, CLUSTER, NODES, node_name};
+use super::stage::{Happening, Sim};
+use super::store::{going, ordinal, owner, text, uid};
+
+const STATEFUL_SETS: &str = "system:serviceaccount:kube-system:statefulset-controller";
+const REPLICA_SETS: &str = "system:serviceaccount:kube-system:replicaset-controller";
+
+#[derive(Default)]
+pub struct Controllers {
+    /// Every template there ever was, by its revision.
+    templates: BTreeMap<String, Value>,
+    /// Revisions, oldest first.
+    pub history: Vec<String>,
+    pods: u64,
+    /// After a refusal: how long each waits, and until when.
+    queues: BTreeMap<&'static str, (Millis, Millis)>,
+}
+
+/// As a ControllerRevision is named: by what is in it.
+fn revision_of(template: &Value) -> String {
+    let hash =
+        serde_json::to_string(template).unwrap().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{CLUSTER}-{hash:016x}")
+}
+
+fn revision(pod: &Value) -> &str {
+    text(pod, "/metadata/labels/controller-revision-hash")
+}
+
+fn count(pods: &[Rc<Value>], of: impl Fn(&Value) -> bool) -> i64 {
+    i64::try_from(pods.iter().filter(|it| of(it)).count()).unwrap()
+}
+
+pub fn ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    !going(pod) && conditions.into_iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+}
+
+impl Sim {
+    /// One pass of all of them.
+    pub fn control(&mut self) {
+        self.collect_garbage();
+        self.claims_go();
+        self.stateful_set();
+        self.deployment();
+        self.schedule();
+    }
+
+    fn collect_garbage(&mut self) {
+        let gone =
+            |(kind, uid): (Kind, &str)| self.store.all(kind).all(|(_, it)| super::store::uid(it) != uid);
+        let orphaned = self.store.all(Kind::Pod).filter(|(_, pod)| {
+            !going(pod)
+                && match owner(pod) {
+                    Some(("StatefulSet", _, uid)) => gone((Kind::StatefulSet, uid)),
+                    Some(("ReplicaSet", _, uid)) => gone((Kind::Deployment, uid.trim_end_matches("-rs"))),
+                    _ => false,
+                }
+        });
+        for pod in orphaned.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            self.mark_going(Kind::Pod, &pod, None, Leave::Judged);
+        }
+    }
+
+    /// A claim goes when no pod uses it any more, and its data with it.
+    fn claims_go(&mut self) {
+        let used = |claim: &str| {
+            self.store.all(Kind::Pod).any(|(pod, _)| claim.ends_with(&format!("-{pod}")))
+                || self.galera.servers.values().any(|server| server.disk == claim)
+        };
+        let claims = self.store.all(Kind::Claim).filter(|(name, it)| going(it) && !used(name));
+        for claim in claims.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            self.store.remove(self.agenda.now, Kind::Claim, &claim);
+            self.galera.disks.remove(&claim);
+            self.story.tell(self.agenda.now, "controllers", || format!("{claim} is gone, and its data"));
+        }
+    }
+
+    fn stateful_set(&mut self) {
+        let Some(set) = self.store.get(Kind::StatefulSet, CLUSTER).cloned() else { return };
+        let now = self.agenda.now;
+        let newest = revision_of(&set["spec"]["template"]);
+        self.controllers.templates.insert(newest.clone(), set["spec"]["template"].clone());
+        if self.controllers.history.last() != Some(&newest) {
+            self.controllers.history.push(newest.clone());
+        }
+        let current = match text(&set, "/status/currentRevision") {
+            "" => newest.clone(),
+            known => known.to_owned(),
+        };
+        self.adopt_orphans(&set);
+        self.step_of_stateful_set(&set, &current, &newest);
+        let own = self.members();
+        let updated = own.iter().filter(|pod| revision(pod) == newest && !going(pod)).count();
+        let all_ready = set["spec"]["replicas"] == own.len() && own.iter().all(|it| ready(it));
+        let current = if updated == own.len() && all_ready { newest.clone() } else { current };
+        let generation = set["metadata"]["generation"].clone();
+        self.store.edit(now, Kind::StatefulSet, CLUSTER, |it| {
+            it["status"] = json!({
+                "observedGeneration": generation,
+                "replicas": own.len(),
+                "readyReplicas": own.iter().filter(|it| ready(it)).count(),
+                "updatedReplicas": updated,
+                "currentRevision": current,
+                "updateRevision": newest,
+            });
+        });
+    }
+
+    /// The template before this one.
+    pub fn previous_template(&self) -> Option<Value> {
+        let history = &self.controllers.history;
+        let before = history.len().checked_sub(2)?;
+        self.controllers.templates.get(&history[before]).cloned()
+    }
+
+    /// All pods of the StatefulSet, by ordinal.
+    pub fn members(&self) -> Vec<Rc<Value>> {
+        let of_set = |pod: &&Rc<Value>| {
+            owner(pod).is_some_and(|(kind, name, _)| (kind, name) == ("StatefulSet", CLUSTER))
+        };
+        let mut own: Vec<_> = self.store.all(Kind::Pod).map(|(_, it)| it).filter(of_set).cloned().collect();
+        own.sort_by_key(|pod| ordinal(text(pod, "/metadata/name")));
+        own
+    }
+
+    fn step_of_stateful_set(&mut self, set: &Value, current: &str, newest: &str) {
+        let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
+        let own = self.members();
+        let named = |wanted: i64| own.iter().find(|pod| ordinal(text(pod, "/metadata/name")) == wanted);
+        let not_reached = count(&own, |pod| revision(pod) == current);
+        for wanted in 0..replicas {
+            match named(wanted) {
+                None => {
+                    // During a roll-out those that it has not reached come back as they were.
+                    let revision = if wanted < not_reached { current } else { newest };
+                    return self.make_member(set, wanted, revision);
+                }
+                Some(pod) if !ready(pod) => return,
+                Some(_) => {}
+            }
+        }
+        let beyond = own.iter().rev().find(|pod| ordinal(text(pod, "/metadata/name")) >= replicas);
+        if let Some(pod) = beyond {
+            if !going(pod) {
+                self.stops(pod, None);
+            }
+            return;
+        }
+        if let Some(pod) = own.iter().rev().find(|pod| revision(pod) != newest) {
+            let unseen = current == newest;
+            self.stops(pod, Some(if unseen { Leave::RolledUnseen } else { Leave::Rolled }));
+        }
+    }
+
+    fn stops(&mut self, pod: &Value, rolled: Option<Leave>) {
+        let why = if rolled.is_some() { "has an old template" } else { "is beyond the replicas" };
+        let name = text(pod, "/metadata/name").to_owned();
+        self.story.tell(self.agenda.now, "statefulset", || format!("deletes {name}: it {why}"));
+        if let Some(leave) = rolled {
+            self.laws.told_to_go(&name, uid(pod), leave);
+        }
+        self.delete(STATEFUL_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
+    }
+
+    fn make_member(&mut self, set: &Value, ordinal: i64, revision: &str) {
+        let name = format!("{CLUSTER}-{ordinal}");
+        let claim = format!("datadir-{name}");
+        match self.store.get(Kind::Claim, &claim) {
+            _ if self.waits(STATEFUL_SETS) => return,
+            Some(claim) if going(claim) => return,
+            Some(_) => {}
+            None => {
+                let labels = &set["spec"]["selector"]["matchLabels"];
+                let object = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": claim, "labels": labels }, "status": { "phase": "Bound" } });
+                self.store.put(self.agenda.now, Kind::Claim, object);
+            }
+        }
+        let template = self.controllers.templates.get(revision).unwrap_or(&set["spec"]["template"]).clone();
+        let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"], "status": { "phase": "Pending" } });
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["labels"]["controller-revision-hash"] = json!(revision);
+        pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": CLUSTER, "uid": uid(set), "controller": true }]);
+        let volume = json!({ "name": "datadir", "persistentVolumeClaim": { "claimName": claim } });
+        pod["spec"]["volumes"].as_array_mut().unwrap().push(volume);
+        self.creates(STATEFUL_SETS, pod);
+    }
+
+    fn creates(&mut self, who: &'static str, pod: Value) {
+        let name = text(&pod, "/metadata/name").to_owned();
+        let outcome = self.apply(who, Kind::Pod, pod);
+        self.story.tell(self.agenda.now, who.rsplit_once(':').unwrap().1, || match &outcome {
+            Ok(()) => format!("creates {name}"),
+            Err(refusal) => {
+                format!("may not create {name}: {}", refusal.words.lines().next().unwrap_or_default())
+            }
+        });
+        self.controllers.queues.retain(|it, _| outcome.is_err() || *it != who);
+        if let Err(refusal) = outcome {
+            self.laws.refused(&refusal);
+            self.backs_off(who);
+        }
+    }
+
+    /// Its queue tries again, less and less often.
+    fn backs_off(&mut self, who: &'static str) {
+        let (pause, not_before) = self.controllers.queues.entry(who).or_default();
+        *pause = (*pause * 2).clamp(SECOND, 300 * SECOND);
+        *not_before = self.agenda.now + *pause;
+        let after = *pause;
+        self.agenda.put(after, Happening::Controllers);
+    }
+
+    fn waits(&self, who: &str) -> bool {
+        self.controllers.queues.get(who).is_some_and(|(_, not_before)| self.agenda.now < *not_before)
+    }
+
+    /// Pods of its name and labels that nobody owns become its own.
+    fn adopt_orphans(&mut self, set: &Value) {
+        let loose = self
+            .store
+            .all(Kind::Pod)
+            .filter(|(name, it)| owner(it).is_none() && name.starts_with("galera-") && ordinal(name) >= 0);
+        for name in loose.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            self.store.edit(self.agenda.now, Kind::Pod, &name, |it| {
+                it["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": CLUSTER, "uid": uid(set), "controller": true }]);
+            });
+        }
+    }
+
+    /// Its pods stay, and belong to nobody.
+    pub fn orphan(&mut self, _set: &str) {
+        for pod in self.members() {
+            self.store.edit(self.agenda.now, Kind::Pod, text(&pod, "/metadata/name"), |it| {
+                it["metadata"]["ownerReferences"] = json!([]);
+            });
+        }
+    }
+
+    fn deployment(&mut self) {
+        let Some(set) = self.store.get(Kind::Deployment, BOOTSTRAP).cloned() else { return };
+        let of_set =
+            |pod: &&Rc<Value>| owner(pod).is_some_and(|(kind, _, _)| kind == "ReplicaSet") && !going(pod);
+        let own: Vec<_> = self.store.all(Kind::Pod).map(|(_, it)| it).filter(of_set).cloned().collect();
+        match (set["spec"]["replicas"].as_i64().unwrap_or(1), own.first()) {
+            (0, Some(pod)) => {
+                let name = text(pod, "/metadata/name").to_owned();
+                self.delete(REPLICA_SETS, Kind::Pod, &name, json!({})).expect("it is exempt");
+            }
+            (1.., None) if !self.waits(REPLICA_SETS) => {
+                self.controllers.pods += 1;
+                let template = &set["spec"]["template"];
+                let mut pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": template["metadata"], "spec": template["spec"], "status": { "phase": "Pending" } });
+                pod["metadata"]["name"] = json!(format!("{BOOTSTRAP}-6d5f7-x{}", self.controllers.pods));
+                pod["metadata"]["ownerReferences"] = json!([{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{BOOTSTRAP}-6d5f7"), "uid": format!("{}-rs", uid(&set)), "controller": true }]);
+                self.creates(REPLICA_SETS, pod);
+            }
+            _ => {}
+        }
+    }
+
+    /// Volumes are local: a member has its node for good.
+    fn schedule(&mut self) {
+        let waits = self.store.all(Kind::Pod).filter(|(_, it)| text(it, "/spec/nodeName").is_empty());
+        for pod in waits.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            let number = usize::try_from(ordinal(&pod)).unwrap_or(NODES - 1) % NODES;
+            let node = node_name(number);
+            let takes = self.store.get(Kind::Node, &node).is_some_and(|it| {
+                it["spec"]["unschedulable"] != true && it["status"]["conditions"][0]["status"] == "True"
+            });
+            if takes {
+                self.store.edit(self.agenda.now, Kind::Pod, &pod, |it| it["spec"]["nodeName"] = json!(node));
+            }
+        }
+    }
+
+    /// Why the disruption budget refuses this eviction.
+    pub fn budget_refuses(&self, pod: &Value) -> Option<String> {
+        owner(pod).filter(|(kind, ..)| *kind == "StatefulSet")?;
+        self.store.all(Kind::Budget).next()?;
+        let (own, asked) = (self.members(), self.asked_for().unwrap_or_default());
+        let healthy = count(&own, ready);
+        (healthy < asked && ready(pod))
+            .then(|| format!("{healthy} of {asked} are healthy, and one may be away"))
+    }
+}

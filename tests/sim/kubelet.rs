@@ -1,0 +1,343 @@
+//! Kubelets: pods that are bound to a node run there, are probed, and are stopped.
+//!
+//! Owns: the life of each pod's container, and what is reported of it. Must not know: the guard. The option file is the
+//! ConfigMap that the pod's own volumes name, as it is when the container starts; the step in front of the server does
+//! what `start-member.sh` does where it was injected. Data: pods in; servers start and end in `galera.rs`.
+
+use gatera::marks;
+use gatera::object::Kind;
+use serde_json::{Value, json};
+
+use super::clock::{Millis, SECOND, written};
+use super::galera::{Doing, Server, Start};
+use super::manifests::{BOOTSTRAP, BOOTSTRAP_SERVICE};
+use super::stage::{Happening, Sim};
+use super::store::{going, mark, text, uid};
+
+/// The container of a pod.
+#[allow(clippy::struct_excessive_bools, reason = "each is one thing that a kubelet knows")]
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    pub uid: String,
+    pub node: String,
+    /// The server that runs in it.
+    run: Option<u64>,
+    began: Millis,
+    pub ready: bool,
+    since: Millis,
+    started: bool,
+    probing: bool,
+    restarts: u32,
+    pub stopping: bool,
+    /// Its readiness probe sees Galera's state.
+    pub proves: bool,
+    /// Its mounted option files, as its container found them last.
+    files: String,
+    words: String,
+}
+
+/// Servers that find nobody to join end.
+const LOOKS: Millis = 30 * SECOND;
+
+impl Sim {
+    /// Nobody hears this node's kubelet.
+    pub fn silent(&self, node: &str) -> bool {
+        self.dark.contains_key(node) || self.galera.isolated.contains(node)
+    }
+
+    /// One pass of all kubelets.
+    pub fn kubelets(&mut self) {
+        let now = self.agenda.now;
+        let forgotten =
+            self.lives.iter().filter(|(pod, life)| self.this_pod(pod, &life.uid).is_none() && !life.stopping);
+        for (pod, life) in forgotten.map(|(pod, life)| (pod.clone(), life.clone())).collect::<Vec<_>>() {
+            if !self.silent(&life.node) {
+                self.lives.get_mut(&pod).unwrap().stopping = true;
+                self.departs(&pod, &life.uid);
+                let after = self.dice.between(SECOND, 4 * SECOND);
+                self.agenda.put(after, Happening::Stopped { pod, uid: life.uid });
+            }
+        }
+        let bound = self.store.all(Kind::Pod).filter(|(_, pod)| {
+            let node = text(pod, "/spec/nodeName");
+            !node.is_empty() && !self.silent(node)
+        });
+        for (name, pod) in bound.map(|(name, pod)| (name.to_owned(), pod.clone())).collect::<Vec<_>>() {
+            match self.lives.get_mut(&name) {
+                None if going(&pod) => self.store.remove(now, Kind::Pod, &name),
+                None => {
+                    let (uid, node) = (uid(&pod).to_owned(), text(&pod, "/spec/nodeName").to_owned());
+                    let proves = mark(&pod, marks::INJECTED).is_some_and(|it| !it.ends_with(marks::UNPROVEN));
+                    let life = Life { uid: uid.clone(), node, proves, since: now, ..Life::default() };
+                    self.lives.insert(name.clone(), life);
+                    let after = self.dice.between(SECOND, 4 * SECOND);
+                    self.agenda.put(after, Happening::Start { pod: name, uid });
+                }
+                Some(life) if life.uid == uid(&pod) && going(&pod) && !life.stopping => {
+                    life.stopping = true;
+                    let uid = life.uid.clone();
+                    self.departs(&name, &uid);
+                    self.stop(&name, &uid);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A container starts.
+    pub fn start(&mut self, name: &str, uid: &str) {
+        let Some(pod) = self.this_pod(name, uid).cloned() else { return };
+        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid && !it.stopping && it.run.is_none())
+        else {
+            return;
+        };
+        if self.silent(&life.node) {
+            return;
+        }
+        let Some(files) = self.mounted(&pod).or_else(|| Some(life.files.clone()).filter(|it| !it.is_empty()))
+        else {
+            // A ConfigMap is missing: the kubelet tries again.
+            return self
+                .agenda
+                .put(5 * SECOND, Happening::Start { pod: name.to_owned(), uid: uid.to_owned() });
+        };
+        let (run, now) = (self.galera.fresh(), self.agenda.now);
+        let life = self.lives.get_mut(name).unwrap();
+        (life.files, life.run, life.began, life.started) = (files, Some(run), now, false);
+        let claim = pod["spec"]["volumes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find_map(|it| it["persistentVolumeClaim"]["claimName"].as_str());
+        let disk = claim.map_or_else(|| uid.to_owned(), str::to_owned);
+        let node = life.node.clone();
+        self.galera.disks.entry(disk.clone()).or_default();
+        let start = Start { recovers: steps(&pod), ..Start::default() };
+        let server = Server {
+            uid: uid.to_owned(),
+            node,
+            disk,
+            run,
+            doing: Doing::Preparing,
+            component: None,
+            donor: None,
+            stopping: false,
+            start,
+        };
+        self.galera.servers.insert(name.to_owned(), server);
+        self.report(name);
+        let after = self.dice.between(SECOND / 2, 3 * SECOND);
+        self.agenda.put(after, Happening::Prepared { pod: name.to_owned(), run });
+    }
+
+    /// The option files that the pod's own volumes name; `None`: one is missing.
+    fn mounted(&self, pod: &Value) -> Option<String> {
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        let names = volumes.filter_map(|it| it["configMap"]["name"].as_str());
+        names
+            .map(|name| Some(text(self.store.get(Kind::ConfigMap, name)?, "/data/galera.cnf").to_owned()))
+            .collect()
+    }
+
+    /// The step has done its work, or there is none: the server itself starts.
+    pub fn prepared(&mut self, name: &str, run: u64) {
+        let Some(server) = self.galera.servers.get(name).filter(|it| it.run == run && !it.stopping) else {
+            return;
+        };
+        let Some(pod) = self.this_pod(name, &server.uid).cloned() else { return };
+        let files = self.lives[name].files.clone();
+        let address = setting(mark(&pod, marks::MY_CNF).unwrap_or_default(), "wsrep_cluster_address")
+            .or_else(|| setting(&files, "wsrep_cluster_address"))
+            .unwrap_or_default();
+        let hosts: Vec<_> = address
+            .trim_start_matches("gcomm://")
+            .split(',')
+            .filter(|it| !it.is_empty())
+            .map(|it| self.resolve(it))
+            .collect();
+        let argued = pod["spec"]["containers"][0]["args"].to_string().contains("--wsrep-new-cluster");
+        let founds = hosts.is_empty() || argued || setting(&files, "wsrep_new_cluster").is_some();
+        let known = mark(&pod, marks::IDENTITY).unwrap_or_default();
+        let gated = ![marks::UNKNOWN, marks::FOUNDS, marks::FREE, ""].contains(&known);
+        let refused = match () {
+            () if is_fatal(&files) => Some("an option kills the server"),
+            () if founds && gated && server.start.recovers => {
+                Some("gatera did not start the server: it would found a new cluster")
+            }
+            () => None,
+        };
+        let server = self.galera.servers.get_mut(name).unwrap();
+        (server.start.hosts, server.start.founds) = (hosts, founds);
+        let outcome = refused.map_or_else(|| self.galera.connect(name), Err);
+        if let Err(why) = outcome {
+            self.story.tell(self.agenda.now, name, || format!("ends: {why}"));
+            why.clone_into(&mut self.lives.get_mut(name).unwrap().words);
+            return self.server_ended(name, run);
+        }
+        self.agenda.put(LOOKS, Happening::GivesUp { pod: name.to_owned(), run });
+    }
+
+    /// A name, as far as it leads to pods.
+    fn resolve(&self, host: &str) -> String {
+        let first = host.split(['.', ':']).next().unwrap_or_default();
+        let leads = self.store.get(Kind::Service, first).is_some();
+        if first == BOOTSTRAP_SERVICE && leads { format!("{BOOTSTRAP}-") } else { first.to_owned() }
+    }
+
+    pub fn gives_up(&mut self, name: &str, run: u64) {
+        let looks = |it: &Server| it.run == run && it.doing == Doing::Looking && !it.stopping;
+        if self.galera.servers.get(name).is_some_and(looks) {
+            self.story.tell(self.agenda.now, name, || "found nobody to join, and ends".to_owned());
+            self.server_ended(name, run);
+        }
+    }
+
+    /// A server has ended by itself: its container starts again, later each time.
+    pub fn server_ended(&mut self, name: &str, run: u64) {
+        if self.galera.servers.get(name).is_none_or(|it| it.run != run) {
+            return;
+        }
+        self.galera.vanish(name, 0);
+        let now = self.agenda.now;
+        let Some(life) = self.lives.get_mut(name).filter(|it| it.run == Some(run)) else { return };
+        if life.ready {
+            (life.ready, life.since) = (false, now);
+        }
+        life.run = None;
+        if life.stopping {
+            return;
+        }
+        life.restarts = if now - life.began > 600 * SECOND { 1 } else { life.restarts + 1 };
+        let pause = if life.restarts <= 1 { 1 } else { (10 << (life.restarts - 2).min(5)).min(300) };
+        let uid = life.uid.clone();
+        self.agenda.put(pause * SECOND, Happening::Start { pod: name.to_owned(), uid });
+        self.report(name);
+    }
+
+    /// Asked to stop: whoever copies from it is waited for, if the pod was prepared for that.
+    pub fn stop(&mut self, name: &str, uid: &str) {
+        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid) else { return };
+        let waits = life.proves && self.galera.gives(name);
+        let serves =
+            self.galera.servers.get(name).is_some_and(|it| matches!(it.doing, Doing::Synced | Doing::CutOff));
+        if waits {
+            return self
+                .agenda
+                .put(2 * SECOND, Happening::Stop { pod: name.to_owned(), uid: uid.to_owned() });
+        }
+        if let Some(server) = self.galera.servers.get_mut(name) {
+            server.stopping = true;
+        }
+        let after = if serves {
+            self.dice.between(SECOND, 6 * SECOND)
+        } else {
+            self.dice.between(SECOND, 4 * SECOND)
+        };
+        self.agenda.put(after, Happening::Stopped { pod: name.to_owned(), uid: uid.to_owned() });
+    }
+
+    /// It has stopped; its pod goes.
+    pub fn stopped(&mut self, name: &str, uid: &str) {
+        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid).cloned() else { return };
+        if self.silent(&life.node) {
+            return;
+        }
+        let forced = self.this_pod(name, uid).is_none();
+        if self.galera.servers.get(name).is_some_and(|it| it.uid == uid) {
+            if forced { self.galera.vanish(name, 0) } else { self.galera.leave(name) }
+        }
+        self.lives.remove(name);
+        self.galera.disks.remove(uid);
+        self.story.tell(self.agenda.now, name, || "has stopped".to_owned());
+        if forced {
+            self.agenda.put(SECOND, Happening::Kubelets);
+        } else {
+            self.store.remove(self.agenda.now, Kind::Pod, name);
+        }
+    }
+
+    /// Probes see a change after a while.
+    pub fn look_at_readiness(&mut self) {
+        let news: Vec<_> = self
+            .lives
+            .iter()
+            .filter(|(pod, life)| !life.probing && self.answers(pod, life) != life.ready)
+            .map(|(pod, life)| (pod.clone(), life.uid.clone(), life.ready))
+            .collect();
+        for (pod, uid, was_ready) in news {
+            self.lives.get_mut(&pod).unwrap().probing = true;
+            let after = if was_ready { self.dice.between(5, 10) } else { self.dice.between(1, 5) };
+            self.agenda.put(after * SECOND, Happening::Probe { pod, uid });
+        }
+    }
+
+    /// Ours proves Synced; the template's own asks the database, which also answers where it is cut off.
+    fn answers(&self, pod: &str, life: &Life) -> bool {
+        let server = self.galera.servers.get(pod).filter(|it| Some(it.run) == life.run);
+        server.is_some_and(|it| match it.doing {
+            Doing::Synced => true,
+            Doing::CutOff => !life.proves,
+            _ => false,
+        })
+    }
+
+    pub fn probe(&mut self, name: &str, uid: &str) {
+        let Some(life) = self.lives.get(name).filter(|it| it.uid == uid) else { return };
+        let (ready, now) = (self.answers(name, life), self.agenda.now);
+        let life = self.lives.get_mut(name).unwrap();
+        life.probing = false;
+        if life.ready != ready {
+            (life.ready, life.since) = (ready, now);
+            life.started |= ready;
+            self.report(name);
+        }
+    }
+
+    /// What the kubelet says of a pod.
+    pub fn report(&mut self, name: &str) {
+        let Some(life) = self.lives.get(name).cloned() else { return };
+        if self.silent(&life.node) || self.this_pod(name, &life.uid).is_none() {
+            return;
+        }
+        let state = match life.run {
+            Some(_) => json!({ "running": { "startedAt": written(life.began) } }),
+            None if life.restarts > 1 => json!({ "waiting": { "reason": "CrashLoopBackOff" } }),
+            None => json!({ "waiting": { "reason": "ContainerCreating" } }),
+        };
+        let last = if life.restarts > 0 {
+            json!({ "terminated": { "startedAt": written(life.began), "message": life.words } })
+        } else {
+            json!({})
+        };
+        let status = json!({
+            "phase": "Running",
+            "conditions": [{ "type": "Ready", "status": if life.ready { "True" } else { "False" }, "lastTransitionTime": written(life.since) }],
+            "containerStatuses": [{ "name": "mariadb", "state": state, "lastState": last, "started": life.started }],
+        });
+        self.store.edit(self.agenda.now, Kind::Pod, name, |it| it["status"] = status);
+    }
+
+    /// The laws hear who goes, and by whose leave.
+    fn departs(&mut self, pod: &str, uid: &str) {
+        // Without a StatefulSet everybody counts.
+        let asked_for = self.asked_for().unwrap_or(i64::MAX);
+        self.laws.departs(pod, uid, asked_for, &self.galera, self.agenda.now);
+    }
+}
+
+/// Its server starts by the step.
+fn steps(pod: &Value) -> bool {
+    pod["spec"]["containers"][0]["command"].to_string().contains("start-member.sh")
+}
+
+/// The last value of an option.
+fn setting<'a>(file: &'a str, key: &str) -> Option<&'a str> {
+    let mut values =
+        file.lines().filter_map(|line| line.split_once('=')).filter(|(name, _)| name.trim() == key);
+    values.next_back().map(|(_, value)| value.trim())
+}
+
+/// No server starts with these on data that exists.
+fn is_fatal(file: &str) -> bool {
+    setting(file, "sim_fatal").is_some() || setting(file, "innodb_page_size").is_some()
+}

@@ -1,0 +1,312 @@
+//! The laws: what must hold after every event, whatever people, faults and late watches do.
+//!
+//! 1. By our doing (what the guard let pass, what its leader did) never two members are out at once, and the majority
+//!    stays.
+//! 2. By the same, no acknowledged row is lost, and there are never two Primary components.
+//! 3. At rest the plan has come to its end: no steps, or a few that tell.
+//! 4. Whatever is refused is refused by a rule that exists, in words.
+//! 5. At rest every roll-out of a configuration has ended, and after one that was stopped everybody runs what was good.
+//!
+//! Must not know: how anything comes about. What people take upon themselves is not our doing: a story in which it
+//! happens is *excused* from the first two from then on, by name, and counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gatera::plan::rollout::{self, Stage};
+use gatera::rules;
+use serde_json::Value;
+
+use super::api::{Leave, Refusal};
+use super::clock::{MINUTE, Millis, SECOND};
+use super::controllers::ready;
+use super::galera::{Alarm, Galera};
+use super::stage::Sim;
+use super::store::ordinal;
+
+/// What the guard is known to let pass although a law breaks by it. Only the very departure that breaks it is excused,
+/// by this name; a gap that is mended is taken out here.
+pub mod gaps {
+    /// G01 does not look at a roll-out that waits: with the member that held it up scaled away, the StatefulSet
+    /// controller goes on with the next one at once, and the last member of all is restarted with nobody to come back
+    /// to.
+    pub const SHRUNK_WHILE_ROLLING: &str = "scaled down while a roll-out waited";
+    /// G14 lets a new template through while the only member keeps failing. When it gets well by itself (a ConfigMap
+    /// was mended), the controller restarts it all the same, with nobody to come back to.
+    pub const ONLY_MEMBER_ROLLED: &str =
+        "the only member got well, and was restarted for a template that was let through";
+    /// G14 is not asked at CREATE: a StatefulSet that was deleted with its pods left behind, and comes back with
+    /// another template, restarts them, also the only one.
+    pub const ONLY_MEMBER_TAKEN_BACK: &str = "a new StatefulSet took the only member back, and restarted it";
+    /// G02 lets a member go that is not Ready, also while a roll-out runs. If it becomes Ready before it goes (a view
+    /// that is late, another webhook that thinks), the controller takes the next one meanwhile.
+    pub const STARTING_WHILE_ROLLING: &str =
+        "a member that was starting was deleted, and the roll-out went on before it left";
+    /// G02 lets a member go whose container does not run, or that it does not know at all, whatever else is known, and
+    /// takes that from its view, however old: by now it may run, be Ready, and be another pod of this name.
+    pub const NOT_RUNNING_ANY_MORE: &str =
+        "a member was seen not running by a view that was late, and another was out";
+    /// A pod that was let go long ago and stayed has an old note in the Lease. A replica that reads it only now, on the
+    /// conflict of its own write, takes it for fresh (`next_note` in `reserve.rs`) and writes none; for the others the
+    /// old one is over, so they let a second member go.
+    pub const NOT_WRITTEN_DOWN: &str =
+        "a reservation was not written, because an old one was learned at that moment";
+    /// G02 lets everybody go who is beyond the replicas, because the controller is about to. With `OrderedReady` it
+    /// waits until those within them are Ready, which they cannot become where the one beyond is the last who serves:
+    /// their address leaves it out.
+    pub const BEYOND_REPLICAS: &str = "a member beyond the replicas was the last who served";
+    /// `Workload::rolls` asks for two revisions. A roll-out that was undone half-way, and a StatefulSet that took back
+    /// the pods of an earlier one, have one in their status, and restart members all the same.
+    pub const ROLLS_UNSEEN: &str = "a roll-out ran that the StatefulSet's status does not show as one";
+    /// G07 warns and does not refuse, on purpose, once the StatefulSet is gone and no container of its members runs.
+    pub const CLAIM_LEFT_BEHIND: &str =
+        "a claim that a StatefulSet left behind was deleted, against a warning";
+}
+
+#[derive(Default)]
+pub struct Laws {
+    broken: Option<String>,
+    excused: Option<&'static str>,
+    /// By whose leave a pod, by uid, was told to go.
+    leave: BTreeMap<String, Leave>,
+    /// Members that are out by our doing, with the uid of the pod that went.
+    out: BTreeMap<String, String>,
+    /// Members that are out for another reason, since they served last.
+    failed: BTreeMap<String, Millis>,
+    steps: Vec<(Millis, String)>,
+    /// See [`gaps`].
+    shrunk: bool,
+    only_member_changed: bool,
+    pub taken_back: bool,
+    pub unwritten: BTreeSet<String>,
+    pub judged: u64,
+    pub uninjected: u64,
+    refusals: BTreeMap<&'static str, u64>,
+    departures: u64,
+}
+
+/// For so long a failure may be invisible: to the node controller, and then to a view that is late.
+const UNSEEN: Millis = 60 * SECOND;
+
+/// Of a member that falls over again and again the plan tells anew whenever it has started once more.
+const TELLS_A_MINUTE: u64 = 1;
+
+impl Laws {
+    pub fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    pub fn broken(&self) -> Option<String> {
+        self.broken.clone()
+    }
+
+    pub fn excused(&self) -> Option<&'static str> {
+        self.excused
+    }
+
+    /// From now on somebody else answers for what becomes of the members and their data.
+    pub fn excuse(&mut self, why: &'static str) {
+        self.excused.get_or_insert(why);
+    }
+
+    fn breaks(&mut self, law: &str) {
+        self.broken.get_or_insert(law.to_owned());
+    }
+
+    /// The first two laws are only about what we answer for.
+    fn answers_for(&mut self, law: &str) {
+        if self.excused.is_none() {
+            self.breaks(law);
+        }
+    }
+
+    /// Gaps that may open by this change of a StatefulSet.
+    pub fn look_for_gap(&mut self, before: Option<&Value>, after: &Value) {
+        let Some(before) = before else { return };
+        let rolls = before["status"]["currentRevision"] != before["status"]["updateRevision"];
+        let to = after["replicas"].as_i64();
+        self.shrunk |= rolls && to < before["spec"]["replicas"].as_i64();
+        let changed = after.get("template").is_some_and(|it| *it != before["spec"]["template"]);
+        self.only_member_changed |= changed && to == Some(1);
+    }
+
+    pub fn told_to_go(&mut self, pod: &str, uid: &str, leave: Leave) {
+        if ordinal(pod) >= 0 {
+            self.leave.entry(uid.to_owned()).or_insert(leave);
+        }
+    }
+
+    /// A pod begins to go.
+    pub fn departs(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
+        let Some(leave) = self.leave.get(uid).copied().filter(|_| galera.synced(pod)) else { return };
+        // The control plane gave up on its node.
+        if leave == Leave::Unasked {
+            return;
+        }
+        self.departures += 1;
+        if leave == Leave::Overridden {
+            self.excuse("a member went by an override");
+        }
+        let other =
+            self.out.iter().find(|(other, _)| *other != pod && (0..asked_for).contains(&ordinal(other)));
+        if let Some((other, its)) = other {
+            let leaves = [leave, self.leave[its]];
+            match () {
+                () if self.unwritten.contains(uid) || self.unwritten.contains(its) => {
+                    self.excuse(gaps::NOT_WRITTEN_DOWN);
+                }
+                () if ordinal(pod) >= asked_for => self.excuse(gaps::BEYOND_REPLICAS),
+                () if leaves.contains(&Leave::Starting) && leaves.contains(&Leave::Rolled) => {
+                    self.excuse(gaps::STARTING_WHILE_ROLLING);
+                }
+                () if leaves.contains(&Leave::RolledUnseen) => self.excuse(gaps::ROLLS_UNSEEN),
+                () if leave == Leave::Starting => self.excuse(gaps::NOT_RUNNING_ANY_MORE),
+                () => self.answers_for(&format!(
+                    "law 1: {pod} goes while {other} is out, both by our doing ({leaves:?})"
+                )),
+            }
+        }
+        // Until a node is known to be silent everybody sees its member Ready.
+        let unseen = self.failed.values().any(|since| now - since < UNSEEN);
+        let last = !galera.servers.keys().any(|other| other != pod && galera.synced(other));
+        if last && !unseen {
+            let rolled = matches!(leave, Leave::Rolled | Leave::RolledUnseen);
+            match () {
+                () if asked_for > 0 && ordinal(pod) >= asked_for => self.excuse(gaps::BEYOND_REPLICAS),
+                () if rolled && self.shrunk => self.excuse(gaps::SHRUNK_WHILE_ROLLING),
+                () if rolled && self.only_member_changed => self.excuse(gaps::ONLY_MEMBER_ROLLED),
+                () if rolled && self.taken_back && asked_for == 1 => {
+                    self.excuse(gaps::ONLY_MEMBER_TAKEN_BACK);
+                }
+                () => self.answers_for(&format!(
+                    "law 1: {pod} goes by our doing ({leave:?}), and nobody else serves"
+                )),
+            }
+        }
+        self.out.insert(pod.to_owned(), uid.to_owned());
+    }
+
+    /// A member fails for a reason that is not ours.
+    pub fn fails(&mut self, pod: &str, now: Millis) {
+        self.failed.insert(pod.to_owned(), now);
+    }
+
+    /// Who is back, and whether every row is still there.
+    pub fn look(&mut self, galera: &Galera, asked_for: impl Fn(&str) -> bool) {
+        let server = |pod: &str| galera.servers.get(pod);
+        self.out.retain(|pod, uid| match server(pod) {
+            Some(it) if it.uid == *uid => true,
+            Some(_) => !galera.synced(pod),
+            None => asked_for(pod),
+        });
+        self.failed.retain(|pod, _| !galera.synced(pod));
+        let kept = galera.disks.values().filter(|it| it.whole).map(|it| it.rows).max().unwrap_or_default();
+        if kept < galera.acknowledged {
+            let law = format!(
+                "law 2: row {} was acknowledged, and {kept} is the last on any disk",
+                galera.acknowledged
+            );
+            self.answers_for(&law);
+        }
+        if galera.components.len() > 1 {
+            self.answers_for("law 2: there are two Primary components");
+        }
+    }
+
+    pub fn hear(&mut self, alarm: &Alarm, galera: &Galera) {
+        match alarm {
+            Alarm::Founded { by, rows } if *rows < galera.acknowledged => {
+                let law = format!("law 2: {by} founds a cluster with {rows} of {} rows", galera.acknowledged);
+                self.answers_for(&law);
+            }
+            Alarm::Founded { .. } => {}
+            Alarm::LostPrimary { of } => {
+                let ours = galera.isolated.is_empty() && of.iter().all(|pod| !self.failed.contains_key(pod));
+                if ours && of.iter().any(|pod| self.out.contains_key(pod)) {
+                    self.answers_for(&format!(
+                        "law 1: the majority of {of:?} is lost, and none of them had failed"
+                    ));
+                }
+            }
+            // They were created while no guard answered; G19 warns of them.
+            Alarm::Blind { .. } => self.excuse("members without the step formed without comparing positions"),
+        }
+    }
+
+    pub fn refused(&mut self, refusal: &Refusal) {
+        let Some(rule) = refusal.rule else { return };
+        *self.refusals.entry(rule).or_default() += 1;
+        let known = rules::find(rule).is_some() || rule == rules::UNREADABLE;
+        if !known || !refusal.words.starts_with(&format!("[{rule}] ")) || refusal.words.lines().count() < 3 {
+            self.breaks(&format!("law 4: {rule} refuses with these words: {}", refusal.words));
+        }
+    }
+
+    pub fn applied(&mut self, now: Millis, step: &str) {
+        self.steps.push((now, step.to_owned()));
+    }
+
+    /// What a seed was made of.
+    pub fn tally(&self) -> String {
+        format!(
+            "{} judged, {} departures, {} steps, refused {:?}",
+            self.judged,
+            self.departures,
+            self.steps.len(),
+            self.refusals
+        )
+    }
+}
+
+impl Sim {
+    /// Nobody has asked for anything for a long time.
+    pub fn laws_at_rest(&mut self, since: Millis) {
+        let late: Vec<_> =
+            self.laws.steps.iter().filter(|(at, _)| *at >= since).map(|(_, it)| it.clone()).collect();
+        let (tells, steps): (Vec<_>, Vec<_>) = late.into_iter().partition(|it| it.starts_with("Tell "));
+        let minutes = (self.agenda.now - since) / MINUTE;
+        // Somebody who does not tell its cluster's id is asked less and less often.
+        let done: Vec<_> = steps.iter().filter(|it| *it != "Ask").collect();
+        let calm = self.asked_for().filter(|replicas| *replicas > 0).is_some_and(|replicas| {
+            let members = self.members();
+            i64::try_from(members.len()) == Ok(replicas) && members.iter().all(|it| ready(it))
+                // Who was made while the guard was away tells nothing, and is asked every ten minutes until somebody
+                // replaces it.
+                && self.lives.values().all(|life| life.proves)
+        });
+        if !done.is_empty() || steps.len() > 3 || tells.len() as u64 > TELLS_A_MINUTE * minutes {
+            self.laws.breaks(&format!("law 3: in {minutes} minutes of rest: {steps:?} {tells:?}"));
+        } else if calm
+            && self.galera.components.len() == 1
+            && self.galera.isolated.is_empty()
+            && !steps.is_empty()
+        {
+            self.laws
+                .breaks(&format!("law 3: everybody is Ready, and there is still something to do: {steps:?}"));
+        }
+        if calm && self.galera.components.len() == 1 && self.galera.isolated.is_empty() {
+            self.roll_outs_have_ended();
+        }
+    }
+
+    /// Each is done, was stopped for a reason, or is held up by a person; and after one that was stopped everybody who has
+    /// a copy runs the last good file.
+    fn roll_outs_have_ended(&mut self) {
+        let (index, now) = (self.guard.leader, self.agenda.now);
+        let broken = self.guard.look(index, now, |view| {
+            let cluster = view.world.clusters().next()?;
+            let stage = rollout::stage(cluster, view);
+            let good = cluster.note.as_ref().map(|note| &note.good);
+            let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
+            match stage {
+                Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => {
+                    Some(format!("law 5: a roll-out does not end: {says}"))
+                }
+                Stage::Stopped(..) if runs.clone().any(|it| Some(it) != good) => {
+                    Some("law 5: it was stopped, and not everybody runs what was good".to_owned())
+                }
+                _ => None,
+            }
+        });
+        broken.iter().for_each(|law| self.laws.breaks(law));
+    }
+}

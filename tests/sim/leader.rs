@@ -1,0 +1,327 @@
+//! The leader: one replica looks at its own view, asks the real plan, and writes what it says.
+//!
+//! Owns: the [`Desk`] (what was done and is not yet seen, as `reconcile.rs` keeps it) and what each step does to the
+//! API server. Must not know: why a step is right. A new step is one more arm in [`Sim::effect`]; what is done only
+//! after it was planned unchanged for a while says so in [`patience`].
+
+use std::collections::HashMap;
+
+use gatera::galera::identity::{Answer, Identity};
+use gatera::inject;
+use gatera::marks::{self, PREFIX};
+use gatera::object::{ConfigMap, Kind, Object, Reader};
+use gatera::plan::identity::{self, Concluded};
+use gatera::plan::rollout::{self, Configure, Copy};
+use gatera::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
+use gatera::view::{Id, Target, View};
+use serde_json::{Value, json};
+
+use super::clock::{Millis, SECOND, moment};
+use super::galera::Galera;
+use super::stage::{Happening, Sim};
+use super::store::{going, text, uid};
+
+/// As `reconcile.rs` has it.
+const AGAIN: Millis = 10 * SECOND;
+const MOST_PATIENT: Millis = 600 * SECOND;
+
+/// A step is done only when it was planned unchanged for so long.
+fn patience(step: &Step) -> Millis {
+    step.patience().as_millis().try_into().unwrap()
+}
+
+/// What was done and is not yet seen in the world.
+#[derive(Default)]
+pub struct Desk {
+    done: HashMap<Step, Millis>,
+    asked: HashMap<Step, Millis>,
+    planned: HashMap<Step, Millis>,
+    /// When it looks again although nothing has changed.
+    again: Millis,
+}
+
+impl Desk {
+    fn due(&mut self, steps: &[Step], now: Millis) -> Vec<Step> {
+        let tells = |step: &Step| matches!(step, Step::Tell(_));
+        self.asked.retain(|step, _| steps.contains(step));
+        let asked = &self.asked;
+        let pause = |step: &Step| asked.get(step).copied().unwrap_or(AGAIN);
+        self.done.retain(|step, at| steps.contains(step) && (tells(step) || now - *at < pause(step)));
+        self.planned.retain(|step, _| steps.contains(step));
+        for step in steps {
+            self.planned.entry(step.clone()).or_insert(now);
+        }
+        let lasts = |step: &&Step| now - self.planned[*step] >= patience(step);
+        steps.iter().filter(|step| !self.done.contains_key(step)).filter(lasts).cloned().collect()
+    }
+
+    fn did(&mut self, step: &Step, now: Millis) {
+        if matches!(step, Step::Ask { .. }) {
+            let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
+            *pause = (*pause * 2).min(MOST_PATIENT);
+        }
+        self.done.insert(step.clone(), now);
+    }
+}
+
+impl Sim {
+    /// The leader looks once.
+    pub fn lead(&mut self) {
+        let (index, now) = (self.guard.leader, self.agenda.now);
+        if !self.guard.replicas[index].up {
+            return;
+        }
+        self.guard.listen(index, &self.store, now);
+        let steps = self.guard.look(index, now, plan::next);
+        for step in self.desk.due(&steps, now) {
+            // What destroys must follow from the world as it is now.
+            if step.destroys() && !self.guard.look(index, now, |view| plan::next(view).contains(&step)) {
+                break;
+            }
+            let outcome = self.effect(&step);
+            let (name, short) = (format!("guard-{index} leads"), brief(&step));
+            self.story.tell(now, &name, || match &outcome {
+                Ok(()) => format!("does {short}"),
+                Err(why) => format!("tries {short}: {why}"),
+            });
+            self.desk.did(&step, now);
+            self.laws.applied(now, &short);
+            if step.destroys() {
+                break;
+            }
+        }
+        if !steps.is_empty() && self.desk.again <= now {
+            self.desk.again = now + AGAIN;
+            self.agenda.put(AGAIN, Happening::Leader);
+        }
+    }
+
+    /// What a step does to the API server; or why it did nothing.
+    fn effect(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Mark(it) => self.write_mark(it),
+            Step::Address { pod, uid, text } => {
+                self.annotate(Kind::Pod, &pod.name, uid, "", marks::MY_CNF, Some(text))
+            }
+            Step::Ask { id, uid } => self.ask_members(id, uid),
+            Step::Identity { pod, uid, is } => {
+                self.annotate(Kind::Pod, &pod.name, uid, "", marks::IDENTITY, Some(is))
+            }
+            Step::Configure(it) => self.configure_members(it),
+            Step::Evict { pod, uid: wanted, .. } => {
+                let there = self.store.get(Kind::Pod, pod).is_some_and(|it| uid(it) == wanted);
+                if !there {
+                    return Err("it is another pod by now".to_owned());
+                }
+                self.evict(super::guard::OWN_USER, pod).map_err(|refusal| refusal.words)
+            }
+            Step::Condemn(it) => self.set_removing(it, Some(&it.owner)),
+            Step::Delete(it) => self.delete_condemned(it),
+            Step::Correct { mark, told } => {
+                for told in told {
+                    self.tell_everybody(told);
+                }
+                let Mark { id, uid, version, bootstrap } = mark;
+                match bootstrap {
+                    Some(_) => self.write_mark(mark),
+                    None => self.annotate(Kind::StatefulSet, &id.name, uid, version, marks::BOOTSTRAP, None),
+                }
+            }
+            Step::Finish(it) => self.finish(it),
+            Step::Tell(told) => {
+                self.tell_everybody(told);
+                Ok(())
+            }
+        }
+    }
+
+    /// The copies that a note names, and the note.
+    fn configure_members(&mut self, it: &Configure) -> Result<(), String> {
+        let (index, now) = (self.guard.leader, self.agenda.now);
+        let next = it.note.next.iter().map(|next| &next.revision);
+        for revision in next.chain([&it.note.good]) {
+            for (source, digest) in revision.iter() {
+                let copy = self.guard.look(index, now, |view| {
+                    let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
+                    Some(rollout::copy(cluster, view, source, digest))
+                });
+                match copy {
+                    Some(Copy::Make(copy)) => self.make_copy(copy),
+                    Some(Copy::Lost) if *revision != it.note.good => return Err("it has changed".to_owned()),
+                    _ => {}
+                }
+            }
+        }
+        for told in &it.told {
+            self.tell_everybody(told);
+        }
+        self.annotate(
+            Kind::StatefulSet,
+            &it.id.name,
+            &it.uid,
+            "",
+            marks::CONFIGURATION,
+            Some(&it.note.text()),
+        )
+    }
+
+    /// Unless it is there.
+    pub fn make_copy(&mut self, copy: Value) {
+        if self.store.get(Kind::ConfigMap, text(&copy, "/metadata/name")).is_none() {
+            self.store.put(self.agenda.now, Kind::ConfigMap, copy);
+        }
+    }
+
+    fn tell_everybody(&mut self, told: &Told) {
+        self.story.tell(self.agenda.now, "event", || format!("{}: {}", told.reason, told.note));
+    }
+
+    /// One annotation of this very object in this version (empty: any).
+    fn annotate(
+        &mut self,
+        kind: Kind,
+        name: &str,
+        wanted: &str,
+        version: &str,
+        mark: &str,
+        value: Option<&str>,
+    ) -> Result<(), String> {
+        let object = self.store.get(kind, name).filter(|it| uid(it) == wanted).ok_or("it is not there")?;
+        if !version.is_empty() && text(object, "/metadata/resourceVersion") != version {
+            return Err("conflict".to_owned());
+        }
+        self.store.edit(self.agenda.now, kind, name, |it| {
+            let key = format!("{PREFIX}{mark}");
+            match (value, it["metadata"]["annotations"].as_object_mut()) {
+                (Some(value), _) => it["metadata"]["annotations"][key] = json!(value),
+                (None, Some(annotations)) => drop(annotations.remove(&key)),
+                (None, None) => {}
+            }
+        });
+        Ok(())
+    }
+
+    fn write_mark(&mut self, it: &Mark) -> Result<(), String> {
+        let Mark { id, uid, version, bootstrap } = it;
+        self.annotate(Kind::StatefulSet, &id.name, uid, version, marks::DATA, Some("present"))?;
+        bootstrap.iter().try_for_each(|note| {
+            self.annotate(Kind::StatefulSet, &id.name, uid, "", marks::BOOTSTRAP, Some(note))
+        })
+    }
+
+    fn set_removing(&mut self, it: &Condemned, value: Option<&str>) -> Result<(), String> {
+        let Target { kind, name, uid } = &it.target;
+        self.annotate(*kind, name, uid, &it.version, marks::REMOVING, value)
+    }
+
+    fn delete_condemned(&mut self, it: &Condemned) -> Result<(), String> {
+        let Target { kind, name, uid: wanted } = &it.target;
+        let Some(object) = self.store.get(*kind, name) else { return Ok(()) };
+        if uid(object) != wanted || text(object, "/metadata/resourceVersion") != it.version {
+            return Err("conflict".to_owned());
+        }
+        self.store.remove(self.agenda.now, *kind, name);
+        Ok(())
+    }
+
+    fn finish(&mut self, it: &Finish) -> Result<(), String> {
+        let (index, now) = (self.guard.leader, self.agenda.now);
+        let mut left = it.left.clone();
+        for target in &it.rest {
+            let found = self.look_up(target);
+            let warrant = self.guard.look(index, now, |view| {
+                Some(plan::warrant(view.cluster(&it.id.namespace, &it.id.name)?, view, it, target, &found))
+            });
+            match warrant {
+                None | Some(Warrant::Gone) => {}
+                Some(Warrant::Given(version)) => self.delete_condemned(&Condemned {
+                    id: it.id.clone(),
+                    owner: it.uid.clone(),
+                    target: target.clone(),
+                    version,
+                })?,
+                Some(Warrant::Waits(what)) => return Err(what),
+                Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
+            }
+        }
+        for told in it.told(&left) {
+            self.tell_everybody(&told);
+        }
+        self.write_mark(&it.mark())
+    }
+
+    /// The ConfigMap as it is, and everything that may read it.
+    fn look_up(&self, target: &Target) -> Found {
+        let map = self.store.get(target.kind, &target.name).filter(|_| target.kind == Kind::ConfigMap);
+        let map: Option<ConfigMap> =
+            map.and_then(|it| match Object::read(Kind::ConfigMap, &it.to_string()) {
+                Ok(Object::ConfigMap(map)) => Some(map),
+                _ => None,
+            });
+        let of = |kind: Kind| -> Vec<&Value> { self.store.all(kind).map(|(_, it)| &**it).collect() };
+        let lists = [Kind::Pod, Kind::StatefulSet, Kind::Deployment]
+            .map(|kind| (kind.name(), json!({ "items": of(kind) })));
+        let readers =
+            lists.iter().flat_map(|(kind, list)| Reader::list(kind, &list.to_string()).unwrap()).collect();
+        Found { map, readers: Ok(readers) }
+    }
+
+    /// Servers that are Ready tell their cluster's id through their probes; what follows is written down.
+    fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
+        let (index, now) = (self.guard.leader, self.agenda.now);
+        let told: identity::Told = self
+            .lives
+            .iter()
+            .filter(|(_, life)| life.ready)
+            .filter_map(|(pod, life)| {
+                let component = self.galera.components.get(&self.galera.servers.get(pod)?.component?)?;
+                let is = Identity::read(&Galera::id(component.history))?;
+                Some((life.uid.clone(), (moment(now), Answer::Is(is))))
+            })
+            .collect();
+        let look = |view: &View<'_>| {
+            let cluster =
+                view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == wanted)?;
+            let found = identity::concluded(cluster, view, &told)?;
+            let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
+            Some((found, word, cluster.workload.metadata.resource_version.clone()))
+        };
+        let found = self.guard.look(index, now, look);
+        let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
+            return Err("they have not told, or not the same".to_owned());
+        };
+        if new {
+            let mark = inject::identity::mark(is.as_ref()).to_owned();
+            self.annotate(Kind::StatefulSet, &id.name, wanted, &version, marks::IDENTITY, Some(&mark))?;
+        }
+        for told in &beside {
+            self.tell_everybody(told);
+        }
+        for (pod, uid) in tell
+            .iter()
+            .filter(|(pod, _)| self.store.get(Kind::Pod, pod).is_some_and(|it| !going(it)))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.annotate(Kind::Pod, &pod, &uid, "", marks::IDENTITY, Some(&word))?;
+        }
+        Ok(())
+    }
+}
+
+/// A step in a few words.
+fn brief(step: &Step) -> String {
+    match step {
+        Step::Mark(it) => format!("Mark {}", it.bootstrap.as_deref().unwrap_or("data")),
+        Step::Address { pod, .. } => format!("Address of {}", pod.name),
+        Step::Ask { .. } => "Ask".to_owned(),
+        Step::Identity { pod, is, .. } => format!("Identity of {}: {is}", pod.name),
+        Step::Configure(it) => format!("Configure {}", it.note.text()),
+        Step::Evict { pod, .. } => format!("Evict {pod}"),
+        Step::Condemn(it) => format!("Condemn {}", it.target),
+        Step::Delete(it) => format!("Delete {}", it.target),
+        Step::Correct { .. } => "Correct".to_owned(),
+        Step::Finish(_) => "Finish".to_owned(),
+        Step::Tell(told) => format!("Tell {}", told.reason),
+    }
+}

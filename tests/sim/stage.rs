@@ -1,0 +1,281 @@
+//! The stage: everything that is there, what can happen, and the loop that lets it happen.
+//!
+//! Owns: [`Sim`] and [`Happening`]; each of the other rooms says what one of them does. Must not know: what is right
+//! (`laws.rs`). Data: a seed and settings in, an [`Ending`] out; the same seed has the same ending.
+
+use std::collections::BTreeMap;
+
+use gatera::config::Settings;
+use gatera::object::Kind;
+use serde_json::Value;
+
+use super::api::Approved;
+use super::clock::{Agenda, Dice, MINUTE, Millis, SECOND};
+use super::controllers::Controllers;
+use super::galera::{Alarm, Galera};
+use super::guard::Guard;
+use super::kubelet::Life;
+use super::laws::Laws;
+use super::leader::Desk;
+use super::manifests;
+use super::people::Intent;
+use super::store::{Store, ordinal};
+use super::story::Story;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub enum Happening {
+    Controllers,
+    Kubelets,
+    Leader,
+    Commit(Box<Approved>),
+    Start { pod: String, uid: String },
+    Prepared { pod: String, run: u64 },
+    Transferred { pod: String, run: u64 },
+    GivesUp { pod: String, run: u64 },
+    Stop { pod: String, uid: String },
+    Stopped { pod: String, uid: String },
+    Probe { pod: String, uid: String },
+    Write,
+    Command,
+    Intent(Box<Intent>),
+    Fault,
+    NodeBack(String),
+    NodeSilent { node: String, since: Millis },
+    ReplicaBack(usize),
+    Hears,
+}
+
+/// What differs from seed to seed.
+#[derive(Debug)]
+pub struct Knobs {
+    pub members: i64,
+    /// Between two commands, at most.
+    pub idle: Millis,
+    /// Between two faults, at most; 0: none.
+    pub calm: Millis,
+    /// Of a thousand writes of the guard's own that many get no answer.
+    pub lost_writes: u64,
+    /// Of a thousand commands that many come with an override.
+    pub overrides: u64,
+    /// People and faults end here.
+    pub curtain: Millis,
+}
+
+/// After the curtain everything has so long to come to rest, and then it is watched for as long again.
+const REST: Millis = 12 * MINUTE;
+
+pub struct Sim {
+    pub agenda: Agenda<Happening>,
+    pub dice: Dice,
+    pub store: Store,
+    pub guard: Guard,
+    pub desk: Desk,
+    pub galera: Galera,
+    pub lives: BTreeMap<String, Life>,
+    /// Nodes without power.
+    pub dark: BTreeMap<String, Millis>,
+    pub controllers: Controllers,
+    pub laws: Laws,
+    pub story: Story,
+    pub knobs: Knobs,
+    /// The version of the store that everybody was woken for.
+    woken: u64,
+    pub waking: [bool; 3],
+}
+
+/// How a story ends.
+pub struct Ending {
+    pub events: u64,
+    /// The law that was broken.
+    pub broken: Option<String>,
+    pub excused: Option<&'static str>,
+    pub tally: String,
+    pub story: String,
+}
+
+impl Sim {
+    fn of(seed: u64, settings: Settings, listens: bool) -> Self {
+        let mut dice = Dice::of(seed);
+        let knobs = Knobs {
+            members: if dice.chance(200) { 5 } else { 3 },
+            idle: dice.between(5, 60) * SECOND,
+            calm: if dice.chance(300) { 0 } else { dice.between(40, 300) * SECOND },
+            lost_writes: if dice.chance(200) { 50 } else { 0 },
+            overrides: if dice.chance(100) { 200 } else { 0 },
+            curtain: dice.between(10, 25) * MINUTE,
+        };
+        let guard = Guard::of(usize::try_from(dice.between(1, 3)).unwrap(), settings);
+        Self {
+            agenda: Agenda::empty(),
+            dice,
+            store: Store::default(),
+            guard,
+            desk: Desk::default(),
+            galera: Galera::default(),
+            lives: BTreeMap::new(),
+            dark: BTreeMap::new(),
+            controllers: Controllers::default(),
+            laws: Laws::default(),
+            story: Story::heard(listens),
+            knobs,
+            woken: 0,
+            waking: [false; 3],
+        }
+    }
+
+    /// Plays the story of a seed.
+    pub fn play(seed: u64, settings: Settings, listens: bool) -> Ending {
+        let mut sim = Self::of(seed, settings, listens);
+        sim.install();
+        let (mut events, end) = (0, sim.knobs.curtain + 2 * REST);
+        while let Some(what) = sim.agenda.take().filter(|_| sim.agenda.now < end && !sim.laws.is_broken()) {
+            events += 1;
+            sim.happen(what);
+            sim.draw_conclusions();
+        }
+        if !sim.laws.is_broken() {
+            sim.laws_at_rest(end - REST);
+        }
+        Ending {
+            events,
+            broken: sim.laws.broken(),
+            excused: sim.laws.excused(),
+            tally: sim.laws.tally(),
+            story: sim.story.whole(),
+        }
+    }
+
+    fn install(&mut self) {
+        for (kind, object) in manifests::ground() {
+            self.store.put(0, kind, object);
+        }
+        for index in 0..self.guard.replicas.len() {
+            self.guard.replicas[index].delay = self.dice.between(5, 300);
+            self.guard.restart(index, &self.store, 0);
+        }
+        for (kind, object) in manifests::installed(self.knobs.members) {
+            self.agenda
+                .put(self.agenda.now + SECOND, Happening::Intent(Box::new(Intent::Apply(kind, object))));
+        }
+        self.agenda.put(3 * MINUTE, Happening::Command);
+        self.agenda.put(10 * SECOND, Happening::Write);
+        if self.knobs.calm > 0 {
+            self.agenda.put(4 * MINUTE, Happening::Fault);
+        }
+    }
+
+    fn happen(&mut self, what: Happening) {
+        match what {
+            Happening::Controllers => {
+                self.waking[0] = false;
+                self.control();
+            }
+            Happening::Kubelets => {
+                self.waking[1] = false;
+                self.kubelets();
+            }
+            Happening::Leader => {
+                self.waking[2] = false;
+                self.lead();
+            }
+            Happening::Commit(approved) => self.commit(*approved),
+            Happening::Start { pod, uid } => self.start(&pod, &uid),
+            Happening::Prepared { pod, run } => self.prepared(&pod, run),
+            Happening::Transferred { pod, run } => {
+                if self.galera.transferred(&pod, run) {
+                    self.story.tell(self.agenda.now, &pod, || "is Synced".to_owned());
+                }
+            }
+            Happening::GivesUp { pod, run } => self.gives_up(&pod, run),
+            Happening::Stop { pod, uid } => self.stop(&pod, &uid),
+            Happening::Stopped { pod, uid } => self.stopped(&pod, &uid),
+            Happening::Probe { pod, uid } => self.probe(&pod, &uid),
+            Happening::Write => self.write(),
+            Happening::Command => self.command(),
+            Happening::Intent(intent) => self.carry_out(*intent),
+            Happening::Fault => self.fault(),
+            Happening::NodeBack(node) => self.node_back(&node),
+            Happening::NodeSilent { node, since } => self.node_silent(&node, since),
+            Happening::ReplicaBack(index) => self.replica_back(index),
+            Happening::Hears => self.wake(2, 0),
+        }
+    }
+
+    fn write(&mut self) {
+        let rows = self.dice.between(1, 5);
+        self.galera.write(rows);
+        let after = if self.is_over() { MINUTE } else { self.dice.between(2, 15) * SECOND };
+        self.agenda.put(after, Happening::Write);
+    }
+
+    /// People and faults have had their time.
+    pub fn is_over(&self) -> bool {
+        self.agenda.now >= self.knobs.curtain
+    }
+
+    /// After each event: Galera settles, kubelets probe, the laws are looked at, and whoever follows the store is
+    /// woken.
+    fn draw_conclusions(&mut self) {
+        loop {
+            self.galera.settle();
+            let aborted = std::mem::take(&mut self.galera.aborted);
+            if aborted.is_empty() {
+                break;
+            }
+            for (pod, run) in aborted {
+                self.story.tell(self.agenda.now, &pod, || "its server gives up joining".to_owned());
+                self.laws.fails(&pod, self.agenda.now);
+                self.server_ended(&pod, run);
+            }
+        }
+        for (pod, run, full) in self.galera.begin_transfers() {
+            let takes = if full { self.dice.between(5, 60) } else { self.dice.between(1, 4) };
+            self.story.tell(self.agenda.now, &pod, || {
+                format!("copies {}", if full { "everything" } else { "what it missed" })
+            });
+            self.agenda.put(takes * SECOND, Happening::Transferred { pod, run });
+        }
+        for alarm in std::mem::take(&mut self.galera.alarms) {
+            self.story.tell(self.agenda.now, "galera", || match &alarm {
+                Alarm::Founded { by, rows } => format!("{by} founds a cluster with {rows} rows"),
+                Alarm::LostPrimary { of } => format!("no majority is left of {of:?}"),
+                Alarm::Blind { by } => format!("{by:?} form without comparing positions"),
+            });
+            self.laws.hear(&alarm, &self.galera);
+        }
+        self.look_at_readiness();
+        let asked_for = self.asked_for();
+        self.laws
+            .look(&self.galera, |pod| asked_for.is_none_or(|replicas| (0..replicas).contains(&ordinal(pod))));
+        let line = || self.galera.servers.iter().map(|(pod, it)| format!("{pod}:{:?} ", it.doing)).collect();
+        self.story.members(line);
+        if self.store.version != self.woken {
+            self.woken = self.store.version;
+            let after = self.dice.between(20, 300);
+            self.wake(0, after);
+            self.wake(1, after / 2);
+            let delay = self.guard.replicas[self.guard.leader].delay + after;
+            self.wake(2, delay);
+        }
+    }
+
+    /// Controllers, kubelets or the leader look again, if they are not about to.
+    pub fn wake(&mut self, who: usize, after: Millis) {
+        if !self.waking[who] {
+            self.waking[who] = true;
+            let what = [Happening::Controllers, Happening::Kubelets, Happening::Leader][who].clone();
+            self.agenda.put(after, what);
+        }
+    }
+
+    /// How many members the StatefulSet asks for, if it is there.
+    pub fn asked_for(&self) -> Option<i64> {
+        self.store.get(Kind::StatefulSet, manifests::CLUSTER)?["spec"]["replicas"].as_i64()
+    }
+
+    /// A pod as it is now, if it is still this one.
+    pub fn this_pod(&self, pod: &str, uid: &str) -> Option<&Value> {
+        self.store.get(Kind::Pod, pod).filter(|it| super::store::uid(it) == uid)
+    }
+}
