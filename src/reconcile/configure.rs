@@ -5,8 +5,9 @@
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, EvictParams, ListParams, Preconditions};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
 
 use super::apply::{annotate, tell};
 use super::{Done, Means};
@@ -107,9 +108,14 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
 pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
     let client = &means.client;
     let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
-    let this = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-    let delete_options = Some(DeleteParams { preconditions: Some(this), ..DeleteParams::default() });
-    match api.evict(pod, &EvictParams { delete_options, ..EvictParams::default() }).await {
+    // kube writes the options of an eviction under another name than API servers read.
+    let eviction = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "name": pod, "namespace": id.namespace },
+        "deleteOptions": { "preconditions": { "uid": uid } },
+    });
+    match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
         Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
             let set =
                 means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));

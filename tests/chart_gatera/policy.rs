@@ -206,11 +206,14 @@ fn a_stolen_token_does_what_the_guard_does_and_no_more() {
 }
 
 fn may_do_its_work(thief: &Thief) {
+    // One whose owner is not there goes at once.
+    let owner = thief.plane.get("db", "statefulset/x")["metadata"]["uid"].clone();
+    let owners = json!([{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "x", "uid": owner }]);
+    let copied = copy(&json!({ "metadata": { "ownerReferences": owners } }));
     // The chart makes them; one that somebody deleted may be made again.
     let leases = ["--namespace=gatera", "delete", "lease", "gatera-let-go-0", "gatera-let-go-7"];
     thief.plane.kubectl(User::Admin, &leases).succeeded();
-    for manifest in
-        [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), copy(&json!({}))]
+    for manifest in [event("db"), event("gatera"), lease("gatera-let-go-0"), lease("gatera-let-go-7"), copied]
     {
         let (status, words) = thief.apply(&manifest);
         assert_eq!(status, 0, "{words}");

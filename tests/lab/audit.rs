@@ -48,9 +48,12 @@ impl ControlPlane {
         self.asked_and_answered(|_| true)
     }
 
-    /// What of it the API server refused, for want of a right.
+    /// What of it the API server refused, for want of a right. In a namespace that ends nobody may make anything.
     pub(crate) fn forbidden_to_the_guard(&self) -> Vec<Asked> {
-        self.asked_and_answered(|line| line["responseStatus"]["code"] == 403)
+        let ends = |line: &Value| {
+            line["responseStatus"]["message"].as_str().is_some_and(|it| it.contains("is being terminated"))
+        };
+        self.asked_and_answered(|line| line["responseStatus"]["code"] == 403 && !ends(line))
     }
 
     fn asked_and_answered(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Asked> {
