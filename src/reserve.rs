@@ -8,7 +8,7 @@
 
 mod note;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex as Lock, PoisonError};
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub struct Book {
     shards: [Mutex<Option<Lease>>; SHARDS as usize],
     /// Since when each note is known. Those that are over stay as long as they are in a Lease, or they would begin anew.
     known: Lock<HashMap<Note, Instant>>,
+    /// Those that this replica wrote itself.
+    own: Lock<HashSet<Note>>,
 }
 
 impl Book {
@@ -73,6 +75,7 @@ impl Book {
             turns: Semaphore::new(AT_ONCE),
             shards: Default::default(),
             known: Lock::default(),
+            own: Lock::default(),
         }
     }
 
@@ -129,11 +132,12 @@ impl Book {
                 return Ok(Outcome::Lost);
             }
             let note = self.next_note(departure);
-            if note.is_none() {
+            let Some(note) = note else {
                 *place = Some(lease);
                 return Ok(Outcome::Reserved);
-            }
-            let notes: Vec<_> = self.others(shard, &departure.uid).into_iter().chain(note).collect();
+            };
+            let notes: Vec<_> =
+                self.others(shard, &departure.uid).into_iter().chain([note.clone()]).collect();
             let lease = note::with(lease, &notes);
             let written = match &self.leases {
                 Some(api) => api.replace(&name_of(shard), &PostParams::default(), &lease).await,
@@ -142,6 +146,7 @@ impl Book {
             match written {
                 Ok(lease) => {
                     self.learn(shard, notes);
+                    self.own().insert(note);
                     *place = Some(lease);
                     return Ok(Outcome::Reserved);
                 }
@@ -163,13 +168,14 @@ impl Book {
         Lease { metadata: ownership::object_meta(release, namespace, &name_of(shard)), spec: None }
     }
 
-    /// The note for this departure; `None`: there is one already.
+    /// The note for this departure; `None`: this replica wrote one a moment ago. One that it has only read may be old, and over
+    /// for everybody else.
     fn next_note(&self, departure: &Departure) -> Option<Note> {
         let known = self.known();
         let before =
             known.iter().filter(|(note, _)| note.uid == departure.uid).max_by_key(|(note, _)| note.times);
         match before {
-            Some((_, since)) if since.elapsed() < AGAIN => None,
+            Some((note, since)) if since.elapsed() < AGAIN && self.own().contains(note) => None,
             before => Some(Note::of(departure, before.map_or(1, |(note, _)| note.times.saturating_add(1)))),
         }
     }
@@ -187,9 +193,14 @@ impl Book {
         known.retain(|note, since| {
             since.elapsed() < LASTS || notes.contains(note) || shard_of(&note.cluster()) != shard
         });
+        self.own().retain(|note| known.contains_key(note));
         for note in notes {
             known.entry(note).or_insert_with(Instant::now);
         }
+    }
+
+    fn own(&self) -> std::sync::MutexGuard<'_, HashSet<Note>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Note, Instant>> {
@@ -265,6 +276,16 @@ mod tests {
         book.learn(shard, Vec::new());
         book.learn(shard, vec![note]);
         assert_ne!(book.released(), Released::nobody(), "it was gone meanwhile, so this is another one");
+    }
+
+    /// A pod was let go long ago, and stayed. Whoever reads that only now does not know that it is over for everybody else.
+    #[tokio::test(start_paused = true)]
+    async fn what_was_only_read_spares_no_write() {
+        let (book, departure) = (Book::of_one_replica(), departure("a", "a-0"));
+        book.learn(shard_of(&departure.cluster), vec![Note::of(&departure, 1)]);
+        assert_eq!(book.next_note(&departure), Some(Note::of(&departure, 2)));
+        assert_eq!(book.reserve(&departure, |_| true).await, Outcome::Reserved);
+        assert_eq!(book.next_note(&departure), None, "it wrote that itself, a moment ago");
     }
 
     #[test]

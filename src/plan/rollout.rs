@@ -163,7 +163,7 @@ struct Rollout<'a, 'v> {
     note: &'a Note,
 }
 
-impl<'a> Rollout<'a, '_> {
+impl Rollout<'_, '_> {
     /// What members are to run; or why that cannot be told, or may not be done.
     fn wanted(&self) -> Result<Revision, String> {
         let live = match &self.cluster.live {
@@ -333,7 +333,12 @@ impl<'a> Rollout<'a, '_> {
         let count = self.cluster.members.iter().filter(|it| Self::runs(it) == Some(revision)).count();
         let says = format!("{} of {} run with {}", count, self.cluster.members.len(), self.names(revision));
         if let Some(why) = self.not_now(member) {
-            return Stage::Rolls(format!("{says}; {why}"), None);
+            let says = format!("{says}; {why}");
+            return if self.cluster.members.len() == 1 {
+                Stage::Held(says)
+            } else {
+                Stage::Rolls(says, None)
+            };
         }
         let name = &member.name;
         let without = member.pod.as_ref().filter(|pod| pod.revision.is_none());

@@ -168,7 +168,7 @@ fn what_means_the_same_is_read_as_it_is_written_now() {
     let (_, _, copies) = started(&other, &pod(1, &json!({})), &[]);
     assert_eq!(copies[0]["data"]["galera.cnf"], text);
     let name = copies[0]["metadata"]["name"].as_str().unwrap().to_owned();
-    let (it, said, _) = started(&other, &pod(1, &json!({})), &[name.clone()]);
+    let (it, said, _) = started(&other, &pod(1, &json!({})), std::slice::from_ref(&name));
     assert_eq!((read(&it), &*said), (&*name, ""));
     assert_ne!(name, copy_of(File::Old));
 }

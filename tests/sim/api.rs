@@ -204,7 +204,9 @@ impl Sim {
         // A member's pod is asked about when what it belongs to was seen.
         let copies = self.guard.copies(index, origin, &request.body(), now);
         let made = copies.iter().map(|copy| text(copy, "/metadata/name").to_owned()).collect::<Vec<_>>();
-        copies.into_iter().for_each(|copy| self.make_copy(copy));
+        for copy in copies {
+            self.make_copy(copy);
+        }
         let reachable = !self.dice.chance(self.knobs.lost_writes);
         let answer = self.guard.answer(index, origin, &request.body(), now, reachable, &made);
         self.laws.judged += 1;
@@ -218,7 +220,6 @@ impl Sim {
             let pod = request.name.clone();
             self.story.tell(now, &format!("guard-{index}"), || format!("reserves a departure for {pod}"));
         }
-        self.laws.unwritten.extend(answer.unwritten);
         let starts = request.kind == Kind::Pod
             && self.guard.look(index, now, |view| {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);

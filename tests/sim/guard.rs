@@ -64,8 +64,6 @@ pub struct Answer {
     pub words: String,
     /// Somebody goes, and everybody is to know.
     pub reserved: bool,
-    /// The pod, by uid, that goes without a note of its own: another replica's old one was taken for fresh.
-    pub unwritten: Option<String>,
 }
 
 impl Guard {
@@ -172,7 +170,7 @@ impl Guard {
         let mut decision = self.look(index, now, |view| rules::evaluate(review, view));
         let departure = self.look(index, now, |view| rules::departure(review, view));
         let departure = departure.filter(|_| decision.allowed());
-        let (mut reserved, mut unwritten) = (false, None);
+        let mut reserved = false;
         if let Some(departure) = departure {
             if reachable {
                 // Judged again with everything that the Lease shows at the moment of writing.
@@ -180,7 +178,7 @@ impl Guard {
                 decision = self.look(index, now, |view| rules::evaluate(review, view));
                 reserved = decision.allowed();
                 if reserved {
-                    unwritten = self.note(index, departure, now);
+                    self.note(index, departure, now);
                 }
             } else {
                 let problem = "the API server cannot be reached";
@@ -196,17 +194,17 @@ impl Guard {
             self.look(index, now, amend)
         });
         let words = report::refusal(&review.subject(), &decision);
-        Answer { decision, patch, words, reserved, unwritten }
+        Answer { decision, patch, words, reserved }
     }
 
-    /// Writes a note into the Lease, with all others that still count for this replica; unless it knows a fresh one of
-    /// this pod.
-    fn note(&mut self, index: usize, departure: Departure, now: Millis) -> Option<String> {
+    /// Writes a note into the Lease, with all others that still count for this replica; unless it wrote a fresh one of this
+    /// pod itself.
+    fn note(&mut self, index: usize, departure: Departure, now: Millis) {
         let of_this_pod = |note: u64| self.book[usize::try_from(note).unwrap()].uid == departure.uid;
-        let known = &self.replicas[index].known;
+        let Replica { known, own, .. } = &self.replicas[index];
         let last = known.keys().rev().find(|note| of_this_pod(**note));
-        if let Some(note) = last.filter(|note| now - known[*note] < AGAIN) {
-            return (!self.replicas[index].own.contains(note)).then_some(departure.uid);
+        if last.is_some_and(|note| now - known[note] < AGAIN && own.contains(note)) {
+            return;
         }
         let others = known.iter().filter(|(note, since)| now - **since < LASTS && !of_this_pod(**note));
         let new = self.book.len() as u64;
@@ -214,6 +212,5 @@ impl Guard {
         self.book.push(departure);
         self.replicas[index].own.insert(new);
         self.learn(index, now);
-        None
     }
 }

@@ -10,7 +10,7 @@
 //! Must not know: how anything comes about. What people take upon themselves is not our doing: a story in which it
 //! happens is *excused* from the first two from then on, by name, and counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gatera::plan::rollout::{self, Stage};
 use gatera::rules;
@@ -45,11 +45,6 @@ pub mod gaps {
     /// takes that from its view, however old: by now it may run, be Ready, and be another pod of this name.
     pub const NOT_RUNNING_ANY_MORE: &str =
         "a member was seen not running by a view that was late, and another was out";
-    /// A pod that was let go long ago and stayed has an old note in the Lease. A replica that reads it only now, on the
-    /// conflict of its own write, takes it for fresh (`next_note` in `reserve.rs`) and writes none; for the others the
-    /// old one is over, so they let a second member go.
-    pub const NOT_WRITTEN_DOWN: &str =
-        "a reservation was not written, because an old one was learned at that moment";
     /// G02 lets everybody go who is beyond the replicas, because the controller is about to. With `OrderedReady` it
     /// waits until those within them are Ready, which they cannot become where the one beyond is the last who serves:
     /// their address leaves it out.
@@ -77,7 +72,6 @@ pub struct Laws {
     shrunk: bool,
     only_member_changed: bool,
     pub taken_back: bool,
-    pub unwritten: BTreeSet<String>,
     pub judged: u64,
     pub uninjected: u64,
     refusals: BTreeMap<&'static str, u64>,
@@ -151,9 +145,6 @@ impl Laws {
         if let Some((other, its)) = other {
             let leaves = [leave, self.leave[its]];
             match () {
-                () if self.unwritten.contains(uid) || self.unwritten.contains(its) => {
-                    self.excuse(gaps::NOT_WRITTEN_DOWN);
-                }
                 () if ordinal(pod) >= asked_for => self.excuse(gaps::BEYOND_REPLICAS),
                 () if leaves.contains(&Leave::Starting) && leaves.contains(&Leave::Rolled) => {
                     self.excuse(gaps::STARTING_WHILE_ROLLING);
@@ -307,6 +298,8 @@ impl Sim {
                 _ => None,
             }
         });
-        broken.iter().for_each(|law| self.laws.breaks(law));
+        if let Some(law) = broken {
+            self.laws.breaks(&law);
+        }
     }
 }

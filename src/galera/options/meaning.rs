@@ -68,9 +68,8 @@ impl Meaning {
         let mut named: Vec<_> = differ
             .map(|(group, key)| match (is_word(key), group == SERVER) {
                 (false, _) => "a line that is no option".to_owned(),
-                (true, true) => key.clone(),
                 (true, false) if is_word(group) => format!("[{group}] {key}"),
-                (true, false) => key.clone(),
+                (true, _) => key.clone(),
             })
             .collect();
         named.sort_unstable();
