@@ -9,7 +9,8 @@ use crate::alive::Alive;
 use crate::bootstrap::crash::Stage;
 use crate::bootstrap::live::events;
 use crate::cluster::STATEFUL_SET;
-use crate::lab::eventually;
+use crate::guarded;
+use crate::lab::{User, eventually};
 
 const CONFIG: &str = "configmap/galera-instance-nodeconfig";
 
@@ -122,4 +123,64 @@ fn whoever_leads_next_goes_on() {
         assert!(matches!(evicted, 3 | 4), "after {last}: {evicted}");
         assert_eq!(events(&alive, "RollingOut").len(), 1, "after {last}");
     }
+}
+
+/// What a person types, and reads.
+#[test]
+fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
+    let alive = Alive::cluster("asked");
+    let good = eventually("the note", || Some(note(&alive)["good"].as_str()?.to_owned()));
+    let rollout = |arguments: &[&str]| {
+        let output = std::process::Command::new(guarded::program())
+            .arg("rollout")
+            .args(arguments)
+            .args(["--namespace", &alive.ns])
+            .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    };
+    let says = |arguments: &[&str], begins: &str| {
+        let (code, text) = rollout(arguments);
+        assert!(code == 0 && text.starts_with(begins), "{arguments:?}: {text}");
+        text
+    };
+    let id = format!("{}/{STATEFUL_SET}", alive.ns);
+    let settled = says(&["status"], &format!("{id}  configuration [COMPLETE]\n├── {STATEFUL_SET}-0  "));
+    assert!(settled.contains(&format!("{good}  good")), "{settled}");
+    says(&["pause", STATEFUL_SET], &format!("{id} is paused"));
+    set_option(&alive, "max_connections = 79");
+    eventually("status to say that it is paused", || {
+        let (_, text) = rollout(&["status", STATEFUL_SET]);
+        text.contains("[PENDING] (paused by gatera.dev/rollout)").then_some(())
+    });
+    let before = alive.members();
+    // Whoever restarts meanwhile starts with what was good.
+    alive.admin(&["delete", "pod", &format!("{STATEFUL_SET}-0")]).succeeded();
+    alive.until_ready(3);
+    assert!(run(&alive).values().all(|(mark, _)| *mark == good), "{:?}", run(&alive));
+    assert_eq!(alive.members()[1..], before[1..]);
+
+    says(&["resume", STATEFUL_SET], &format!("{id} goes on"));
+    let done = eventually("the roll-out", || {
+        let note = note(&alive);
+        (note["good"] != good && note["next"].is_null()).then_some(note)
+    });
+    let new = done["good"].as_str().unwrap().to_owned();
+    says(&["status", STATEFUL_SET, "--watch"], &format!("{id}  configuration [COMPLETE]"));
+    let history = says(&["history", STATEFUL_SET], &new);
+    assert!(history.lines().next().unwrap().contains("good, in the ConfigMap  run by"), "{history}");
+    assert!(history.lines().nth(1).unwrap().starts_with(&good), "{history}");
+
+    let undone = says(&["undo", STATEFUL_SET], &format!("members of {id} are to run {good}"));
+    assert!(undone.contains(&format!("the ConfigMap still holds {new}")), "{undone}");
+    eventually("the way back", || {
+        let back = run(&alive).values().all(|(mark, _)| *mark == good);
+        (back && note(&alive)["good"] == good).then_some(())
+    });
+    let (code, text) = rollout(&["undo", STATEFUL_SET, "--to=nonsense"]);
+    assert_eq!((code, &*text), (2, "gatera: nonsense is no revision; `gatera rollout history` lists them\n"));
+    let (code, text) = rollout(&["pause", "other"]);
+    assert!(code == 2 && text.starts_with("gatera: there is no Galera cluster other in namespace"), "{text}");
 }
