@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use ring::digest::Context;
 
 use crate::galera::options::{self, Meaning};
-use crate::object::{ConfigMap, Container, PodSpec, SourceRef};
+use crate::object::{ConfigMap, Container, Literal, PodSpec, SourceRef};
 
 pub use contents::{Contents, Unknown};
 
@@ -137,15 +137,18 @@ impl fmt::Display for Digest {
     }
 }
 
-/// The options in which two ConfigMaps differ, and the keys that are no option files. A copy holds only what is read, so a
-/// key that one of them lacks is not compared.
-pub fn differences(one: &ConfigMap, other: &ConfigMap) -> Vec<String> {
+/// The options in which two ConfigMaps differ, and the keys that are no option files, as far as these keys are read.
+pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<String> {
     let mut all = BTreeSet::new();
-    for (key, text) in &one.data {
-        let Some(now) = other.data.get(key).filter(|now| now.look() != text.look()) else { continue };
-        let meaning = |text: &str| options::is_file(key, text).then(|| Meaning::of(text).ok()).flatten();
-        match (meaning(text.look()), meaning(now.look())) {
-            (Some(one), Some(other)) => all.extend(one.differences(&other)),
+    let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
+    for key in read {
+        let text = |map: &ConfigMap| map.data.get(key).map_or("", Literal::look).to_owned();
+        let [was, is] = [text(one), text(other)];
+        let is_file = |text: &str| text.is_empty() || options::is_file(key, text);
+        let meaning = |text: &str| is_file(text).then(|| Meaning::of(text).ok()).flatten();
+        match (meaning(&was), meaning(&is)) {
+            _ if was == is => {}
+            (Some(was), Some(is)) => all.extend(was.differences(&is)),
             _ => drop(all.insert(key.clone())),
         }
     }

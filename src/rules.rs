@@ -184,7 +184,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         }
     }
     decision.remarks.extend(half_guarded(review, view));
-    decision.remarks.extend(restarts::told(review, view));
+    if decision.allowed() {
+        decision.remarks.extend(restarts::told(review, view));
+    }
     decision.sort();
     decision
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use super::{Cluster, Id, View, Wish};
 use crate::marks;
 use crate::object::{ConfigMap, Pod};
-use crate::revision::{self, Contents, Digest, Revision, Unknown};
+use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 
 /// Which revision members start with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,11 +143,14 @@ impl<'a> View<'a> {
             let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
             self.keeper(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
         };
+        let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
         let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();
         let differ = |source: &&str| one.get(source) != other.get(source);
         let all = sources.into_iter().filter(differ).flat_map(|source| {
             match (text(one, source), text(other, source)) {
-                (Some(one), Some(other)) => revision::differences(one, other),
+                (Some(one), Some(other)) => {
+                    revision::differences(one, other, read.get(source).unwrap_or(&Keys::ALL))
+                }
                 _ => vec![format!("ConfigMap {source}")],
             }
         });
