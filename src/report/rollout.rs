@@ -41,7 +41,7 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> String {
             let pod = member.pod.as_ref();
             let runs = match pod.map(|pod| pod.revision.as_ref().map(ordinary)) {
                 None => "does not exist".to_owned(),
-                Some(None) => "what the ConfigMap held when it started: it was made without gatera, and gets a copy when it restarts".to_owned(),
+                Some(None) => "no copy: it reads the ConfigMap itself, until it restarts".to_owned(),
                 Some(Some(runs)) => runs,
             };
             let trouble = member.trouble().map(|it| format!("  {it}")).unwrap_or_default();
