@@ -118,7 +118,7 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
     let told = events(&galera, "RolloutStopped");
     let told = told.first().and_then(|it| it["note"].as_str()).unwrap_or_default();
     println!("{told}");
-    assert!(told.starts_with(&why) && told.contains("logs") && told.contains("nodeconfig"), "{told}");
+    assert!(told.starts_with(&why) && told.contains("its log") && told.contains("nodeconfig"), "{told}");
     writer.until_writes();
 
     // Whoever dies while the ConfigMap holds it starts with the file that was good.
