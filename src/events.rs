@@ -21,6 +21,7 @@ use tracing::warn;
 use crate::audit::{Audited, News};
 use crate::object::{Fingerprint, Kind};
 use crate::plan::Told;
+use crate::plan::rollout::STOPPED;
 use crate::report;
 use crate::review::{Operation, Origin, Review};
 use crate::telemetry::chain;
@@ -183,7 +184,7 @@ pub fn once(told: &Told, now: Timestamp) -> Event {
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),
         reporting_instance: Some(REPORTER.into()),
-        type_: Some(if matches!(*reason, "RolloutStopped") { "Warning" } else { "Normal" }.into()),
+        type_: Some(if *reason == STOPPED { "Warning" } else { "Normal" }.into()),
         ..Event::default()
     }
 }

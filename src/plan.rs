@@ -239,6 +239,13 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     steps
 }
 
+/// Why nothing is done in its namespace.
+fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let ns = &*cluster.id.namespace;
+    let mode = view.only_looks(ns)?;
+    Some(format!("namespace {ns} is in mode {}, in which gatera only looks", mode.name()))
+}
+
 /// What lasts shorter is not worth an Event.
 const LASTS: Duration = Duration::from_secs(10);
 

@@ -319,6 +319,11 @@ impl<'a> View<'a> {
         label.and_then(|text| Mode::read(text))
     }
 
+    /// The namespace is in a mode in which nothing is done, only looked at: which.
+    pub fn only_looks(&self, namespace: &str) -> Option<Mode> {
+        self.namespace_mode(namespace).filter(|mode| matches!(mode, Mode::Audit | Mode::Off))
+    }
+
     /// The namespace is in mode off: there the guard does nothing at all.
     pub fn left_alone(&self, namespace: &str) -> bool {
         self.namespace_mode(namespace) == Some(Mode::Off)

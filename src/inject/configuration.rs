@@ -10,13 +10,12 @@ use super::Patient;
 use crate::object::{Container, Pod};
 use crate::plan::rollout::{self, Copy};
 use crate::revision::{self, Digest, Revision};
-use crate::verdict::Mode;
 use crate::{edit, marks};
 
 /// The revision that this pod is to start with, if there is one and the copies are to be used.
 fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
     let Patient { read, cluster, member, view, namespace, .. } = patient;
-    let looks_only = matches!(view.namespace_mode(namespace), Some(Mode::Audit | Mode::Off));
+    let looks_only = view.only_looks(namespace).is_some();
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let revision = view.revision_for(cluster, read)?;
     let sources = revision::sources(&read.spec, server);

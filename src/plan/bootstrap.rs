@@ -11,7 +11,6 @@ use super::warrant::is_marked;
 use super::{Condemned, Finish, Mark, NOT_REMOVED, Step, Told, not_removed};
 use crate::inject;
 use crate::object::{Kind, Meta, Service, Workload};
-use crate::verdict::Mode;
 use crate::view::{Cluster, PodFact, Removal, Target, View};
 
 /// How far a cluster is with its bootstrap node.
@@ -34,7 +33,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let Some(removal) = Removal::of(&cluster.workload.metadata) else {
         return before(cluster, view);
     };
-    if let Some(why) = looks_only(cluster, view).filter(|_| removal != Removal::Done) {
+    if let Some(why) = super::looks_only(cluster, view).filter(|_| removal != Removal::Done) {
         return Stage::Kept(why);
     }
     match removal {
@@ -283,7 +282,7 @@ fn pods_of<'c>(deployment: &str, cluster: &'c Cluster) -> impl Iterator<Item = &
 
 /// What keeps the bootstrap node from going, in words; `None`: everybody can do without it.
 fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    if let Some(why) = looks_only(cluster, view) {
+    if let Some(why) = super::looks_only(cluster, view) {
         return Some(why);
     }
     if let Some(twin) = view.twin(cluster) {
@@ -305,17 +304,6 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         Some(format!("{pod} was let go moments ago"))
     };
     unverified(cluster).or_else(rolls).or_else(let_go)
-}
-
-/// Nothing is done in this namespace.
-fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    let ns = &*cluster.id.namespace;
-    match view.namespace_mode(ns)? {
-        mode @ (Mode::Audit | Mode::Off) => {
-            Some(format!("namespace {ns} is in mode {}, in which gatera only looks", mode.name()))
-        }
-        _ => None,
-    }
 }
 
 /// Members whose Ready proves nothing, and what to do about them.

@@ -17,7 +17,6 @@ use super::{Step, Told};
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
-use crate::verdict::Mode;
 use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
 
 pub use copy::{Copy, copy};
@@ -30,6 +29,8 @@ const MOST: usize = 4;
 
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
+/// The one that somebody should look at.
+pub const STOPPED: &str = "RolloutStopped";
 
 /// How far a cluster is with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,12 +93,7 @@ pub struct Configure {
 
 /// How far this cluster is.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
-    if let Some(mode @ (Mode::Audit | Mode::Off)) = view.namespace_mode(&cluster.id.namespace) {
-        let why = format!(
-            "namespace {} is in mode {}, in which gatera only looks",
-            cluster.id.namespace,
-            mode.name()
-        );
+    if let Some(why) = super::looks_only(cluster, view) {
         return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
     }
     let Some(note) = &cluster.note else { return first(cluster, view) };

@@ -7,7 +7,6 @@ use crate::galera::options::is_dynamic;
 use crate::object::{ConfigMap, Object};
 use crate::review::{Operation, Review};
 use crate::revision::{self, Contents, Unknown};
-use crate::verdict::Mode;
 use crate::view::{Cluster, View, Wish};
 
 /// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
@@ -75,7 +74,7 @@ const MOST: usize = 3;
 
 /// Why nobody restarts.
 fn nobody(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    if let Some(mode @ (Mode::Audit | Mode::Off)) = view.namespace_mode(&cluster.id.namespace) {
+    if let Some(mode) = view.only_looks(&cluster.id.namespace) {
         return Some(format!("the namespace is in mode {}", mode.name()));
     }
     if Wish::of(&cluster.workload.metadata) == Some(Wish::Paused) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::{Step, Told};
 use super::turn::fails;
-use super::{Rollout, Stage};
+use super::{Rollout, STOPPED, Stage};
 use crate::galera::start_note::Doing;
 use crate::revision::Revision;
 use crate::view::{Member, Note, PodFact, Stopped};
@@ -19,8 +19,6 @@ const MANY: i64 = 5;
 const HANGS: Duration = Duration::from_secs(600);
 /// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
 const REPLACED: Duration = Duration::from_secs(30);
-
-const STOPPED: &str = "RolloutStopped";
 
 impl Rollout<'_, '_> {
     /// A member that started with the new revision and is not Ready, if there is one.
