@@ -123,7 +123,7 @@ fn each(facts: &Facts, take: &mut impl FnMut(Kind, &Id, Object)) {
     all(Kind::StatefulSet, &facts.stateful_sets, anywhere, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, &facts.deployments, anywhere, |it| Object::Deployment(Box::new(it)), take);
     // A copy says what its original says or said.
-    let original = |id: &Id| Digest::of_keeper(&id.name).is_none();
+    let original = |id: &Id| Digest::of_copy(&id.name).is_none();
     all(Kind::ConfigMap, &facts.config_maps, original, Object::ConfigMap, take);
     all(Kind::Service, &facts.services, here, Object::Service, take);
     all(Kind::Claim, &facts.claims, here, Object::Claim, take);

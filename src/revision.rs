@@ -1,7 +1,7 @@
 //! Revisions: what the servers of a cluster read of ConfigMaps, as a value that is compared, written down and found again.
 //!
 //! Owns: which keys a server container reads ([`sources`]), what they amount to ([`Contents`], [`Revision`]), and how the
-//! ConfigMap is called that keeps a revision ([`Digest::keeper`]). Must not know: clusters, pods that run, what is done with
+//! ConfigMap is called that keeps a revision ([`Digest::copy_name`]). Must not know: clusters, pods that run, what is done with
 //! a revision. Only ConfigMaps with an option file among what is read count; scripts and the like reach pods as they always
 //! did. Two texts that mean the same are one revision (`galera/options/meaning.rs`).
 
@@ -114,14 +114,14 @@ const LONGEST: usize = 253;
 
 impl Digest {
     /// The ConfigMap that keeps this content of another one.
-    pub fn keeper(&self, source: &str) -> String {
+    pub fn copy_name(&self, source: &str) -> String {
         let room = LONGEST - KEEPS.len() - LETTERS;
         let begin: String = source.chars().take(room).collect();
         format!("{begin}{KEEPS}{}", self.0)
     }
 
     /// The content that a ConfigMap of this name keeps.
-    pub fn of_keeper(name: &str) -> Option<Self> {
+    pub fn of_copy(name: &str) -> Option<Self> {
         Self::read(name.rsplit_once(KEEPS)?.1)
     }
 
@@ -142,12 +142,13 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<Strin
     let mut all = BTreeSet::new();
     let read = one.data.keys().chain(other.data.keys()).filter(|key| keys.hold(key));
     for key in read {
-        let text = |map: &ConfigMap| map.data.get(key).map_or("", Literal::look).to_owned();
-        let [was, is] = [text(one), text(other)];
+        let [was, is] = [one, other].map(|map| map.data.get(key).map_or("", Literal::look));
+        if was == is {
+            continue;
+        }
         let is_file = |text: &str| text.is_empty() || options::is_file(key, text);
-        let meaning = |text: &str| is_file(text).then(|| Meaning::of(text).ok()).flatten();
-        match (meaning(&was), meaning(&is)) {
-            _ if was == is => {}
+        let meaning = |text| is_file(text).then(|| Meaning::of(text).ok()).flatten();
+        match (meaning(was), meaning(is)) {
             (Some(was), Some(is)) => all.extend(was.differences(&is)),
             _ => drop(all.insert(key.clone())),
         }
@@ -220,8 +221,8 @@ impl Revision {
     }
 
     /// The ConfigMaps that keep it.
-    pub fn keepers(&self) -> impl Iterator<Item = String> {
-        self.iter().map(|(source, digest)| digest.keeper(source))
+    pub fn copies(&self) -> impl Iterator<Item = String> {
+        self.iter().map(|(source, digest)| digest.copy_name(source))
     }
 
     /// No ConfigMap is read as an option file.
@@ -289,12 +290,12 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_is_read_as_it_is_written_and_its_keeper_is_found() {
+    fn a_revision_is_read_as_it_is_written_and_its_copy_is_found() {
         let revision = of(&read_by(WHOLE, ""), r#""data":{"a.cnf":"[mysqld]\nport=1\n"}"#).unwrap();
         assert_eq!(Revision::read(&revision.to_string()), Some(revision.clone()));
         let (name, digest) = revision.iter().next().unwrap();
-        assert_eq!(Digest::of_keeper(&digest.keeper(name)), Some(digest.clone()));
-        assert_eq!(digest.keeper(&"n".repeat(253)).len(), 253);
+        assert_eq!(Digest::of_copy(&digest.copy_name(name)), Some(digest.clone()));
+        assert_eq!(digest.copy_name(&"n".repeat(253)).len(), 253);
         let data = r#""data":{"a.cnf":"[mariadb]\nport = 1\nwsrep_cluster_address=gcomm://a\n"}"#;
         let kept = Contents::of(&map(data));
         assert!(!kept.is(digest) && !Contents::default().is(digest));

@@ -84,7 +84,11 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
             Ask::Pause(of) => {
                 let asked = Asked::of(of, settings).await?;
                 asked.wish(Some(Wish::Paused)).await?;
-                Ok(writeln!(out, "{} is paused: nobody restarts for its configuration", asked.id)?)
+                Ok(writeln!(
+                    out,
+                    "{} is paused: nobody gets another configuration; a member that fails with a new one still goes back to the one before",
+                    asked.id
+                )?)
             }
             Ask::Resume(of) => {
                 let asked = Asked::of(of, settings).await?;
@@ -146,7 +150,7 @@ async fn undo(of: &Of, to: Option<&str>, settings: &Settings, out: &mut impl Wri
         );
     }
     let known = |name: String| copies.iter().any(|copy| copy.name == name);
-    if !revision.keepers().all(known) {
+    if !revision.copies().all(known) {
         anyhow::bail!("there is no copy of {revision}; `gatera rollout history` lists those that are kept");
     }
     let wish = Wish::Keep { revision: revision.clone(), instead_of: live.clone() };
@@ -168,7 +172,7 @@ fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
     }
     // One ConfigMap differs from what is good.
     copies.iter().find_map(|copy| {
-        let digest = Digest::of_keeper(&copy.name)?;
+        let digest = Digest::of_copy(&copy.name)?;
         let other = note.good.with(&copy.source, digest);
         (other != note.good).then_some(other)
     })

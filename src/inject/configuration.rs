@@ -1,4 +1,4 @@
-//! Which revision of its ConfigMaps a member starts with: its volumes are led to the copies that keep it, so that a later
+//! Which revision of its ConfigMaps a member starts with: its volumes point at the copies that keep it, so that a later
 //! change reaches it in its turn and not at whatever restart comes first.
 //!
 //! Owns: what becomes of the volumes. Must not know: whose turn it is (`view/configuration.rs`), when a copy is made. A pod
@@ -21,7 +21,7 @@ fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
     let sources = revision::sources(&read.spec, server);
     // Asked a second time, it has been led there already.
     let is_read = |source: &str, digest: &Digest| {
-        sources.contains_key(source) || sources.contains_key(&digest.keeper(source))
+        sources.contains_key(source) || sources.contains_key(&digest.copy_name(source))
     };
     Some(revision.only(is_read)).filter(|it| !it.is_empty())
 }
@@ -40,8 +40,8 @@ pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, re
 }
 
 fn is_there(patient: &Patient<'_>, source: &str, digest: &Digest) -> bool {
-    let made = || patient.view.made.contains(&digest.keeper(source));
-    patient.view.keeper(patient.namespace, source, digest).is_some() || made()
+    let made = || patient.view.made.contains(&digest.copy_name(source));
+    patient.view.copy_of(patient.namespace, source, digest).is_some() || made()
 }
 
 /// The copies that this pod needs, and that are to be made for it.
@@ -68,14 +68,14 @@ fn lead(pod: &mut Value, revision: &Revision, server: &Container) {
 
 fn turn(source: Option<&mut Value>, revision: &Revision) {
     let Some(name) = source.and_then(|source| source.get_mut("name")) else { return };
-    let keeper = name.as_str().and_then(|name| Some(revision.get(name)?.keeper(name)));
-    if let Some(keeper) = keeper {
-        *name = json!(keeper);
+    let copy = name.as_str().and_then(|name| Some(revision.get(name)?.copy_name(name)));
+    if let Some(copy) = copy {
+        *name = json!(copy);
     }
 }
 
 /// The server of this pod reads the copies of this revision.
-pub(super) fn is_led(pod: &Pod, server: &Container, mark: &str) -> bool {
+pub(super) fn reads_copies(pod: &Pod, server: &Container, mark: &str) -> bool {
     let read = revision::sources(&pod.spec, server);
-    Revision::read(mark).is_some_and(|it| it.keepers().all(|keeper| read.contains_key(&keeper)))
+    Revision::read(mark).is_some_and(|it| it.copies().all(|copy| read.contains_key(&copy)))
 }

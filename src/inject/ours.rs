@@ -60,8 +60,8 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if !meta.mark(IDENTITY).is_some_and(identity::is_known) {
         return forged(IDENTITY, "the id of its cluster is not this guard's");
     }
-    if meta.mark(REVISION).is_some_and(|mark| !configuration::is_led(pod, server, mark)) {
-        return forged(REVISION, "its volumes lead to other copies of its ConfigMaps");
+    if meta.mark(REVISION).is_some_and(|mark| !configuration::reads_copies(pod, server, mark)) {
+        return forged(REVISION, "its volumes point at other copies of its ConfigMaps");
     }
     if !files::are_there(server, &pod.spec) || files::conflict(server, &pod.spec, None).is_some() {
         return forged(INJECTED, "the volumes and mounts that it stands for are not there");

@@ -150,7 +150,7 @@ pub fn named(meta: &Meta) -> impl Iterator<Item = String> {
     };
     let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
     let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
-    noted.chain(wish).flat_map(|it| it.keepers().collect::<Vec<_>>())
+    noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
 }
 
 struct Rollout<'a, 'v> {

@@ -32,7 +32,8 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
             });
             match copy {
                 Some(Copy::Make(value)) => {
-                    if let Some(refused) = refused(make(client, ns, value).await, it, &digest.keeper(source))?
+                    if let Some(refused) =
+                        refused(make(client, ns, value).await, it, &digest.copy_name(source))?
                     {
                         return Ok(refused);
                     }
@@ -89,7 +90,7 @@ async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
         let pods =
             view.cluster(&id.namespace, &id.name).map(|it| it.pods().collect::<Vec<_>>()).unwrap_or_default();
         let run = pods.into_iter().filter_map(|pod| pod.revision.as_ref());
-        run.chain(note.revisions()).flat_map(|it| it.keepers().collect::<Vec<_>>()).collect::<Vec<_>>()
+        run.chain(note.revisions()).flat_map(|it| it.copies().collect::<Vec<_>>()).collect::<Vec<_>>()
     });
     all.retain(|map| !used.contains(&map.name_any()));
     all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));

@@ -67,7 +67,7 @@ fn word(cluster: &Cluster, revision: &Revision) -> Option<&'static str> {
 pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
     let mut text = String::new();
     for copy in copies {
-        let is = |revision: &Revision| revision.keepers().any(|name| name == copy.name);
+        let is = |revision: &Revision| revision.copies().any(|name| name == copy.name);
         let runs = cluster
             .members
             .iter()

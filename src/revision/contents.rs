@@ -86,7 +86,7 @@ impl Contents {
         Ok(Some(Digest::of(means, says)))
     }
 
-    /// It is what its name says, to the letter: the keeper of this content.
+    /// It is what its name says, to the letter: an untouched copy of this content.
     pub fn is(&self, digest: &Digest) -> bool {
         self.digest("", &Keys::ALL).ok().flatten().is_some_and(|it| it.0 == digest.0)
     }

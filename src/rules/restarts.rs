@@ -26,9 +26,8 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     let name = &new.metadata.name;
     let (spec, server) = cluster.server()?;
     let keys = revision::sources(spec, server).remove(name)?;
-    let digest = |map: &ConfigMap| Contents::of(map).digest(name, &keys);
     let cluster_name = &cluster.id.name;
-    let after = match digest(new) {
+    let after = match Contents::of(new).digest(name, &keys) {
         Ok(after) => after,
         // Whoever does that follows a page of G04, and knows.
         Err(Unknown::Founds(_)) => return None,
@@ -38,7 +37,7 @@ fn of(cluster: &Cluster, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> O
     };
     // What members run already, or what this does not change.
     let good = cluster.note.as_ref().and_then(|note| note.good.get(name));
-    if after.as_ref() == good || digest(old).is_ok_and(|before| before == after) {
+    if after.as_ref() == good {
         return None;
     }
     let differ = revision::differences(old, new, &keys);

@@ -21,7 +21,7 @@ impl<'a> View<'a> {
                 self.clusters_in(ns).filter(|it| it.claims.iter().any(|it| it.name == name)).collect()
             }
             Kind::ConfigMap => {
-                let is_copy = Digest::of_keeper(name).is_some();
+                let is_copy = Digest::of_copy(name).is_some();
                 let starts = |it: &&Cluster| is_copy && it.starts_with(name);
                 self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
             }
@@ -126,10 +126,10 @@ impl Cluster {
     }
 
     /// Its members start with this copy of a ConfigMap.
-    fn starts_with(&self, keeper: &str) -> bool {
+    fn starts_with(&self, copy: &str) -> bool {
         let noted = self.note.iter().flat_map(Note::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
-        noted.chain(run).any(|it| it.keepers().any(|name| name == keeper))
+        noted.chain(run).any(|it| it.copies().any(|name| name == copy))
     }
 
     /// Its members read this Secret.

@@ -108,8 +108,8 @@ impl<'a> View<'a> {
     }
 
     /// The ConfigMap that keeps this content of another one, if it is there, is the guard's, and holds what its name says.
-    pub fn keeper(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
-        let name = digest.keeper(source);
+    pub fn copy_of(&self, namespace: &str, source: &str, digest: &Digest) -> Option<&'a ConfigMap> {
+        let name = digest.copy_name(source);
         let kept = self.contents(namespace, &name)?.is(digest);
         let ours =
             |map: &&ConfigMap| map.metadata.mark(marks::KEEPS) == Some(source) && !map.metadata.going();
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
 
     /// Everything is there that keeps this revision.
     pub fn is_kept(&self, namespace: &str, revision: &Revision) -> bool {
-        revision.iter().all(|(source, digest)| self.keeper(namespace, source, digest).is_some())
+        revision.iter().all(|(source, digest)| self.copy_of(namespace, source, digest).is_some())
     }
 
     /// What a pod of this cluster starts with. A pod of a template that is new takes what the ConfigMaps say now: whoever
@@ -141,7 +141,7 @@ impl<'a> View<'a> {
         let text = |revision: &Revision, source: &str| {
             let digest = revision.get(source)?;
             let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
-            self.keeper(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
+            self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
         };
         let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
         let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();

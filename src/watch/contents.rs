@@ -69,8 +69,8 @@ pub(super) fn read_by(facts: &Facts) -> impl Iterator<Item = Id> {
         rollout::named(&workload.metadata).map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
     });
     let run = facts.pods.iter().flat_map(|(id, pod)| {
-        let keepers = pod.revision.iter().flat_map(Revision::keepers);
-        keepers.map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
+        let copies = pod.revision.iter().flat_map(Revision::copies);
+        copies.map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
     });
     noted.chain(run).chain(templates(facts))
 }

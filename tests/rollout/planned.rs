@@ -66,7 +66,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
          RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; its \
-         log of that time says more; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
+         log goes with its pod, so why its server did not start stands only where logs are collected; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
     );
     let hangs = Situation::under_way(Some(2), [old, old, ("starting", File::New)]);
     let (says, does) = hangs.stage();

@@ -139,7 +139,7 @@ fn asked_twice_it_is_led_there_once() {
     assert_eq!(doubt(&once), "None");
     let mut forged = once;
     forged["spec"]["volumes"][0]["configMap"]["name"] = json!("galera-instance-nodeconfig");
-    assert!(doubt(&forged).contains("lead to other copies"), "{}", doubt(&forged));
+    assert!(doubt(&forged).contains("point at other copies"), "{}", doubt(&forged));
 }
 
 #[test]

@@ -57,15 +57,14 @@ impl Sim {
         self.goes_silent(&node, power, back);
     }
 
+    fn pods_on(&self, node: &str) -> Vec<String> {
+        let on_it = self.lives.iter().filter(|(_, it)| it.node == node);
+        on_it.map(|(pod, _)| pod.clone()).collect()
+    }
+
     fn goes_silent(&mut self, node: &str, power: bool, back: Millis) {
         let now = self.agenda.now;
-        for pod in self
-            .lives
-            .iter()
-            .filter(|(_, it)| it.node == node)
-            .map(|(pod, _)| pod.clone())
-            .collect::<Vec<_>>()
-        {
+        for pod in self.pods_on(node) {
             self.laws.fails(&pod, self.agenda.now);
             if power {
                 // Whoever wrote the last rows has them on disk; others may not yet.
@@ -101,13 +100,7 @@ impl Sim {
         self.dark.remove(node);
         self.galera.isolated.remove(node);
         self.set_node(node, "True");
-        for pod in self
-            .lives
-            .iter()
-            .filter(|(_, it)| it.node == node)
-            .map(|(pod, _)| pod.clone())
-            .collect::<Vec<_>>()
-        {
+        for pod in self.pods_on(node) {
             let life = self.lives[&pod].clone();
             self.report(&pod);
             if life.stopping {

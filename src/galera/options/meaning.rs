@@ -2,13 +2,13 @@
 //! for all files that mean the same.
 //!
 //! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
-//! that nobody reads mean nothing (in a file that includes others everything does). The address of the cluster is left out, wherever it stands: it follows the number of
-//! members, and nobody restarts for it.
+//! that nobody reads mean nothing; in a file that includes others, and in one of more than 64 KiB, everything does. The
+//! address of the cluster is left out, wherever it stands: it follows the number of members, and nobody restarts for it.
 
 use std::collections::BTreeMap;
 
 use super::value::number;
-use super::{Line, Readers, Setting, lines};
+use super::{Line, Readers, Setting, Unread, lines};
 
 /// Options by the group that counts and their name, each with all values that stand there: some options add up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,34 +21,36 @@ pub struct Unclear(pub usize);
 impl Meaning {
     /// Of a text. A server that stops in the middle of a file takes none of what follows, or does not start.
     pub fn of(text: &str) -> Result<Self, Unclear> {
-        let mut all = BTreeMap::<_, Vec<_>>::new();
+        let (mut all, mut includes) = (Self::default(), false);
+        let is_short = text.len() <= LONGEST;
         for line in lines(text) {
             match line {
                 Line::Broken { line, .. } => return Err(Unclear(line)),
-                Line::Include { .. } => {}
-                Line::Setting(it) if it.readers == Readers::Nobody => {}
-                Line::Setting(it) => {
-                    // A server that does not know such an option goes on without it.
-                    let loose = it.is_loose();
-                    let it = it.read();
-                    let group = if is_every_servers(it.group) { SERVER } else { it.group };
-                    if it.key != "wsrep_cluster_address" {
-                        let key = (group.to_owned(), it.key.to_string());
-                        let value = if group == SERVER { plain(&it) } else { verbatim(&it) };
-                        all.entry(key).or_default().push(if loose {
-                            format!("loose {value}")
-                        } else {
-                            value
-                        });
-                    }
-                }
+                Line::Include { .. } => includes = true,
+                Line::Setting(it) if is_short && it.readers != Readers::Nobody => all.add(it),
+                Line::Setting(_) => {}
             }
         }
         // What another file says may stand before or after what this one says.
-        if lines(text).any(|line| matches!(line, Line::Include { .. })) {
-            all.insert((SERVER.to_owned(), "!include".to_owned()), vec![text.to_owned()]);
+        for (counts, what) in [(includes, "!include"), (!is_short, TOO_LONG)] {
+            if counts {
+                all.0.insert((SERVER.to_owned(), what.to_owned()), vec![text.to_owned()]);
+            }
         }
-        Ok(Self(all))
+        Ok(all)
+    }
+
+    fn add(&mut self, setting: Unread<'_>) {
+        // A server that does not know such an option goes on without it.
+        let loose = if setting.is_loose() { "loose " } else { "" };
+        let it = setting.read();
+        if it.key == "wsrep_cluster_address" {
+            return;
+        }
+        let group = if is_every_servers(it.group) { SERVER } else { it.group };
+        let value = if group == SERVER { plain(&it) } else { verbatim(&it) };
+        let values = self.0.entry((group.to_owned(), it.key.into_owned())).or_default();
+        values.push(format!("{loose}{value}"));
     }
 
     /// The same for all texts that mean the same, and different for all others.
@@ -67,6 +69,7 @@ impl Meaning {
         let differ = all.filter(|key| self.0.get(*key) != other.0.get(*key));
         let mut named: Vec<_> = differ
             .map(|(group, key)| match (is_word(key), group == SERVER) {
+                _ if key == TOO_LONG => "a file of more than 64 KiB".to_owned(),
                 (false, _) => "a line that is no option".to_owned(),
                 (true, false) if is_word(group) => format!("[{group}] {key}"),
                 (true, _) => key.clone(),
@@ -83,6 +86,11 @@ impl Meaning {
         values.last().map(String::as_str)
     }
 }
+
+/// A longer text means what it says, to the letter. Nobody writes one, and somebody who sends one holds up nobody.
+const LONGEST: usize = 64 * 1024;
+/// How such a text is named among what differs.
+const TOO_LONG: &str = "!text";
 
 /// Groups that a server of every version reads, and nobody else, are one.
 const SERVER: &str = "mysqld";
@@ -156,6 +164,16 @@ mod tests {
                 .collect();
             assert_eq!(differ, [named], "{other}");
         }
+    }
+
+    #[test]
+    fn a_long_text_means_what_it_says() {
+        let long = format!("[mysqld]\na=1\n{}", "# as it was\n".repeat(LONGEST / 12));
+        assert_eq!(differ(&long, &long.clone()), Vec::<String>::new());
+        assert_eq!(differ(&long, &format!("{long}#\n")), ["a file of more than 64 KiB"]);
+        assert_eq!(Meaning::of(&format!("{long}[broken\n")), Err(Unclear(LONGEST / 12 + 3)));
+        let short = &long[..LONGEST];
+        assert_eq!(differ(short, "[mysqld]\na=1\n"), Vec::<String>::new(), "one that fits");
     }
 
     #[test]

@@ -45,7 +45,7 @@ impl Rollout<'_, '_> {
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
         let maps: Vec<_> = revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect();
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; its log of that time says more; change {}, or \
+            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, so why its server did not start stands only where logs are collected; change {}, or \
              take the change back ({revision})",
             maps.join(", ")
         );

@@ -25,7 +25,7 @@ pub enum Copy {
 /// This content of this source, for a cluster.
 pub fn copy(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Copy {
     let ns = &*cluster.id.namespace;
-    if view.keeper(ns, source, digest).is_some() {
+    if view.copy_of(ns, source, digest).is_some() {
         return Copy::There;
     }
     let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
@@ -59,7 +59,7 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": digest.keeper(source),
+            "name": digest.copy_name(source),
             "namespace": cluster.id.namespace,
             "labels": labels,
             "annotations": { format!("{PREFIX}{}", marks::KEEPS): source },
