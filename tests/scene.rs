@@ -25,7 +25,7 @@ pub fn now() -> Timestamp {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One word per member: ready, unverified, starting, pending, stuck, going, absent.
+    /// One word per member: ready, unverified, starting, pending, stuck, preparing (in vain), unpulled, going, absent.
     pub members: Vec<String>,
     /// More or less than there are words for.
     pub replicas: Option<i64>,
@@ -285,6 +285,12 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
             pod["status"]["conditions"] = not_ready;
             pod["status"]["containerStatuses"] =
                 json!([{ "name": "mariadb", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
+        }
+        "preparing" => {
+            pod["status"] = json!({ "phase": "Pending", "initContainerStatuses": [{ "name": "init", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] });
+        }
+        "unpulled" => {
+            pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{ "name": "mariadb", "state": { "waiting": { "reason": "ImagePullBackOff" } } }] });
         }
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
         "absent" => return None,

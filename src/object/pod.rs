@@ -227,6 +227,9 @@ pub struct PodStatus {
     /// How its containers do.
     #[serde(deserialize_with = "or_default")]
     pub container_statuses: Vec<ContainerStatus>,
+    /// How those do that come before them.
+    #[serde(deserialize_with = "or_default")]
+    pub init_container_statuses: Vec<ContainerStatus>,
 }
 
 /// One condition.
@@ -348,16 +351,19 @@ impl Pod {
 
     /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.
     pub fn stuck(&self) -> bool {
-        const HOPELESS: [&str; 6] = [
-            "CrashLoopBackOff",
-            "ImagePullBackOff",
-            "ErrImagePull",
-            "InvalidImageName",
-            "CreateContainerConfigError",
-            "CreateContainerError",
-        ];
-        let waits = self.status.container_statuses.iter().filter_map(|status| status.state.waiting.as_ref());
-        self.status.phase == "Failed" || waits.into_iter().any(|waiting| HOPELESS.contains(&&*waiting.reason))
+        const HOPELESS: [&str; 3] = ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
+        self.status.phase == "Failed" || self.waits_for(&HOPELESS) || self.lacks_an_image()
+    }
+
+    /// The image of a container cannot be had.
+    pub fn lacks_an_image(&self) -> bool {
+        self.waits_for(&["ImagePullBackOff", "ErrImagePull", "InvalidImageName"])
+    }
+
+    fn waits_for(&self, reasons: &[&str]) -> bool {
+        let PodStatus { init_container_statuses, container_statuses, .. } = &self.status;
+        let mut all = init_container_statuses.iter().chain(container_statuses);
+        all.any(|it| it.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason)))
     }
 }
 

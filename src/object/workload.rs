@@ -52,6 +52,9 @@ pub struct WorkloadSpec {
     /// What every pod is.
     #[serde(deserialize_with = "or_default")]
     pub template: Template,
+    /// For so long a pod is Ready before it counts as available.
+    #[serde(deserialize_with = "or_default")]
+    pub min_ready_seconds: u32,
     /// The governing Service (StatefulSet).
     #[serde(deserialize_with = "name")]
     pub service_name: String,
@@ -189,6 +192,11 @@ impl Workload {
         let start = self.spec.ordinals.start;
         start..start.saturating_add(self.replicas().max(0))
     }
+}
+
+/// Which member of this StatefulSet a pod of this name is.
+pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
+    pod.strip_prefix(stateful_set)?.strip_prefix('-')?.parse().ok()
 }
 
 /// The body of a `/scale` request. `replicas: 0` travels as an absent field, so absent is zero here.

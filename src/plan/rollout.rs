@@ -24,6 +24,9 @@ pub use copy::{Copy, copy};
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);
 
+/// Whoever starts with a new configuration may still fall over when it serves: for so long the first one is watched.
+const PROVES: Duration = Duration::from_secs(10);
+
 /// More options than this are counted, not named.
 const MOST: usize = 4;
 
@@ -201,14 +204,15 @@ impl Rollout<'_, '_> {
         !members.is_empty() && members.iter().all(|it| it.ready() && Self::runs(it) == Some(revision))
     }
 
-    fn evict(&self, member: &Member) -> Option<Box<Step>> {
+    fn evict(&self, member: &Member, patience: Duration) -> Option<Box<Step>> {
         let pod = member.pod.as_ref().filter(|pod| !pod.going)?;
-        Some(Box::new(Step::Evict {
-            id: self.cluster.id.clone(),
-            pod: pod.name.clone(),
-            uid: pod.uid.clone(),
-            patience: Duration::ZERO,
-        }))
+        let (id, pod, uid) = (self.cluster.id.clone(), pod.name.clone(), pod.uid.clone());
+        Some(Box::new(Step::Evict { id, pod, uid, patience }))
+    }
+
+    /// For so long whoever restarted is to be Ready before the next one goes.
+    fn between_two(&self) -> Duration {
+        Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
     fn write(&self, note: Note, told: Option<Told>, patience: Duration) -> Box<Step> {
@@ -258,7 +262,7 @@ impl Rollout<'_, '_> {
             return self.put_back(false).unwrap_or(Stage::Stopped(why, None));
         }
         // By a template that changed with it, or before anybody held data.
-        if self.all_run(wanted) && !self.cluster.workload.rolls() {
+        if self.all_run(wanted) && !self.cluster.rolls() {
             return self.is_done(wanted);
         }
         if self.view.state(self.cluster) == State::Forming {
@@ -299,18 +303,25 @@ impl Rollout<'_, '_> {
     fn goes_on(&self, next: &Next) -> Stage {
         let revision = &next.revision;
         let taken = |it: &&Member| Self::runs(it) == Some(revision);
-        if let Some(ill) = self.ill_of(revision) {
-            return ill;
-        }
         let canary =
             next.canary.and_then(|canary| self.cluster.members.iter().find(|it| it.ordinal == canary));
+        match (self.ill_of(revision), canary.filter(|it| !taken(it) && turn::fails(it))) {
+            // Whoever only starts does not hold up one that fails by something else.
+            (Some(Stage::Rolls(_, None)), Some(fails)) => return self.restarts(fails, revision),
+            (Some(ill), _) => return ill,
+            (None, _) => {}
+        }
         match canary {
             // It is well: whoever restarts now may take it, too.
             Some(member) if taken(&member) => {
                 let next = Next { canary: None, ..next.clone() };
                 let note = Note { next: Some(next), ..self.note.clone() };
-                let says = format!("{} is well with {}", member.name, self.names(revision));
-                return Stage::Rolls(says, Some(self.write(note, None, Duration::ZERO)));
+                let says = format!(
+                    "{} is Ready with {}, and is watched for some seconds",
+                    member.name,
+                    self.names(revision)
+                );
+                return Stage::Rolls(says, Some(self.write(note, None, PROVES.max(self.between_two()))));
             }
             Some(member) => return self.restarts(member, revision),
             None if next.canary.is_some() => return self.turns_to(revision),
@@ -357,7 +368,7 @@ impl Rollout<'_, '_> {
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
-            _ => Stage::Rolls(format!("{says}; {name} is the next"), self.evict(member)),
+            _ => Stage::Rolls(format!("{says}; {name} is the next"), self.evict(member, self.between_two())),
         }
     }
 

@@ -101,13 +101,13 @@ fn node(cluster: &Cluster, stage: &Stage) -> Step {
 fn members(cluster: &Cluster) -> Step {
     let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
     let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
-    let status = match (all, cluster.workload.rolls()) {
+    let status = match (all, cluster.rolls()) {
         (true, false) => COMPLETE,
         (_, true) => IN_PROGRESS,
         _ if asked == 0 => SKIPPED,
         _ => IN_PROGRESS,
     };
-    let rolls = if cluster.workload.rolls() { ", a roll-out runs" } else { "" };
+    let rolls = if cluster.rolls() { ", a roll-out runs" } else { "" };
     Step { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 

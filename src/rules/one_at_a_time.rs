@@ -60,6 +60,8 @@
 //! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`; the override of G03 on the StatefulSet releases
 //! deletions too, but not evictions.
 
+mod strays;
+
 use super::{Rule, Verb};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
@@ -77,8 +79,16 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some(leaving) = Leaving::of(review, view) else {
-        return orphaned(review, view).into_iter().collect();
+    if review.operation != Operation::Delete && review.subresource != "eviction" {
+        return Findings::new();
+    }
+    // The API server shows whom it is asked to delete. The view may be late, and know an earlier pod of that name, or none.
+    let shown = match &review.old {
+        Some(Object::Pod(pod)) => Some(PodFact::of(pod)),
+        _ => None,
+    };
+    let Some(leaving) = Leaving::of(review, shown.as_ref(), view) else {
+        return strays::judge(review, shown.as_ref(), view).into_iter().collect();
     };
     let found = leaving
         .is_forced()
@@ -89,6 +99,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.is_the_last())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
+}
+
+/// The cluster of the pod that is to go.
+fn cluster_of<'a>(review: &Review, shown: Option<&PodFact>, view: &View<'a>) -> Option<&'a Cluster> {
+    match shown.and_then(|pod| pod.owner.as_ref()) {
+        Some((kind, owner)) => view.cluster(&review.namespace, owner).filter(|_| kind == "StatefulSet"),
+        None => view.cluster_of_pod(&review.namespace, &review.name),
+    }
 }
 
 /// Less than this is no time to say good-bye and write to disk.
@@ -104,14 +122,10 @@ struct Leaving<'a> {
 }
 
 impl<'a> Leaving<'a> {
-    fn of(review: &'a Review, view: &'a View<'a>) -> Option<Self> {
-        if review.operation != Operation::Delete && review.subresource != "eviction" {
-            return None;
-        }
-        let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
-        // Beyond its replicas a pod is on its way out already: the step that caused it was judged.
+    fn of(review: &'a Review, shown: Option<&'a PodFact>, view: &'a View<'a>) -> Option<Self> {
+        let cluster = cluster_of(review, shown, view)?;
         let member = cluster.member(&review.name)?;
-        Some(Self { review, view, cluster, member, pod: member.pod.as_deref()? })
+        Some(Self { review, view, cluster, member, pod: shown.or(member.pod.as_deref())? })
     }
 
     fn others(&self) -> impl Iterator<Item = &Member> {
@@ -124,12 +138,21 @@ impl<'a> Leaving<'a> {
 
     /// Asked to go before; once more changes nothing.
     fn goes_already(&self) -> bool {
-        self.pod.going || matches!(&self.review.old, Some(Object::Pod(pod)) if pod.metadata.going())
+        self.pod.going
+    }
+
+    /// The view is late: it does not know this pod.
+    fn is_another(&self) -> bool {
+        self.member.pod.as_ref().is_none_or(|known| known.uid != self.pod.uid)
     }
 
     /// Its container does not run: deleting it costs nothing and may cure it.
     fn nothing_runs(&self) -> bool {
         !self.pod.running
+    }
+
+    fn is_ready(&self) -> bool {
+        self.member.ready() || self.pod.ready
     }
 
     /// A claim that is being deleted goes with the pod.
@@ -195,7 +218,7 @@ impl<'a> Leaving<'a> {
     /// Nobody would be left, and a member that finds nobody may not start.
     fn is_the_last(&self) -> Option<Findings> {
         let size = i64::try_from(self.cluster.members.len()).unwrap_or(i64::MAX);
-        if survives(size, 1, 0) || !self.cluster.has_data() || !self.member.ready() {
+        if survives(size, 1, 0) || !self.cluster.has_data() || !self.is_ready() {
             return None;
         }
         let Cluster { id, workload, .. } = self.cluster;
@@ -213,7 +236,7 @@ impl<'a> Leaving<'a> {
 
     /// Positions without an identity cannot be compared: "IST started with wrong seqno", again and again.
     fn never_comes_back(&self) -> Option<Findings> {
-        let lost = self.cluster.has_no_identity() && self.member.ready() && !self.nothing_runs();
+        let lost = self.cluster.has_no_identity() && self.is_ready() && !self.nothing_runs();
         lost.then(|| {
             let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
             let why = "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what: \
@@ -233,16 +256,19 @@ impl<'a> Leaving<'a> {
                 self.review.namespace
             )
         };
+        let unknown = |says: &str, seen: String| {
+            let instead =
+                "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
+            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, instead.to_owned())])
+        };
         let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
         match self.view.state(self.cluster) {
             State::Forming => return None,
             State::Unknown => {
-                let says =
-                    format!("it is not known whether the other members are Ready ({})", self.view.seen());
-                let instead =
-                    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for"
-                        .to_owned();
-                return Some(vec![finding(Verdict::Unknown, says, why, instead)]);
+                return unknown("it is not known whether the other members are Ready", self.view.seen());
+            }
+            _ if self.is_another() => {
+                return unknown("gatera has not seen this pod yet, only the one before it", self.seen());
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
@@ -250,19 +276,9 @@ impl<'a> Leaving<'a> {
         if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
         }
-        if self.view.state(self.cluster) == State::Healthy && self.cluster.workload.rolls() {
-            let Cluster { id, .. } = self.cluster;
-            return wait(
-                format!(
-                    "a rollout of StatefulSet {} is under way and restarts the next member by itself ({})",
-                    id.name,
-                    self.seen()
-                ),
-                format!(
-                    "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done",
-                    id.namespace, id.name
-                ),
-            );
+        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
+        if let Some((says, instead)) = self.rollout_goes_on(does(self.member).is_some()) {
+            return wait(says, instead);
         }
         if let Some(pod) = self.cluster.leaving.first() {
             return wait(
@@ -271,7 +287,6 @@ impl<'a> Leaving<'a> {
             );
         }
         let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
-        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let (Some(own), Some(its)) = (does(self.member), does(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
             let instead = format!(
@@ -299,6 +314,38 @@ impl<'a> Leaving<'a> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
+    /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
+    fn rollout_goes_on(&self, lasts: bool) -> Option<(String, String)> {
+        let Cluster { id, workload, .. } = self.cluster;
+        if !self.cluster.rolls() || !self.others().all(Member::ready) {
+            return None;
+        }
+        let (ns, name, seen) = (&id.namespace, &id.name, self.seen());
+        if self.is_ready() {
+            return Some((
+                format!(
+                    "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
+                ),
+                format!(
+                    "kubectl -n {ns} rollout status statefulset {name}, and repeat the command when it is done"
+                ),
+            ));
+        }
+        let hold = format!(
+            r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{}}}}}}}}}"#,
+            workload.ordinals().end
+        );
+        (self.member.starting() && !lasts).then(|| {
+            (
+                format!("it is starting, and once it is Ready the rollout of StatefulSet {name} restarts the next member ({seen})"),
+                format!(
+                    "wait until it is Ready; if it hangs, hold the rollout first: kubectl -n {ns} patch statefulset {name} --patch '{hold}', \
+                     then repeat the command"
+                ),
+            )
+        })
+    }
+
     fn nobody_is_ready(&self) -> Finding {
         let matters = condition::matters(self.cluster, self.view);
         let own = matters.iter().find(|it| it.members.contains(&self.member.name));
@@ -322,7 +369,7 @@ impl<'a> Leaving<'a> {
         let unverified =
             self.cluster.unverified().filter(|member| member.ordinal != self.member.ordinal).count();
         let lasts = Condition::of(self.member, self.view).is_some_and(Condition::lasts);
-        let joins = self.member.starting() && self.cluster.has_data() && !lasts;
+        let joins = self.member.starting() && !self.is_ready() && self.cluster.has_data() && !lasts;
         let (says, why, instead) = match () {
             () if joins => (
                 "it is not Ready yet and may be receiving its data, which then starts over".to_owned(),
@@ -343,22 +390,6 @@ impl<'a> Leaving<'a> {
         };
         vec![finding(Verdict::Warn, says, why, instead.to_owned())]
     }
-}
-
-/// A member whose StatefulSet is gone: whoever stops it stops it for good.
-fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
-    let pod = view.orphans(&review.namespace).find(|pod| asked && pod.name == review.name)?;
-    let others = view.orphans(&review.namespace).filter(|other| other.instance == pod.instance).count() - 1;
-    let says = format!(
-        "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
-        view.seen()
-    );
-    let why = "a member that nobody starts again is lost for the majority, and after the last one somebody must find out \
-               who may start first";
-    let instead = "apply the StatefulSet again as it was, which takes its pods back; then repeat the command"
-        .to_owned();
-    Some(finding(Verdict::Deny, says, why, instead))
 }
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {

@@ -69,7 +69,9 @@ const TEMPLATE: &str = "spec.template";
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let adoption = &view.settings.adoption;
     match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => shape(new),
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+            takes_back(review, new, view).into_iter().chain(shape(new)).collect()
+        }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
             restarted(review, old, new, view).into_iter().chain(shape(new)).collect()
         }
@@ -77,6 +79,30 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),
         _ => Findings::new(),
     }
+}
+
+/// A StatefulSet that takes over pods of another template restarts them, also the only one. Whether theirs is another cannot
+/// be told: pods have more than a template says.
+fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    let reached = new.spec.update_strategy.reaches_from();
+    let mut runs = view.orphans_for(&review.namespace, &review.name);
+    let only = runs.next().filter(|it| *it >= reached && new.ordinals().contains(it))?;
+    if runs.next().is_some() {
+        return None;
+    }
+    Some(warn(
+        TEMPLATE,
+        format!(
+            "it takes over {}-{only}, the only member that runs, and restarts it if it was made from another template",
+            review.name
+        ),
+        ONLY,
+        format!(
+            "if the template is not the same as before, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members before \
+             that is taken out",
+            new.ordinals().end
+        ),
+    ))
 }
 
 /// The update restarts members: may it now?
@@ -169,13 +195,15 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
     }
 }
 
+const ONLY: &str = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a manual bootstrap";
+
 /// Nobody would be there for it to come back to.
 fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let Cluster { id, .. } = cluster;
     deny(
         TEMPLATE,
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
-        "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a manual bootstrap",
+        ONLY,
         format!(
             "kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then repeat it",
             id.namespace, id.name

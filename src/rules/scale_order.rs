@@ -1,7 +1,7 @@
 //! G01: a cluster grows and shrinks in steps that keep its majority.
 //!
 //! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
-//! stays is not Ready, up while there is no cluster to join, and in any direction while the cluster has lost its identity. Judged on every path that leads to `replicas`:
+//! stays is not Ready or a template is being rolled out, up while there is no cluster to join, and in any direction while the cluster has lost its identity. Judged on every path that leads to `replicas`:
 //! create, apply, edit, patch, `kubectl scale`, an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
 //! that leave, and so does a StatefulSet that is created again around fewer members than run.
 //!
@@ -40,7 +40,7 @@ use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Member, PodFact, State, View, is_cluster};
+use crate::view::{Cluster, Member, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",
@@ -80,6 +80,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                         view,
                     )
                 }
+                // It was made moments ago, around members that run.
+                None if view.orphans_for(&review.namespace, &review.name).next().is_some() => changed(
+                    Step { review, from: old.spec.replicas, to: new.spec.replicas, parallel: false },
+                    None,
+                    view,
+                ),
                 None => Findings::new(),
             }
         }
@@ -138,8 +144,7 @@ fn changed(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findin
 /// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
 fn stranded(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
-    let ordinal = |pod: &PodFact| pod.name.strip_prefix(name)?.strip_prefix('-')?.parse::<i64>().ok();
-    let running: Vec<_> = view.orphans(namespace).filter_map(ordinal).collect();
+    let running: Vec<_> = view.orphans_for(namespace, name).collect();
     let first = running.iter().min()?;
     let (from, asked) = (running.len(), new.ordinals());
     let kept = running.iter().filter(|ordinal| asked.contains(ordinal)).count();
@@ -244,7 +249,17 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     );
     let stay_ready =
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
+    let goes_on = cluster.rolls() && cluster.has_data();
     match view.state(cluster) {
+        State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => refuse(
+            Verdict::Wait,
+            "a roll-out of its template is under way, and goes on with the next member as soon as this one is gone",
+            format!(
+                "kubectl -n {0} rollout status statefulset {1}, and repeat the command when it is done; to take the template back: kubectl -n \
+                 {0} rollout undo statefulset {1}",
+                cluster.id.namespace, cluster.id.name
+            ),
+        ),
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
             let (other, seconds) = view.released.besides(cluster, &last)?;

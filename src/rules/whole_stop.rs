@@ -38,7 +38,7 @@ use super::{Rule, Verb};
 use crate::object::{Kind, Object, Owner};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, State, View};
+use crate::view::{Cluster, Freshness, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G03",
@@ -51,9 +51,10 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let found = match (review.kind, review.operation) {
         (Kind::StatefulSet, Operation::Update) => owned(review, view),
-        (Kind::StatefulSet, Operation::Delete) => {
-            view.cluster(&review.namespace, &review.name).and_then(|it| stateful_set(it, review, view))
-        }
+        (Kind::StatefulSet, Operation::Delete) => match view.cluster(&review.namespace, &review.name) {
+            Some(cluster) => stateful_set(cluster, review, view),
+            None => not_seen_yet(review, view),
+        },
         (Kind::Namespace, Operation::Delete) => namespace(review, view),
         _ => None,
     };
@@ -78,6 +79,22 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         release("statefulset", Some(ns), name, view)
     );
     Some(finding(Verdict::Deny, says, instead))
+}
+
+/// A StatefulSet that the view does not hold: it was made moments ago, and may have taken over members that run.
+fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Some(Object::StatefulSet(old)) = &review.old else { return None };
+    let takes = view.orphans_for(&review.namespace, &review.name).next().is_some();
+    let counts = !review.options.orphans() && is_cluster(old, &view.settings.adoption);
+    (counts && (takes || view.freshness != Freshness::Current)).then(|| {
+        let says = format!(
+            "gatera has not seen it yet, and deleting it may stop members that run ({})",
+            view.seen()
+        );
+        let instead =
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned();
+        finding(Verdict::Unknown, says, instead)
+    })
 }
 
 fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {

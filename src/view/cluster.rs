@@ -9,7 +9,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Container, PodSpec, Template, Workload};
+use crate::object::{Container, PodSpec, Template, Workload, WorkloadSpec};
 use crate::revision::{self, Revision, Unknown};
 
 /// How a cluster is, as far as Kubernetes can tell.
@@ -247,6 +247,20 @@ impl Cluster {
     /// Ready members without a mark of injection that is believed: their Ready does not prove Synced.
     pub fn unverified(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified))
+    }
+
+    /// Its controller is about to replace members by those of a newer template, or nobody knows yet whether it is. What the
+    /// StatefulSet tells of itself is not enough: of a roll-out that was undone half-way, and of pods that it took over
+    /// from an earlier one, it counts one template only.
+    pub fn rolls(&self) -> bool {
+        let WorkloadSpec { update_strategy: strategy, .. } = &self.workload.spec;
+        let newest = &*self.workload.status.update_revision;
+        let is_old = |pod: &Arc<PodFact>| {
+            !pod.going && ![&*pod.template, newest].contains(&"") && pod.template != newest
+        };
+        let reached = |it: &&Member| it.ordinal >= strategy.reaches_from();
+        self.workload.rolls()
+            || self.members.iter().filter(reached).any(|it| it.pod.as_ref().is_some_and(is_old))
     }
 
     /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Cluster, Id, View, Wish};
 use crate::marks;
-use crate::object::{ConfigMap, Pod};
+use crate::object::{ConfigMap, Pod, ordinal};
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 
 /// Which revision members start with.
@@ -175,7 +175,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
         let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
         return live.filter(may).or(Some(&note.good));
     }
-    let ordinal = meta.name.strip_prefix(&cluster.id.name)?.strip_prefix('-')?.parse().ok()?;
+    let ordinal = ordinal(&meta.name, &cluster.id.name)?;
     Some(note.revision_of(ordinal))
 }
 

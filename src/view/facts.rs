@@ -82,6 +82,8 @@ pub struct PodFact {
     pub ready: bool,
     /// Will not become Ready by waiting.
     pub stuck: bool,
+    /// An image of its cannot be had: that is no fault of what the server reads.
+    pub lacks_an_image: bool,
     /// Being deleted.
     pub going: bool,
     /// Carries the mark of injection: only then does Ready mean Synced.
@@ -187,6 +189,7 @@ impl PodFact {
             node: pod.spec.node_name.clone(),
             ready: pod.ready(),
             stuck: pod.stuck(),
+            lacks_an_image: pod.lacks_an_image(),
             going: meta.going(),
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             injected: meta.mark(marks::INJECTED).is_some(),

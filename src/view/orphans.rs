@@ -3,6 +3,7 @@
 //! They are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
 
 use super::{Facts, Id, PodFact, View};
+use crate::object::ordinal;
 
 impl<'a> View<'a> {
     /// The members of a namespace that no StatefulSet looks after.
@@ -34,6 +35,11 @@ impl<'a> View<'a> {
             .take_while(move |(id, _)| id.namespace == namespace)
             .map(|(_, pod)| &**pod)
             .filter(move |pod| pod.server && pod.running && !pod.going && alone(pod) && of_a_cluster(pod))
+    }
+
+    /// Those of them that a StatefulSet of this name takes over, or has taken over moments ago, by their ordinals.
+    pub fn orphans_for(&self, namespace: &str, stateful_set: &str) -> impl Iterator<Item = i64> {
+        self.orphans(namespace).filter_map(move |pod| ordinal(&pod.name, stateful_set))
     }
 
     /// Those of them that belong to this cluster.

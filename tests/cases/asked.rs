@@ -40,6 +40,8 @@ pub enum Action {
     Evict(Removal),
 }
 
+const STATEFUL_SET: &str = "StatefulSet/galera-instance-galera";
+
 /// What is to go, and how.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,6 +49,9 @@ pub struct Removal {
     /// `Kind/name`
     what: String,
     grace: Option<i64>,
+    /// What the API server shows of it, where the view is late: a merge patch.
+    #[serde(default)]
+    shown: Value,
     /// Orphan, Background, Foreground
     propagation: Option<String>,
 }
@@ -161,13 +166,18 @@ impl Action {
                 Asked { subresource: "status", ..Asked::write(old.clone(), merged(old, change)) }
             }
             Action::Delete(removal) => {
-                let (kind, old) = given.object(&removal.what);
+                let (kind, old) = match &*removal.what {
+                    // The view need not have seen it.
+                    STATEFUL_SET => (Kind::StatefulSet, sts()),
+                    what => given.object(what),
+                };
+                let shown = if removal.shown.is_null() { &json!({}) } else { &removal.shown };
                 Asked {
                     operation: "DELETE",
                     kind,
                     of: kind,
                     subresource: "",
-                    old,
+                    old: merged(old, shown),
                     new: Value::Null,
                     options: removal.options(),
                 }

@@ -42,8 +42,8 @@ fn a_change_goes_to_one_then_to_all() {
     let well = under_way(Some(2), [old, old, (ready, new_file)]);
     is(
         &well,
-        "galera-2 is well with max_connections",
-        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 0s",
+        "galera-2 is Ready with max_connections, and is watched for some seconds",
+        "note {\"good\":\"OLD\",\"next\":{\"revision\":\"NEW\"}} after 10s",
     );
     let second = under_way(None, [old, old, (ready, new_file)]);
     is(&second, "1 of 3 run with max_connections; galera-1 is the next", "evict galera-1 after 0s");
@@ -101,6 +101,35 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
     // Or what is good.
     let back = Situation { live: File::Old.text(), ..stopped([old; 3]) };
     is(&back, "forgetting what failed", "note {\"good\":\"OLD\"} after 0s");
+}
+
+#[test]
+fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
+    let old = ("ready", File::Old);
+    let canary = |word| Situation::under_way(Some(2), [old, old, (word, File::New)]);
+    // A first step of its pod reads the file, too.
+    let (says, does) = canary("preparing").stage();
+    assert_eq!(says, "galera-2 keeps failing with max_connections");
+    assert!(does.contains("after 20s"), "{does}");
+    is(&canary("unpulled"), "galera-2 has no image to start from with max_connections", "");
+    let waiting = ("starting", File::Old);
+    let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
+    is(&nobody_serves, "galera-2 starts with max_connections", "");
+    // They wait for the canary, which fails by something else.
+    let cured = [("stuck", Some(File::Old)), ("starting", Some(File::New)), ("starting", Some(File::New))];
+    let cured = Situation { members: cured.to_vec(), ..Situation::under_way(Some(0), [waiting; 3]) };
+    is(&cured, "2 of 3 run with max_connections; galera-0 is the next", "evict galera-0 after 0s");
+}
+
+#[test]
+fn whoever_restarted_is_to_be_ready_for_as_long_as_the_stateful_set_asks() {
+    let (old, new) = (("ready", File::Old), ("ready", File::New));
+    let slow = |canary| Situation {
+        set: json!({ "spec": { "minReadySeconds": 30 } }),
+        ..Situation::under_way(canary, [old, old, new])
+    };
+    assert!(slow(Some(2)).stage().1.ends_with("after 30s"));
+    assert_eq!(slow(None).stage().1, "evict galera-1 after 30s");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::asked::{asks, verb};
 use super::clock::{Millis, SECOND, written};
-use super::laws::gaps;
+use super::laws::warned;
 use super::stage::{Happening, Sim};
 use super::store::{NAMESPACE, going, text, uid};
 
@@ -51,8 +51,6 @@ pub enum Leave {
     Starting,
     /// The StatefulSet controller follows a new template.
     Rolled,
-    /// The same, and the status of the StatefulSet names one revision only.
-    RolledUnseen,
 }
 
 /// A request that waits for the rest of the API server.
@@ -245,7 +243,7 @@ impl Sim {
             (Operation::Create, "eviction") => self.evicted(&request, leave),
             (Operation::Update, "scale") => {
                 let replicas = request.object.as_ref().unwrap()["spec"]["replicas"].clone();
-                self.laws.look_for_gap(current.as_ref(), &json!({ "replicas": replicas }));
+                self.laws.look_for_warned(current.as_ref(), &json!({ "replicas": replicas }));
                 self.store.edit(now, request.kind, &request.name, |it| it["spec"]["replicas"] = replicas);
             }
             (Operation::Create, _) if current.is_none() => self.created(request, leave),
@@ -254,7 +252,7 @@ impl Sim {
                 let same = object["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"];
                 if same {
                     if request.kind == Kind::StatefulSet {
-                        self.laws.look_for_gap(Some(&current), &object["spec"]);
+                        self.laws.look_for_warned(Some(&current), &object["spec"]);
                     }
                     self.store.put(now, request.kind, object);
                 } else {
@@ -309,7 +307,7 @@ impl Sim {
             // A claim that is in use waits for its pod; the controllers take it away.
             Kind::Claim => {
                 if self.asked_for().is_none() {
-                    self.laws.excuse(gaps::CLAIM_LEFT_BEHIND);
+                    self.laws.excuse(warned::CLAIM_LEFT_BEHIND);
                 }
                 self.mark_going(kind, name, None, leave);
             }

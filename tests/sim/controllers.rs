@@ -163,8 +163,7 @@ impl Sim {
             return;
         }
         if let Some(pod) = own.iter().rev().find(|pod| revision(pod) != newest) {
-            let unseen = current == newest;
-            self.stops(pod, Some(if unseen { Leave::RolledUnseen } else { Leave::Rolled }));
+            self.stops(pod, Some(Leave::Rolled));
         }
     }
 

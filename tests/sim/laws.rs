@@ -23,36 +23,17 @@ use super::galera::{Alarm, Galera};
 use super::stage::Sim;
 use super::store::ordinal;
 
-/// What the guard is known to let pass although a law breaks by it. Only the very departure that breaks it is excused,
-/// by this name; a gap that is mended is taken out here.
-pub mod gaps {
-    /// G01 does not look at a roll-out that waits: with the member that held it up scaled away, the StatefulSet
-    /// controller goes on with the next one at once, and the last member of all is restarted with nobody to come back
-    /// to.
-    pub const SHRUNK_WHILE_ROLLING: &str = "scaled down while a roll-out waited";
-    /// G14 lets a new template through while the only member keeps failing. When it gets well by itself (a ConfigMap
-    /// was mended), the controller restarts it all the same, with nobody to come back to.
+/// What the guard lets pass although a law breaks by it: it cannot know, and warns. Only the very departure that breaks it
+/// is excused, by this name.
+pub mod warned {
+    /// G14 lets a new template through while the only member keeps failing: it may be the cure. When it gets well by itself
+    /// (a ConfigMap was mended), the controller restarts it all the same, with nobody to come back to.
     pub const ONLY_MEMBER_ROLLED: &str =
         "the only member got well, and was restarted for a template that was let through";
-    /// G14 is not asked at CREATE: a StatefulSet that was deleted with its pods left behind, and comes back with
-    /// another template, restarts them, also the only one.
+    /// A StatefulSet that was deleted with its pods left behind, and comes back with another template, restarts them,
+    /// also the only one. That it is another cannot be seen from a pod (G14).
     pub const ONLY_MEMBER_TAKEN_BACK: &str = "a new StatefulSet took the only member back, and restarted it";
-    /// G02 lets a member go that is not Ready, also while a roll-out runs. If it becomes Ready before it goes (a view
-    /// that is late, another webhook that thinks), the controller takes the next one meanwhile.
-    pub const STARTING_WHILE_ROLLING: &str =
-        "a member that was starting was deleted, and the roll-out went on before it left";
-    /// G02 lets a member go whose container does not run, or that it does not know at all, whatever else is known, and
-    /// takes that from its view, however old: by now it may run, be Ready, and be another pod of this name.
-    pub const NOT_RUNNING_ANY_MORE: &str =
-        "a member was seen not running by a view that was late, and another was out";
-    /// G02 lets everybody go who is beyond the replicas, because the controller is about to. With `OrderedReady` it
-    /// waits until those within them are Ready, which they cannot become where the one beyond is the last who serves:
-    /// their address leaves it out.
-    pub const BEYOND_REPLICAS: &str = "a member beyond the replicas was the last who served";
-    /// `Workload::rolls` asks for two revisions. A roll-out that was undone half-way, and a StatefulSet that took back
-    /// the pods of an earlier one, have one in their status, and restart members all the same.
-    pub const ROLLS_UNSEEN: &str = "a roll-out ran that the StatefulSet's status does not show as one";
-    /// G07 warns and does not refuse, on purpose, once the StatefulSet is gone and no container of its members runs.
+    /// G07 does not refuse once the StatefulSet is gone and no container of its members runs.
     pub const CLAIM_LEFT_BEHIND: &str =
         "a claim that a StatefulSet left behind was deleted, against a warning";
 }
@@ -68,8 +49,7 @@ pub struct Laws {
     /// Members that are out for another reason, since they served last.
     failed: BTreeMap<String, Millis>,
     steps: Vec<(Millis, String)>,
-    /// See [`gaps`].
-    shrunk: bool,
+    /// See [`warned`].
     only_member_changed: bool,
     pub taken_back: bool,
     pub judged: u64,
@@ -113,12 +93,10 @@ impl Laws {
         }
     }
 
-    /// Gaps that may open by this change of a StatefulSet.
-    pub fn look_for_gap(&mut self, before: Option<&Value>, after: &Value) {
+    /// Whether this change of a StatefulSet is one of those that are only warned of.
+    pub fn look_for_warned(&mut self, before: Option<&Value>, after: &Value) {
         let Some(before) = before else { return };
-        let rolls = before["status"]["currentRevision"] != before["status"]["updateRevision"];
         let to = after["replicas"].as_i64();
-        self.shrunk |= rolls && to < before["spec"]["replicas"].as_i64();
         let changed = after.get("template").is_some_and(|it| *it != before["spec"]["template"]);
         self.only_member_changed |= changed && to == Some(1);
     }
@@ -144,29 +122,19 @@ impl Laws {
             self.out.iter().find(|(other, _)| *other != pod && (0..asked_for).contains(&ordinal(other)));
         if let Some((other, its)) = other {
             let leaves = [leave, self.leave[its]];
-            match () {
-                () if ordinal(pod) >= asked_for => self.excuse(gaps::BEYOND_REPLICAS),
-                () if leaves.contains(&Leave::Starting) && leaves.contains(&Leave::Rolled) => {
-                    self.excuse(gaps::STARTING_WHILE_ROLLING);
-                }
-                () if leaves.contains(&Leave::RolledUnseen) => self.excuse(gaps::ROLLS_UNSEEN),
-                () if leave == Leave::Starting => self.excuse(gaps::NOT_RUNNING_ANY_MORE),
-                () => self.answers_for(&format!(
-                    "law 1: {pod} goes while {other} is out, both by our doing ({leaves:?})"
-                )),
-            }
+            self.answers_for(&format!(
+                "law 1: {pod} goes while {other} is out, both by our doing ({leaves:?})"
+            ));
         }
         // Until a node is known to be silent everybody sees its member Ready.
         let unseen = self.failed.values().any(|since| now - since < UNSEEN);
         let last = !galera.servers.keys().any(|other| other != pod && galera.synced(other));
         if last && !unseen {
-            let rolled = matches!(leave, Leave::Rolled | Leave::RolledUnseen);
+            let rolled = leave == Leave::Rolled;
             match () {
-                () if asked_for > 0 && ordinal(pod) >= asked_for => self.excuse(gaps::BEYOND_REPLICAS),
-                () if rolled && self.shrunk => self.excuse(gaps::SHRUNK_WHILE_ROLLING),
-                () if rolled && self.only_member_changed => self.excuse(gaps::ONLY_MEMBER_ROLLED),
+                () if rolled && self.only_member_changed => self.excuse(warned::ONLY_MEMBER_ROLLED),
                 () if rolled && self.taken_back && asked_for == 1 => {
-                    self.excuse(gaps::ONLY_MEMBER_TAKEN_BACK);
+                    self.excuse(warned::ONLY_MEMBER_TAKEN_BACK);
                 }
                 () => self.answers_for(&format!(
                     "law 1: {pod} goes by our doing ({leave:?}), and nobody else serves"

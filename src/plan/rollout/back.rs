@@ -21,17 +21,29 @@ const HANGS: Duration = Duration::from_secs(600);
 const REPLACED: Duration = Duration::from_secs(30);
 
 impl Rollout<'_, '_> {
-    /// A member that started with the new revision and is not Ready, if there is one.
+    /// A member that started with the new revision and is not Ready, if there is one; one that fails before one that waits.
     pub(super) fn ill_of(&self, revision: &Revision) -> Option<Stage> {
-        let ill = |it: &&Member| Self::runs(it) == Some(revision) && !it.ready();
-        self.cluster.members.iter().find(ill).map(|member| self.is_ill(member, revision))
+        let ill = || {
+            let members = self.cluster.members.iter();
+            members.filter(|it| Self::runs(it) == Some(revision) && !it.ready())
+        };
+        ill().find(|it| fails(it)).or_else(|| ill().next()).map(|member| self.is_ill(member, revision))
     }
 
     fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
         let (names, name) = (self.names(revision), &member.name);
-        let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
-            return Stage::Rolls(format!("{name} starts with {names}"), None);
+        let starts = || {
+            let lacks = member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image);
+            let does = if lacks { "has no image to start from" } else { "starts" };
+            Stage::Rolls(format!("{name} {does} with {names}"), None)
         };
+        let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
+            return starts();
+        };
+        // While nobody serves nobody becomes Ready, with whatever configuration.
+        if patience == HANGS && self.cluster.ready() == 0 {
+            return starts();
+        }
         match self.gives_up(revision, format!("{name} {does} with {names}"), patience) {
             // That is how everybody begins.
             Stage::Rolls(_, step) if patience == HANGS => {
@@ -61,19 +73,18 @@ impl Rollout<'_, '_> {
         if self.note.next.is_some() {
             return None;
         }
-        let rolls = self.cluster.workload.rolls();
+        let rolls = self.cluster.rolls();
+        let is_live = |it: Option<&Revision>| self.cluster.live.as_ref().ok() == it;
+        // Whoever changed the template, too, means both; those that it has not reached are not meant.
+        let newest = &self.cluster.workload.status.update_revision;
+        let is_meant = |it: &Member| rolls && it.pod.as_ref().is_some_and(|pod| pod.template == *newest);
         // Made without the guard, it reads what was given up.
-        let reads_live = |it: &Member| {
-            let other = self.cluster.live.as_ref().is_ok_and(|live| live != good);
-            Self::runs(it).is_none() && other && fails(it) && !rolls
+        let other = self.cluster.live.as_ref().is_ok_and(|live| live != good);
+        let reads_live = |it: &Member| Self::runs(it).is_none() && other && fails(it) && !is_meant(it);
+        let strays = |it: &Member| {
+            self.is_astray(it) && (!rolls || fails(it) && !(is_meant(it) && is_live(Self::runs(it))))
         };
-        let astray = |it: &&Member| {
-            let strays = self.is_astray(it)
-                && (!rolls
-                    || fails(it)
-                        && self.cluster.live.as_ref().is_ok_and(|live| Self::runs(it) != Some(live)));
-            (strays || reads_live(it)) && (!only_ill || fails(it))
-        };
+        let astray = |it: &&Member| (strays(it) || reads_live(it)) && (!only_ill || fails(it));
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
@@ -83,7 +94,7 @@ impl Rollout<'_, '_> {
             }
             None => Stage::Stopped(
                 format!("{why}{} goes back to the configuration before", member.name),
-                self.evict(member),
+                self.evict(member, Duration::ZERO),
             ),
         })
     }
@@ -120,7 +131,7 @@ impl Rollout<'_, '_> {
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
     match doing {
-        _ if pod.going => None,
+        _ if pod.going || pod.lacks_an_image => None,
         _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
         _ if pod.stuck => Some(("keeps failing", FAILS)),
         Some(Doing::Receives) => None,

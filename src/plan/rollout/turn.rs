@@ -47,7 +47,7 @@ impl<'a> Rollout<'a, '_> {
         if !everybody || !cluster.leaving.is_empty() || !others.clone().all(Member::ready) {
             return Some(cluster.describe());
         }
-        if workload.rolls() {
+        if cluster.rolls() {
             return Some("a roll-out of the StatefulSet runs".to_owned());
         }
         if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
@@ -56,7 +56,7 @@ impl<'a> Rollout<'a, '_> {
         if let Some((pod, _)) = view.released.besides(cluster, "") {
             return Some(format!("{pod} was let go moments ago"));
         }
-        if cluster.members.len() == 1 && whom.ready() {
+        if cluster.members.len() == 1 {
             return Some("it has one member, and who restarts it stops the cluster".to_owned());
         }
         let unproven = others.find(|it| it.pod.as_ref().is_some_and(|pod| !pod.verified))?;

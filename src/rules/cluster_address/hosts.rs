@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::galera::address::{Address, Host};
 use crate::galera::adopt;
-use crate::object::{Labels, Workload};
+use crate::object::{Labels, Workload, ordinal};
 use crate::verdict::Verdict;
 use crate::view::View;
 
@@ -189,7 +189,7 @@ fn pod(pod: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Option<
 }
 
 fn pod_of(pod: &str, members: &Members<'_>) -> Option<Who> {
-    let ordinal = pod.strip_prefix(members.name)?.strip_prefix('-')?.parse::<i64>().ok()?;
+    let ordinal = ordinal(pod, members.name)?;
     Some(if ordinal < members.ordinals.end { Who::Member } else { Who::Beyond })
 }
 

@@ -1,0 +1,50 @@
+//! Members that no StatefulSet asks for: beyond the replicas, or left behind.
+//!
+//! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
+
+use super::{cluster_of, finding};
+use crate::review::Review;
+use crate::verdict::{Finding, Verdict};
+use crate::view::{PodFact, View};
+
+/// May it go?
+pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    beyond(review, shown, view).or_else(|| orphaned(review, view))
+}
+
+/// Beyond the replicas a pod is on its way out: the step that caused it was judged. Its controller takes it away when all
+/// others are Ready, which they may never be without it.
+fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster_of(review, shown, view)?;
+    let known = cluster.leaving.iter().find(|pod| pod.name == review.name)?;
+    let serves = shown.unwrap_or(known).ready && cluster.has_data();
+    let released = view.released.besides(cluster, &known.name).map(|(other, _)| other.to_owned());
+    let absent = || cluster.members.iter().find(|it| !it.ready()).map(|it| it.name.clone());
+    let other = released.or_else(absent).filter(|_| serves)?;
+    Some(finding(
+        Verdict::Wait,
+        format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),
+        "a member that is to stay starts by joining one that serves, and this may be the last one that does",
+        format!(
+            "it is taken away by itself when all others are Ready; gatera status -n {} tells what {other} needs",
+            review.namespace
+        ),
+    ))
+}
+
+/// A member whose StatefulSet is gone: whoever stops it stops it for good.
+fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let pod = view.orphans(&review.namespace).find(|pod| pod.name == review.name)?;
+    let others = view.orphans(&review.namespace).filter(|other| other.instance == pod.instance).count() - 1;
+    Some(finding(
+        Verdict::Deny,
+        format!(
+            "it is a member whose StatefulSet is gone, like {others} more ({}): nothing replaces it",
+            view.seen()
+        ),
+        "a member that nobody starts again is lost for the majority, and after the last one somebody must find out who may \
+         start first",
+        "apply the StatefulSet again as it was, which takes its pods back; then repeat the command"
+            .to_owned(),
+    ))
+}
