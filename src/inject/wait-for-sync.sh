@@ -257,9 +257,17 @@ require() {
     said=$(in_words "$now")
     ! stalls || said="$said, and nothing comes in"
     ! disk_is_full || said="$said; its disk is full"
+    leave_words
     echo "$said${start:+; $start}"
     exit 1
 }
+
+# Of a pod that made many Events kubelets drop the next. Whoever gives up joining leaves as its last words what it did.
+leave_words() {
+    case ${start:+$now} in '' | GONE | STALE | UNKNOWN) ;; *)
+        echo "Startup probe failed: $said; $start" >"${GATERA_TERMINATION_LOG:-/dev/termination-log}" ;;
+    esac
+} 2>/dev/null
 
 seconds_since_boot() { # not `date`: a clock that is set must not cut the wait short or draw it out
     read -r uptime _ </proc/uptime

@@ -351,7 +351,8 @@ impl Pod {
 
     /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.
     pub fn stuck(&self) -> bool {
-        const HOPELESS: [&str; 3] = ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
+        const HOPELESS: [&str; 3] =
+            ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
         self.status.phase == "Failed" || self.waits_for(&HOPELESS) || self.lacks_an_image()
     }
 

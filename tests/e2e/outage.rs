@@ -50,7 +50,7 @@ fn outage(
     if tables.contains("shop.wide") {
         wide(&galera);
     }
-    let writer = Writer::start(&galera, &password(&galera));
+    let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
     let began = Instant::now();
     fails(&galera, &writer, &[0, 1, 2].map(|ordinal| galera.member(ordinal)));
     (before, whole_again(&galera, writer, tables, began))
@@ -160,7 +160,7 @@ fn a_cluster_that_lost_its_identity_is_led_out() {
     galera.fill();
     grown(&galera);
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
-    let writer = Writer::start(&galera, &password(&galera));
+    let writer = Writer::beside(&galera, &password(&galera), &galera.member(0));
     let fails = |what: &str| {
         writer.until_writes();
         let began = Instant::now();

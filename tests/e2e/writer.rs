@@ -32,6 +32,16 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Starts it and waits for its first row. `secret` is the key of a Secret, or the password itself.
     pub fn start(galera: &'a Galera<'a>, password: &serde_json::Value) -> Self {
+        Self::on_node(galera, password, serde_json::Value::Null)
+    }
+
+    /// The same on the node of this member, which others may leave.
+    pub fn beside(galera: &'a Galera<'a>, password: &serde_json::Value, member: &str) -> Self {
+        let node = galera.pod(member).expect("it is there")["spec"]["nodeName"].clone();
+        Self::on_node(galera, password, node)
+    }
+
+    fn on_node(galera: &'a Galera<'a>, password: &serde_json::Value, node: serde_json::Value) -> Self {
         galera.ask(
             &galera.member(0),
             "CREATE DATABASE acknowledged; CREATE TABLE acknowledged.rows (number INT PRIMARY KEY)",
@@ -44,6 +54,7 @@ impl<'a> Writer<'a> {
             "metadata": { "name": POD, "namespace": galera.namespace },
             "spec": {
                 "terminationGracePeriodSeconds": 1,
+                "nodeName": node,
                 "containers": [{
                     "name": "writer",
                     "image": "mariadb:10.11",

@@ -203,6 +203,9 @@ fn a_guard_that_does_not_know_the_cluster_is_told_until_it_hears() {
         run(pod, "mariadbd --datadir=DATA").exits(0);
         pod.write("data/grastate.dat", state(is, "-1", "0")).state("JOINING");
         pod.run("started").exits(1).says("the server is JOINING; start of ");
+        // Should it give up, these are its last words, whatever kubelets drop.
+        let words = fs::read_to_string(pod.path("termination")).unwrap();
+        assert!(words.starts_with("Startup probe failed: the server is JOINING; start of "), "{words}");
         pod.state("SYNCED");
         if *tells {
             pod.run("started").exits(1).prints(&format!("the server is SYNCED; its cluster is {is}\n"));
