@@ -146,7 +146,7 @@ pub const MARKS: &[Mark] = &[
     peoples(
         ROLLOUT,
         Stands::StatefulSet,
-        "holds up a roll-out of the configuration, or has members run an earlier revision",
+        "holds up a roll-out of the configuration, tries what was given up once more, or has members run an earlier revision",
     ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),

@@ -42,6 +42,8 @@ pub enum Ask {
     Pause(Of),
     /// Go on, also after an undo
     Resume(Of),
+    /// Try once more what was given up, after what else was wrong was mended
+    Retry(Of),
     /// Have members run an earlier revision until the ConfigMap changes again
     Undo {
         /// Of which cluster.
@@ -68,9 +70,11 @@ impl Ask {
     pub fn config(&self) -> Option<&std::path::Path> {
         match self {
             Self::Status { of, .. } => of.config(),
-            Self::History(of) | Self::Pause(of) | Self::Resume(of) | Self::Undo { of, .. } => {
-                of.look.config.as_deref()
-            }
+            Self::History(of)
+            | Self::Pause(of)
+            | Self::Resume(of)
+            | Self::Retry(of)
+            | Self::Undo { of, .. } => of.look.config.as_deref(),
         }
     }
 }
@@ -93,7 +97,24 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
             Ask::Resume(of) => {
                 let asked = Asked::of(of, settings).await?;
                 asked.wish(None).await?;
-                Ok(writeln!(out, "{} goes on: members are to run what its ConfigMaps hold", asked.id)?)
+                match asked.given_up() {
+                    Some(why) => writeln!(
+                        out,
+                        "{} stays as it is: {why}; `gatera rollout retry` tries that once more",
+                        asked.id
+                    )?,
+                    None => {
+                        writeln!(out, "{} goes on: members are to run what its ConfigMaps hold", asked.id)?
+                    }
+                }
+                Ok(())
+            }
+            Ask::Retry(of) => {
+                let asked = Asked::of(of, settings).await?;
+                let why =
+                    asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
+                asked.wish(Some(Wish::Retry(format!("{:.0}", Timestamp::now())))).await?;
+                Ok(writeln!(out, "{} tries once more what was given up ({why})", asked.id)?)
             }
             Ask::Undo { of, to } => undo(of, to.as_deref(), settings, out).await,
         }
@@ -198,6 +219,13 @@ impl Asked {
 
     fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("it has gone")
+    }
+
+    /// Why what the ConfigMaps hold was given up.
+    fn given_up(&self) -> Option<&str> {
+        let cluster = self.cluster().ok()?;
+        let stopped = cluster.note.as_ref()?.stopped.as_ref()?;
+        cluster.live.as_ref().is_ok_and(|live| *live == stopped.revision).then_some(&*stopped.why)
     }
 
     /// The newest first.

@@ -17,7 +17,7 @@ use super::{Step, Told};
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
-use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
+use crate::view::{Cluster, Member, Next, Note, State, Stopped, View, Wish};
 
 pub use copy::{Copy, copy};
 
@@ -173,7 +173,7 @@ impl Rollout<'_, '_> {
             Err(unknown) => return Err(unknown.to_string()),
         };
         match Wish::of(&self.cluster.workload.metadata) {
-            None => Ok(live.clone()),
+            None | Some(Wish::Retry(_)) => Ok(live.clone()),
             Some(Wish::Paused) => Err("paused by gatera.dev/rollout".to_owned()),
             Some(Wish::Odd) => Err("gatera.dev/rollout says nothing that gatera understands".to_owned()),
             Some(Wish::Keep { instead_of, .. }) if instead_of != *live => Ok(live.clone()),
@@ -192,7 +192,17 @@ impl Rollout<'_, '_> {
     }
 
     fn is_given_up(&self, revision: &Revision) -> bool {
-        self.note.stopped.as_ref().is_some_and(|it| it.revision == *revision)
+        let again = self.retry();
+        let given_up = |it: &&Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
+        self.note.stopped.as_ref().filter(given_up).is_some()
+    }
+
+    /// What was given up is to be tried once more.
+    fn retry(&self) -> Option<String> {
+        match Wish::of(&self.cluster.workload.metadata) {
+            Some(Wish::Retry(once)) => Some(once),
+            _ => None,
+        }
     }
 
     fn runs(member: &Member) -> Option<&Revision> {

@@ -54,6 +54,9 @@ pub struct Stopped {
     pub revision: Revision,
     /// Who did not run with it, and what is new in it.
     pub why: String,
+    /// The wish to try it again that it did not come true for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried: Option<String>,
 }
 
 impl Note {
@@ -169,7 +172,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
     let wished = match Wish::of(&workload.metadata) {
         Some(Wish::Paused) => true,
         Some(Wish::Keep { instead_of, .. }) => live.is_some_and(|live| *live == instead_of),
-        Some(Wish::Odd) | None => false,
+        Some(Wish::Odd | Wish::Retry(_)) | None => false,
     };
     if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
         let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
@@ -190,7 +193,8 @@ mod tests {
     fn a_note_is_read_as_it_was_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let next = Next { canary: Some(2), ..Next::of(&revision("b")) };
-        let stopped = Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned() };
+        let stopped =
+            Stopped { revision: revision("c"), why: "galera-2 keeps failing".to_owned(), retried: None };
         let note = Note { good: revision("a"), next: Some(next), stopped: Some(stopped) };
         assert_eq!(Note::read(&note.text()), Some(note.clone()));
         assert_eq!(note.text().find("\"good\":\"conf=aaaaaaaaaaaaaaaa"), Some(1));

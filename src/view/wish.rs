@@ -1,5 +1,5 @@
-//! What a person asks of a roll-out, in one annotation of the StatefulSet: `paused`, or a revision that members are to run
-//! although the ConfigMaps say another.
+//! What a person asks of a roll-out, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a revision
+//! that members are to run although the ConfigMaps say another.
 //!
 //! Owns: how that is written. The revision to keep names the one that it stands against: when the ConfigMaps change again,
 //! it is over by itself.
@@ -15,6 +15,8 @@ use crate::revision::Revision;
 pub enum Wish {
     /// Nobody is restarted.
     Paused,
+    /// What was given up is tried once more; asked with other words after `retry`, once more again.
+    Retry(String),
     /// Members run this revision,
     Keep {
         /// this one,
@@ -39,12 +41,21 @@ impl Wish {
         };
         match text.trim() {
             PAUSED => Self::Paused,
+            RETRY => Self::Retry(String::new()),
+            other
+                if other.strip_prefix(RETRY).is_some_and(|it| it.starts_with(' ') && it.len() <= LONGEST) =>
+            {
+                Self::Retry(other[RETRY.len()..].trim().to_owned())
+            }
             _ => keep().unwrap_or(Self::Odd),
         }
     }
 }
 
 const PAUSED: &str = "paused";
+const RETRY: &str = "retry";
+/// What comes after it is written down again, when that failed, too.
+const LONGEST: usize = 64;
 const KEEP: &str = "keep ";
 const INSTEAD_OF: &str = " instead of ";
 
@@ -53,6 +64,7 @@ impl fmt::Display for Wish {
         match self {
             Self::Paused => f.write_str(PAUSED),
             Self::Keep { revision, instead_of } => write!(f, "{KEEP}{revision}{INSTEAD_OF}{instead_of}"),
+            Self::Retry(once) => f.write_str(format!("{RETRY} {once}").trim_end()),
             Self::Odd => f.write_str("odd"),
         }
     }
@@ -66,10 +78,19 @@ mod tests {
     fn a_wish_is_read_as_it_is_written() {
         let revision = |letter: &str| Revision::read(&format!("conf={}", letter.repeat(32))).unwrap();
         let keep = Wish::Keep { revision: revision("a"), instead_of: revision("b") };
-        for wish in [Wish::Paused, keep] {
+        let retry = |once: &str| Wish::Retry(once.to_owned());
+        for wish in [Wish::Paused, keep, retry(""), retry("2026-12-01T10:00:00Z")] {
             assert_eq!(Wish::read(&wish.to_string()), wish);
         }
-        for odd in ["", "pause", "keep", "keep conf=aaaaaaaaaaaaaaaa", "keep x instead of y"] {
+        for odd in [
+            &*format!("retry {}", "x".repeat(65)),
+            "retrying",
+            "",
+            "pause",
+            "keep",
+            "keep conf=aaaaaaaaaaaaaaaa",
+            "keep x instead of y",
+        ] {
             assert_eq!(Wish::read(odd), Wish::Odd, "{odd}");
         }
     }

@@ -40,6 +40,7 @@ pub fn tell_engine(Engine { decisions, large }: &Engine) {
         line("decisions on every kind of request, 1000 a second", percentiles(&decisions.paced_mix)),
         line("rebuilding the world", percentiles(&decisions.rebuild)),
     ];
+    lines.push(line("what is due in all of them", format!("mean {:.2} ms", decisions.plan)));
     for (name, mean) in &decisions.unpaced {
         lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
     }
@@ -119,6 +120,7 @@ impl Summary {
                 AtMost(1.0),
             ),
             Goal::new("ConfigMap of 1 MB, the slowest text", large.slowest(), "ms", AtMost(20.0)),
+            Goal::new("plan of 1000 clusters", decisions.plan, "ms", AtMost(10.0)),
             Goal::new("gatera check of 10,000 documents", large.check_ms, "ms", AtMost(1000.0)),
             Goal::new("facts complete to first answer", first, "ms", AtMost(100.0)),
             Goal::new("memory, idle, 0 clusters", start.idle_empty_mib, "MiB", AtMost(15.0)),

@@ -181,6 +181,8 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     });
     let (code, text) = rollout(&["undo", STATEFUL_SET, "--to=nonsense"]);
     assert_eq!((code, &*text), (2, "gatera: nonsense is no revision; `gatera rollout history` lists them\n"));
+    let (code, text) = rollout(&["retry", STATEFUL_SET]);
+    assert_eq!((code, text), (2, format!("gatera: nothing of {id} was given up\n")));
     let (code, text) = rollout(&["pause", "other"]);
     assert!(code == 2 && text.starts_with("gatera: there is no Galera cluster other in namespace"), "{text}");
 }

@@ -90,6 +90,29 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         "stopped: galera-2 fails; galera-2 goes back when it may: 2 of 3 members Synced, galera-1 is not Ready yet",
         "",
     );
+    // A person says that it was something else: it is tried once more for each time that this is said.
+    let again = |wish: &str, retried: Option<&str>| {
+        let mut again = Situation {
+            set: json!({ "metadata": { "annotations": { "gatera.dev/rollout": wish } } }),
+            ..stopped([old; 3])
+        };
+        if let Some(retried) = retried {
+            again.note["stopped"]["retried"] = json!(retried);
+        }
+        again.stage()
+    };
+    for (wish, retried) in [("retry", None), ("retry 2", Some("")), ("retry 2", Some("1"))] {
+        let (says, does) = again(wish, retried);
+        assert_eq!(says, "max_connections: galera-2 is the first");
+        assert!(does.contains("\"canary\":2}} after 10s"), "{does}");
+    }
+    assert_eq!(again("retry", Some("")).0, "stopped: galera-2 fails");
+    assert_eq!(again("retry 2", Some("2")).0, "stopped: galera-2 fails");
+    let fails_again = Situation {
+        set: json!({ "metadata": { "annotations": { "gatera.dev/rollout": "retry 2" } } }),
+        ..Situation::under_way(Some(2), [old, old, ("stuck", File::New)])
+    };
+    assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
     // Another one is wanted: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();

@@ -61,7 +61,7 @@ impl Rollout<'_, '_> {
              take the change back ({revision})",
             maps.join(", ")
         );
-        let stopped = Stopped { revision: revision.clone(), why: why.clone() };
+        let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried: self.retry() };
         let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
         let told = Told::about(self.cluster, STOPPED, told);
         Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
