@@ -6,6 +6,7 @@
 
 pub mod bootstrap;
 pub mod identity;
+mod pace;
 pub mod rollout;
 mod warrant;
 
@@ -18,6 +19,7 @@ use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
 use bootstrap::Stage;
 use rollout::Configure;
 
+pub use pace::Pace;
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
 /// One thing to do.

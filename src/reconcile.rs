@@ -6,7 +6,6 @@
 mod apply;
 pub mod audit;
 mod configure;
-mod desk;
 mod finish;
 mod identity;
 
@@ -14,20 +13,18 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use crate::guard::Guard;
 use crate::lease::Leading;
-use crate::plan::{self, Step, Told};
+use crate::plan::{self, Pace, Step, Told};
 use crate::telemetry::chain;
 use crate::view::View;
 
-use desk::Desk;
-
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
-    let mut desk = Desk::default();
+    let (mut pace, began) = (Pace::default(), Instant::now());
     let means = Means { client, guard, leading: leading.clone() };
     loop {
         if !leading.elected().await {
@@ -36,13 +33,13 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
         changed.mark_unchanged();
         let steps = means.look(plan::next);
         let mut anew = false;
-        for step in desk.due(&steps) {
+        for step in pace.due(&steps, began.elapsed()) {
             // What follows is planned anew: the world is not the same after a step that destroys.
             anew = step.destroys();
             if !means.may(step) {
                 break;
             }
-            one(&means, &mut desk, step).await;
+            one(&means, &mut pace, step, began).await;
             if anew {
                 break;
             }
@@ -56,7 +53,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             if steps.is_empty() {
                 std::future::pending::<()>().await;
             } else {
-                tokio::time::sleep(desk.again()).await;
+                tokio::time::sleep(pace.again(began.elapsed())).await;
             }
         };
         tokio::select! {
@@ -66,22 +63,22 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
     }
 }
 
-async fn one(means: &Means, desk: &mut Desk, step: &Step) {
+async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
     let Some(time) = means.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(means, step)).await;
     let conflict = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
     match &outcome {
-        Ok(Err(error)) if conflict(error) => desk.missed(step),
+        Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
         // What could not be told is still to be told.
         Ok(Err(_)) | Err(_) if matches!(step, Step::Tell(_)) => {}
-        _ => desk.did(step),
+        _ => pace.did(step, began.elapsed()),
     }
     match outcome {
         Ok(Ok(Done::Yes)) => info!(?step, "step"),
         Ok(Ok(Done::NotNow(why))) => info!(?step, why, "step, not now"),
         Ok(Ok(Done::Refused(told))) => {
             info!(?step, why = told.note, "step, refused");
-            if desk.is_news(step, &told.note) {
+            if pace.is_news(step, &told.note) {
                 let telling = timeout(time, apply::tell(&means.client, &told));
                 if let Ok(Err(error)) = telling.await {
                     warn!(?step, error = chain(&error), "telling that it was refused");

@@ -97,17 +97,10 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
             Ask::Resume(of) => {
                 let asked = Asked::of(of, settings).await?;
                 asked.wish(None).await?;
-                match asked.given_up() {
-                    Some(why) => writeln!(
-                        out,
-                        "{} stays as it is: {why}; `gatera rollout retry` tries that once more",
-                        asked.id
-                    )?,
-                    None => {
-                        writeln!(out, "{} goes on: members are to run what its ConfigMaps hold", asked.id)?
-                    }
-                }
-                Ok(())
+                let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
+                let stays =
+                    |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
+                Ok(writeln!(out, "{} {}", asked.id, asked.given_up().map_or_else(goes_on, stays))?)
             }
             Ask::Retry(of) => {
                 let asked = Asked::of(of, settings).await?;

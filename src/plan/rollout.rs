@@ -193,8 +193,8 @@ impl Rollout<'_, '_> {
 
     fn is_given_up(&self, revision: &Revision) -> bool {
         let again = self.retry();
-        let given_up = |it: &&Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
-        self.note.stopped.as_ref().filter(given_up).is_some()
+        let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
+        self.note.stopped.as_ref().is_some_and(given_up)
     }
 
     /// What was given up is to be tried once more.

@@ -4,6 +4,7 @@
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
 use gatera::object::Kind;
+use gatera::plan::Pace;
 use serde_json::json;
 
 use super::api::Leave;
@@ -178,13 +179,13 @@ impl Sim {
         self.agenda.put(lasts + 1, Happening::Hears);
     }
 
-    /// A new leader has an empty desk.
+    /// A new leader remembers nothing.
     fn leadership_moves(&mut self) {
         let ready = self.guard.ready();
         if let Some(index) = self.dice.one_of(&ready).copied() {
             self.story.tell(self.agenda.now, "fault", || format!("guard-{index} leads now"));
             self.guard.leader = index;
-            self.desk = super::leader::Desk::default();
+            self.pace = Pace::default();
             self.wake(2, SECOND);
         }
     }

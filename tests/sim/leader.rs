@@ -1,10 +1,9 @@
 //! The leader: one replica looks at its own view, asks the real plan, and writes what it says.
 //!
-//! Owns: the [`Desk`] (what was done and is not yet seen, as `reconcile.rs` keeps it) and what each step does to the
-//! API server. Must not know: why a step is right. A new step is one more arm in [`Sim::effect`]; what is done only
-//! after it was planned unchanged for a while says so in [`patience`].
+//! Owns: what each step does to the API server. Must not know: why a step is right, or when it is done (the real
+//! `plan::Pace` says). A new step is one more arm in [`Sim::effect`].
 
-use std::collections::HashMap;
+use std::time::Duration;
 
 use gatera::galera::identity::{Answer, Identity};
 use gatera::inject;
@@ -16,53 +15,10 @@ use gatera::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
 use gatera::view::{Id, Target, View};
 use serde_json::{Value, json};
 
-use super::clock::{Millis, SECOND, moment};
+use super::clock::{SECOND, moment};
 use super::galera::Galera;
 use super::stage::{Happening, Sim};
 use super::store::{going, text, uid};
-
-/// As `reconcile.rs` has it.
-const AGAIN: Millis = 10 * SECOND;
-const MOST_PATIENT: Millis = 600 * SECOND;
-
-/// A step is done only when it was planned unchanged for so long.
-fn patience(step: &Step) -> Millis {
-    step.patience().as_millis().try_into().unwrap()
-}
-
-/// What was done and is not yet seen in the world.
-#[derive(Default)]
-pub struct Desk {
-    done: HashMap<Step, Millis>,
-    asked: HashMap<Step, Millis>,
-    planned: HashMap<Step, Millis>,
-    /// When it looks again although nothing has changed.
-    again: Millis,
-}
-
-impl Desk {
-    fn due(&mut self, steps: &[Step], now: Millis) -> Vec<Step> {
-        let tells = |step: &Step| matches!(step, Step::Tell(_));
-        self.asked.retain(|step, _| steps.contains(step));
-        let asked = &self.asked;
-        let pause = |step: &Step| asked.get(step).copied().unwrap_or(AGAIN);
-        self.done.retain(|step, at| steps.contains(step) && (tells(step) || now - *at < pause(step)));
-        self.planned.retain(|step, _| steps.contains(step));
-        for step in steps {
-            self.planned.entry(step.clone()).or_insert(now);
-        }
-        let lasts = |step: &&Step| now - self.planned[*step] >= patience(step);
-        steps.iter().filter(|step| !self.done.contains_key(step)).filter(lasts).cloned().collect()
-    }
-
-    fn did(&mut self, step: &Step, now: Millis) {
-        if matches!(step, Step::Ask { .. }) {
-            let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
-            *pause = (*pause * 2).min(MOST_PATIENT);
-        }
-        self.done.insert(step.clone(), now);
-    }
-}
 
 impl Sim {
     /// The leader looks once.
@@ -72,8 +28,8 @@ impl Sim {
             return;
         }
         self.guard.listen(index, &self.store, now);
-        let steps = self.guard.look(index, now, plan::next);
-        for step in self.desk.due(&steps, now) {
+        let (steps, time) = (self.guard.look(index, now, plan::next), Duration::from_millis(now));
+        for step in self.pace.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
             // What destroys must follow from the world as it is now.
             if step.destroys() && !self.guard.look(index, now, |view| plan::next(view).contains(&step)) {
                 break;
@@ -84,15 +40,18 @@ impl Sim {
                 Ok(()) => format!("does {short}"),
                 Err(why) => format!("tries {short}: {why}"),
             });
-            self.desk.did(&step, now);
+            self.pace.did(&step, time);
             self.laws.applied(now, &short);
             if step.destroys() {
                 break;
             }
         }
-        if !steps.is_empty() && self.desk.again <= now {
-            self.desk.again = now + AGAIN;
-            self.agenda.put(AGAIN, Happening::Leader);
+        if !steps.is_empty() {
+            let again = u64::try_from(self.pace.again(time).as_millis()).unwrap().max(SECOND / 10);
+            if self.looks_again <= now || now + again < self.looks_again {
+                self.looks_again = now + again;
+                self.agenda.put(again, Happening::Leader);
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use gatera::config::Settings;
 use gatera::object::Kind;
+use gatera::plan::Pace;
 use serde_json::Value;
 
 use super::api::Approved;
@@ -16,7 +17,6 @@ use super::galera::{Alarm, Galera};
 use super::guard::Guard;
 use super::kubelet::Life;
 use super::laws::Laws;
-use super::leader::Desk;
 use super::manifests;
 use super::people::Intent;
 use super::store::{Store, ordinal};
@@ -70,7 +70,9 @@ pub struct Sim {
     pub dice: Dice,
     pub store: Store,
     pub guard: Guard,
-    pub desk: Desk,
+    pub pace: Pace,
+    /// When the leader looks although nothing has changed.
+    pub looks_again: Millis,
     pub galera: Galera,
     pub lives: BTreeMap<String, Life>,
     /// Nodes without power.
@@ -111,7 +113,8 @@ impl Sim {
             dice,
             store: Store::default(),
             guard,
-            desk: Desk::default(),
+            pace: Pace::default(),
+            looks_again: 0,
             galera: Galera::default(),
             lives: BTreeMap::new(),
             dark: BTreeMap::new(),

@@ -17,7 +17,8 @@ const FAILS: Duration = Duration::from_secs(20);
 const MANY: i64 = 5;
 /// Without a sign of progress.
 const HANGS: Duration = Duration::from_secs(600);
-/// Newer StatefulSet controllers replace a broken pod of a template that nobody wants any more by themselves.
+/// With `Parallel` the StatefulSet controller replaces a broken pod of a template that nobody wants any more by itself, and so
+/// it does with one whose phase is Failed. With `OrderedReady` it waits for ever until that pod is Ready (1.36, too).
 const REPLACED: Duration = Duration::from_secs(30);
 
 impl Rollout<'_, '_> {

@@ -1,14 +1,12 @@
-//! What the leader remembers between two looks: what was done and is not yet seen in the world, and since when something is
-//! due that has to be due for a while.
+//! When a planned step is done: what was done and is not yet seen in the world rests, and some steps have to be due for a while.
 //!
-//! Must not know: what a step does. All of it is forgotten with the leader: whoever leads next waits anew.
+//! Must not know: what a step does, or a clock: times are counted by the caller, from wherever it likes. All of it is
+//! forgotten with the leader: whoever leads next waits anew.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::plan::Step;
+use super::Step;
 
 /// A step that failed, or that the world does not show, is tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -18,21 +16,21 @@ const SOON: Duration = Duration::from_millis(200);
 const MOST_PATIENT: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
-pub(super) struct Desk {
+/// What the leader remembers between two looks.
+pub struct Pace {
     /// Until when each is not done again; `None`: as long as it is planned.
-    rests: HashMap<Step, Option<Instant>>,
+    rests: HashMap<Step, Option<Duration>>,
     /// How long somebody who did not tell is not asked again.
     asked: HashMap<Step, Duration>,
     /// Since when each that needs patience is planned.
-    waits: HashMap<Step, Instant>,
+    waits: HashMap<Step, Duration>,
     /// What somebody had against it.
     refused: HashMap<Step, String>,
 }
 
-impl Desk {
+impl Pace {
     /// What is to be done now.
-    pub(super) fn due<'s>(&mut self, steps: &'s [Step]) -> Vec<&'s Step> {
-        let now = Instant::now();
+    pub fn due<'s>(&mut self, steps: &'s [Step], now: Duration) -> Vec<&'s Step> {
         self.asked.retain(|step, _| steps.contains(step));
         self.rests.retain(|step, until| steps.contains(step) && until.is_none_or(|until| now < until));
         self.waits.retain(|step, _| steps.contains(step));
@@ -45,15 +43,15 @@ impl Desk {
     }
 
     /// How long until something may be due that is not now.
-    pub(super) fn again(&self) -> Duration {
+    pub fn again(&self, now: Duration) -> Duration {
         let due = self.waits.iter().filter(|(step, _)| !self.rests.contains_key(*step));
         let due = due.map(|(step, since)| *since + step.patience());
         let next = due.chain(self.rests.values().flatten().copied()).min();
-        next.map_or(AGAIN, |next| next.saturating_duration_since(Instant::now()).min(AGAIN))
+        next.map_or(AGAIN, |next| next.saturating_sub(now).min(AGAIN))
     }
 
     /// It was done, or failed.
-    pub(super) fn did(&mut self, step: &Step) {
+    pub fn did(&mut self, step: &Step, now: Duration) {
         let pause = match step {
             // What was told is not told again while it lasts.
             Step::Tell(_) => None,
@@ -64,17 +62,17 @@ impl Desk {
             }
             _ => Some(AGAIN),
         };
-        self.rests.insert(step.clone(), pause.map(|pause| Instant::now() + pause));
+        self.rests.insert(step.clone(), pause.map(|pause| now + pause));
     }
 
     /// It was refused, and not for the same reason as before.
-    pub(super) fn is_news(&mut self, step: &Step, why: &str) -> bool {
+    pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
         self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
     }
 
     /// Its object was changed meanwhile, as a StatefulSet is when its last member becomes Ready.
-    pub(super) fn missed(&mut self, step: &Step) {
-        self.rests.insert(step.clone(), Some(Instant::now() + SOON));
+    pub fn missed(&mut self, step: &Step, now: Duration) {
+        self.rests.insert(step.clone(), Some(now + SOON));
     }
 }
 
@@ -83,7 +81,10 @@ mod tests {
     use super::*;
     use crate::plan::Told;
     use crate::view::Id;
-    use tokio::time::advance;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
 
     fn tell(note: &str) -> Step {
         let id = Id::new("db", "galera");
@@ -94,40 +95,34 @@ mod tests {
         Step::Ask { id: Id::new("db", "galera"), uid: "u".to_owned() }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
-        let (mut desk, steps) = (Desk::default(), [tell("a")]);
-        assert!(desk.due(&steps).is_empty());
-        assert_eq!(desk.again(), Duration::from_secs(10));
-        advance(Duration::from_secs(9)).await;
-        assert!(desk.due(&steps).is_empty());
-        assert_eq!(desk.again(), Duration::from_secs(1));
-        desk.due(&[]);
-        advance(Duration::from_secs(1)).await;
-        assert!(desk.due(&steps).is_empty(), "it begins anew");
-        advance(Duration::from_secs(10)).await;
-        assert_eq!(desk.due(&steps), [&steps[0]]);
-        desk.did(&steps[0]);
-        advance(Duration::from_secs(1_000)).await;
-        assert!(desk.due(&steps).is_empty(), "what was told is told");
+    #[test]
+    fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
+        let (mut pace, steps) = (Pace::default(), [tell("a")]);
+        assert!(pace.due(&steps, at(0)).is_empty());
+        assert_eq!(pace.again(at(0)), at(10));
+        assert!(pace.due(&steps, at(9)).is_empty());
+        assert_eq!(pace.again(at(9)), at(1));
+        pace.due(&[], at(9));
+        assert!(pace.due(&steps, at(10)).is_empty(), "it begins anew");
+        assert_eq!(pace.due(&steps, at(20)), [&steps[0]]);
+        pace.did(&steps[0], at(20));
+        assert!(pace.due(&steps, at(1_020)).is_empty(), "what was told is told");
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn what_was_done_rests_and_what_missed_is_tried_soon() {
-        let (mut desk, steps) = (Desk::default(), [ask()]);
-        for pause in [10, 20, 40] {
-            assert_eq!(desk.due(&steps), [&steps[0]]);
-            desk.did(&steps[0]);
-            advance(Duration::from_secs(pause - 1)).await;
-            assert!(desk.due(&steps).is_empty());
-            advance(Duration::from_secs(1)).await;
+    #[test]
+    fn what_was_done_rests_and_what_missed_is_tried_soon() {
+        let (mut pace, steps) = (Pace::default(), [ask()]);
+        for (now, pause) in [(0, 10), (10, 20), (30, 40)] {
+            assert_eq!(pace.due(&steps, at(now)), [&steps[0]]);
+            pace.did(&steps[0], at(now));
+            assert!(pace.due(&steps, at(now + pause - 1)).is_empty());
         }
         assert!(
-            desk.is_news(&steps[0], "a") && !desk.is_news(&steps[0], "a") && desk.is_news(&steps[0], "b")
+            pace.is_news(&steps[0], "a") && !pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b")
         );
-        desk.missed(&steps[0]);
-        assert!(desk.due(&steps).is_empty() && desk.again() == SOON);
-        advance(SOON).await;
-        assert_eq!(desk.due(&steps), [&steps[0]]);
+        assert_eq!(pace.due(&steps, at(70)), [&steps[0]]);
+        pace.missed(&steps[0], at(70));
+        assert!(pace.due(&steps, at(70)).is_empty() && pace.again(at(70)) == SOON);
+        assert_eq!(pace.due(&steps, at(70) + SOON), [&steps[0]]);
     }
 }
