@@ -216,7 +216,12 @@ impl<'a> Unread<'a> {
     /// This word, in small letters, is in the key, or a capital that may stand for one of its letters.
     fn may_hold(&self, word: &str) -> bool {
         let key = self.text.split_once('=').map_or(self.text, |(key, _)| key);
-        key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase())
+        key.len() >= word.len() && (key.contains(word) || key.bytes().any(|byte| byte.is_ascii_uppercase()))
+    }
+
+    /// It is long enough to set something that is judged.
+    fn may_be_judged(&self) -> bool {
+        self.text.len() >= keys::SHORTEST
     }
 
     /// Takes the line apart.

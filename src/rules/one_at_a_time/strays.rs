@@ -5,7 +5,7 @@
 use super::{cluster_of, finding};
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
-use crate::view::{PodFact, View};
+use crate::view::{Cluster, PodFact, State, View};
 
 /// May it go?
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
@@ -16,9 +16,13 @@ pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -
 /// others are Ready, which they may never be without it.
 fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster_of(review, shown, view)?;
-    let known = cluster.leaving.iter().find(|pod| pod.name == review.name)?;
-    let serves = shown.unwrap_or(known).ready && cluster.has_data();
-    let released = view.released.besides(cluster, &known.name).map(|(other, _)| other.to_owned());
+    let listed = cluster.leaving.iter().find(|pod| pod.name == review.name);
+    let pod = shown.or(listed.map(AsRef::as_ref)).filter(|pod| !pod.going)?;
+    if listed.is_none() || is_unknown(cluster, view) {
+        return not_seen_yet(pod, cluster, view);
+    }
+    let serves = pod.ready && cluster.has_data();
+    let released = view.released.besides(cluster, &pod.name).map(|(other, _)| other.to_owned());
     let absent = || cluster.members.iter().find(|it| !it.ready()).map(|it| it.name.clone());
     let other = released.or_else(absent).filter(|_| serves)?;
     Some(finding(
@@ -30,6 +34,23 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
             review.namespace
         ),
     ))
+}
+
+/// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
+fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+    let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
+    may_serve.then(|| {
+        finding(
+            Verdict::Unknown,
+            format!("gatera has not seen this pod yet, which belongs to cluster {} ({})", cluster.id.name, view.seen()),
+            "a member that is not Ready counts as lost when the majority is counted, and another may have been let go",
+            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
+        )
+    })
+}
+
+fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
+    view.state(cluster) == State::Unknown
 }
 
 /// A member whose StatefulSet is gone: whoever stops it stops it for good.
