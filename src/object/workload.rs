@@ -33,6 +33,9 @@ pub struct WorkloadStatus {
     /// Pods of the newest template.
     #[serde(deserialize_with = "or_default")]
     pub updated_replicas: i64,
+    /// Pods of the template that was rolled out last (StatefulSet).
+    #[serde(deserialize_with = "or_default")]
+    pub current_replicas: i64,
     /// The template that was rolled out last (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub current_revision: String,
@@ -117,9 +120,8 @@ pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete; empty is RollingUpdate.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
-    /// Details of RollingUpdate.
-    #[serde(deserialize_with = "or_default")]
-    pub rolling_update: RollingUpdate,
+    /// Details of RollingUpdate. An API server writes them where there is no type either.
+    pub rolling_update: Option<RollingUpdate>,
 }
 
 impl UpdateStrategy {
@@ -128,9 +130,14 @@ impl UpdateStrategy {
         self.kind == "OnDelete"
     }
 
+    /// Members below this ordinal keep their old template.
+    fn partition(&self) -> i64 {
+        self.rolling_update.as_ref().map_or(0, |it| it.partition)
+    }
+
     /// A new template reaches members from this ordinal on.
     pub fn reaches_from(&self) -> i64 {
-        if self.on_delete() { i64::MAX } else { self.rolling_update.partition }
+        if self.on_delete() { i64::MAX } else { self.partition() }
     }
 }
 
@@ -180,11 +187,23 @@ impl Workload {
     /// Pods are about to be replaced by those of a newer template, or nobody knows yet whether they are.
     pub fn rolls(&self) -> bool {
         let Self { metadata, spec, status } = self;
-        let reached = self.replicas().saturating_sub(spec.update_strategy.rolling_update.partition.max(0));
+        let reached = self.replicas().saturating_sub(spec.update_strategy.partition().max(0));
         status.observed_generation < metadata.generation
             || status.current_revision != status.update_revision
                 && !spec.update_strategy.on_delete()
                 && status.updated_replicas < reached
+    }
+
+    /// A pod of this ordinal that is made now is made from the newest template, and not from the one before. Without details of
+    /// RollingUpdate the StatefulSet controller counts those that it has not reached; OnDelete has everybody get the newest.
+    pub fn makes_newest(&self, ordinal: i64) -> bool {
+        let Self { spec: WorkloadSpec { update_strategy: strategy, ordinals, .. }, status, .. } = self;
+        let kept = match &strategy.rolling_update {
+            Some(details) => details.partition,
+            None if strategy.on_delete() => 0,
+            None => status.current_replicas,
+        };
+        ordinal >= ordinals.start.saturating_add(kept)
     }
 
     /// The ordinals that should exist. A negative number of replicas has none.

@@ -1,8 +1,10 @@
 //! G02: members leave one at a time.
 //!
 //! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a rollout of the
-//! StatefulSet is about to stop the next one, to force a deletion while its server runs, and to restart a member whose claim is being deleted before all others are Synced,
-//! and to restart anybody of a cluster that has lost its identity. A member whose server does not run may always be deleted: a crash loop must be curable.
+//! StatefulSet is about to stop the next one, to force a deletion while its server runs, to restart a member whose claim is
+//! being deleted before all others are Synced, to restart anybody of a cluster that has lost its identity, and to delete one
+//! that serves beyond the replicas while another is missing. A member whose server does not run may always be deleted: a
+//! crash loop must be curable.
 //!
 //! # Why
 //!

@@ -223,7 +223,7 @@ fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
 
 /// What the StatefulSet breaks by itself.
 fn shape(new: &Workload) -> Findings {
-    let at_once = new.spec.update_strategy.rolling_update.max_unavailable.as_ref();
+    let at_once = new.spec.update_strategy.rolling_update.as_ref().and_then(|it| it.max_unavailable.as_ref());
     let at_once = at_once.filter(|most| most.of(new.replicas()).is_some_and(|most| most > 1)).map(|most| {
         deny(
             "spec.updateStrategy.rollingUpdate.maxUnavailable",

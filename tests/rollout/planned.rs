@@ -308,6 +308,13 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
         "galera-2 keeps failing by a template that was taken back, and is replaced",
         "evict galera-2 after 30s",
     );
+    // It would come back with the template that it has.
+    let status = json!({ "status": { "currentRevision": "b", "updateRevision": "a", "currentReplicas": 3 } });
+    it.set = status;
+    is(&it, "settled", "");
+    it.set["spec"] =
+        json!({ "updateStrategy": { "type": "RollingUpdate", "rollingUpdate": { "partition": 0 } } });
+    assert_eq!(it.stage().1, "evict galera-2 after 30s");
 }
 
 /// One that fails costs nobody anything: it need not wait for the others to be well.

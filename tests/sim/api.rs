@@ -162,6 +162,11 @@ impl Sim {
 
     /// Through the webhooks, and then into the store.
     fn ask(&mut self, mut request: Request) -> Result<(), Refusal> {
+        if let (Kind::StatefulSet, "", true, Some(object)) =
+            (request.kind, request.subresource, self.knobs.spells_out, &mut request.object)
+        {
+            object["spec"]["updateStrategy"]["rollingUpdate"] = json!({ "partition": 0 });
+        }
         let mut leave = Leave::Judged;
         for (endpoint, origin) in
             [(Endpoint::Mutate, Origin::Mutating), (Endpoint::Validate, Origin::Validating)]

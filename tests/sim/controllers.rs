@@ -116,6 +116,7 @@ impl Sim {
                 "replicas": own.len(),
                 "readyReplicas": own.iter().filter(|it| ready(it)).count(),
                 "updatedReplicas": updated,
+                "currentReplicas": count(&own, |pod| revision(pod) == current && !going(pod)),
                 "currentRevision": current,
                 "updateRevision": newest,
             });
@@ -143,11 +144,12 @@ impl Sim {
         let replicas = set["spec"]["replicas"].as_i64().unwrap_or(1);
         let own = self.members();
         let named = |wanted: i64| own.iter().find(|pod| ordinal(text(pod, "/metadata/name")) == wanted);
-        let not_reached = count(&own, |pod| revision(pod) == current);
+        let details = &set["spec"]["updateStrategy"]["rollingUpdate"];
+        let not_reached = if details.is_null() { count(&own, |pod| revision(pod) == current) } else { 0 };
         for wanted in 0..replicas {
             match named(wanted) {
                 None => {
-                    // During a roll-out those that it has not reached come back as they were.
+                    // During a roll-out those that it has not reached come back as they were, if nothing is said.
                     let revision = if wanted < not_reached { current } else { newest };
                     return self.make_member(set, wanted, revision);
                 }

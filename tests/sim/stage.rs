@@ -58,6 +58,8 @@ pub struct Knobs {
     pub lost_writes: u64,
     /// Of a thousand commands that many come with an override.
     pub overrides: u64,
+    /// The API server writes the details of RollingUpdate, since the manifest names no type.
+    pub spells_out: bool,
     /// People and faults end here.
     pub curtain: Millis,
 }
@@ -105,6 +107,7 @@ impl Sim {
             calm: if dice.chance(300) { 0 } else { dice.between(40, 300) * SECOND },
             lost_writes: if dice.chance(200) { 50 } else { 0 },
             overrides: if dice.chance(100) { 200 } else { 0 },
+            spells_out: dice.chance(500),
             curtain: dice.between(10, 25) * MINUTE,
         };
         let guard = Guard::of(usize::try_from(dice.between(1, 3)).unwrap(), settings);

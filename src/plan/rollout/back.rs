@@ -108,10 +108,12 @@ impl Rollout<'_, '_> {
         let unwanted =
             |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
         let reached = cluster.workload.spec.update_strategy.reaches_from();
+        // One that comes back with the template that it has is not helped by that.
+        let is_new = |it: &Member| cluster.workload.makes_newest(it.ordinal);
         let mut members = cluster
             .members
             .iter()
-            .filter(|it| it.ordinal >= reached && it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
+            .filter(|it| it.ordinal >= reached && is_new(it) && it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
         let member = members.next().filter(|_| current && members.next().is_none())?;
         let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
         let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
