@@ -39,7 +39,7 @@ pub use references::{SourceRef, Uses};
 pub use secret::Secret;
 pub use selector::Selector;
 pub use service::Service;
-pub use workload::{ClaimTemplate, Scale, Workload, WorkloadSpec, ordinal};
+pub use workload::{ClaimTemplate, Scale, Workload, ordinal};
 
 use meta::{by_name, or_default};
 

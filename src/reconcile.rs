@@ -49,13 +49,7 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
             tokio::task::yield_now().await;
             continue;
         }
-        let again = async {
-            if steps.is_empty() {
-                std::future::pending::<()>().await;
-            } else {
-                tokio::time::sleep(pace.again(began.elapsed())).await;
-            }
-        };
+        let again = tokio::time::sleep(pace.again(&steps, began.elapsed()));
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },
             () = again => {}
@@ -70,7 +64,7 @@ async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
         // What could not be told is still to be told.
-        Ok(Err(_)) | Err(_) if matches!(step, Step::Tell(_)) => {}
+        Ok(Err(_)) | Err(_) if matches!(step, Step::Tell(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
     match outcome {

@@ -90,7 +90,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 asked.wish(Some(Wish::Paused)).await?;
                 Ok(writeln!(
                     out,
-                    "{} is paused: nobody gets another configuration; a member that fails with a new one still goes back to the one before",
+                    "{} is paused: nobody is restarted for another configuration, but a member that fails with a new one still goes back to the one before",
                     asked.id
                 )?)
             }
@@ -106,6 +106,9 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 let asked = Asked::of(of, settings).await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
+                if Wish::of(&asked.cluster()?.workload.metadata) == Some(Wish::Paused) {
+                    anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
+                }
                 asked.wish(Some(Wish::Retry(format!("{:.0}", Timestamp::now())))).await?;
                 Ok(writeln!(out, "{} tries once more what was given up ({why})", asked.id)?)
             }

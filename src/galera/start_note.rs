@@ -157,6 +157,15 @@ impl StartNote {
         }
     }
 
+    /// Only where it began.
+    #[must_use]
+    pub fn without_doing(self) -> Self {
+        match self {
+            Self::Started(start) => Self::Started(Start { doing: None, ..start }),
+            refused @ Self::Refused(_) => refused,
+        }
+    }
+
     /// It has data of a cluster that was formed without an identity.
     pub fn has_no_identity(&self) -> bool {
         matches!(self, Self::Started(Start { from: Beginning::Words(words), .. }) if words.contains("formed without an identity"))

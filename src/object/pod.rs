@@ -301,6 +301,14 @@ pub struct Waiting {
     pub reason: String,
 }
 
+const NO_IMAGE: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "InvalidImageName"];
+
+impl ContainerStatus {
+    fn waits_for(&self, reasons: &[&str]) -> bool {
+        self.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason))
+    }
+}
+
 impl Pod {
     /// The kubelet says Ready, and the pod is not on its way out.
     pub fn ready(&self) -> bool {
@@ -353,18 +361,15 @@ impl Pod {
     pub fn stuck(&self) -> bool {
         const HOPELESS: [&str; 3] =
             ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
-        self.status.phase == "Failed" || self.waits_for(&HOPELESS) || self.lacks_an_image()
-    }
-
-    /// The image of a container cannot be had.
-    pub fn lacks_an_image(&self) -> bool {
-        self.waits_for(&["ImagePullBackOff", "ErrImagePull", "InvalidImageName"])
-    }
-
-    fn waits_for(&self, reasons: &[&str]) -> bool {
-        let PodStatus { init_container_statuses, container_statuses, .. } = &self.status;
+        let PodStatus { init_container_statuses, container_statuses, phase, .. } = &self.status;
         let mut all = init_container_statuses.iter().chain(container_statuses);
-        all.any(|it| it.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason)))
+        phase == "Failed" || all.any(|it| it.waits_for(&HOPELESS) || it.waits_for(&NO_IMAGE))
+    }
+
+    /// The image of this container, or of one that comes before it, cannot be had.
+    pub fn lacks_an_image(&self, container: &str) -> bool {
+        let before = self.status.init_container_statuses.iter();
+        before.chain(self.container_status(container)).any(|it| it.waits_for(&NO_IMAGE))
     }
 }
 

@@ -134,11 +134,6 @@ impl UpdateStrategy {
     fn partition(&self) -> i64 {
         self.rolling_update.as_ref().map_or(0, |it| it.partition)
     }
-
-    /// A new template reaches members from this ordinal on.
-    pub fn reaches_from(&self) -> i64 {
-        if self.on_delete() { i64::MAX } else { self.partition() }
-    }
 }
 
 /// Details of a rolling update.
@@ -186,12 +181,23 @@ impl Workload {
 
     /// Pods are about to be replaced by those of a newer template, or nobody knows yet whether they are.
     pub fn rolls(&self) -> bool {
-        let Self { metadata, spec, status } = self;
+        let Self { spec, status, .. } = self;
         let reached = self.replicas().saturating_sub(spec.update_strategy.partition().max(0));
-        status.observed_generation < metadata.generation
+        !self.is_observed()
             || status.current_revision != status.update_revision
                 && !spec.update_strategy.on_delete()
                 && status.updated_replicas < reached
+    }
+
+    /// A new template reaches members from this ordinal on; a partition counts from the first.
+    pub fn reaches_from(&self) -> i64 {
+        let WorkloadSpec { update_strategy: strategy, ordinals, .. } = &self.spec;
+        if strategy.on_delete() { i64::MAX } else { ordinals.start.saturating_add(strategy.partition()) }
+    }
+
+    /// Its controller has seen the last change.
+    pub fn is_observed(&self) -> bool {
+        self.status.observed_generation >= self.metadata.generation
     }
 
     /// A pod of this ordinal that is made now is made from the newest template, and not from the one before. Without details of
@@ -237,4 +243,36 @@ pub struct ScaleSpec {
     /// How many pods.
     #[serde(deserialize_with = "or_default")]
     pub replicas: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(spec: &str, status: &str) -> Workload {
+        serde_json::from_str(&format!(r#"{{"spec":{spec},"status":{status}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn a_partition_counts_from_the_first_ordinal() {
+        let held = workload(
+            r#"{"replicas":3,"ordinals":{"start":1},"updateStrategy":{"rollingUpdate":{"partition":1}}}"#,
+            "{}",
+        );
+        assert_eq!(held.reaches_from(), 2);
+        assert!(!held.makes_newest(1) && held.makes_newest(2));
+    }
+
+    #[test]
+    fn without_details_those_that_were_not_reached_come_back_as_they_were() {
+        let status = r#"{"currentReplicas":2}"#;
+        for (strategy, newest) in [
+            (r#"{"type":"RollingUpdate"}"#, [false, false, true]),
+            (r#"{"type":"RollingUpdate","rollingUpdate":{}}"#, [true; 3]),
+            (r#"{"type":"OnDelete"}"#, [true; 3]),
+        ] {
+            let it = workload(&format!(r#"{{"replicas":3,"updateStrategy":{strategy}}}"#), status);
+            assert_eq!([0, 1, 2].map(|ordinal| it.makes_newest(ordinal)), newest, "{strategy}");
+        }
+    }
 }

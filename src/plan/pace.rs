@@ -10,6 +10,8 @@ use super::Step;
 
 /// A step that failed, or that the world does not show, is tried again after this.
 const AGAIN: Duration = Duration::from_secs(10);
+/// Where nothing is due something may become so without any change: that somebody was let go moments ago ends by itself.
+const IDLE: Duration = Duration::from_secs(30);
 /// The watch shows somebody else's change within this.
 const SOON: Duration = Duration::from_millis(200);
 /// Somebody who tells nothing is asked less and less often.
@@ -43,7 +45,10 @@ impl Pace {
     }
 
     /// How long until something may be due that is not now.
-    pub fn again(&self, now: Duration) -> Duration {
+    pub fn again(&self, steps: &[Step], now: Duration) -> Duration {
+        if steps.is_empty() {
+            return IDLE;
+        }
         let due = self.waits.iter().filter(|(step, _)| !self.rests.contains_key(*step));
         let due = due.map(|(step, since)| *since + step.patience());
         let next = due.chain(self.rests.values().flatten().copied()).min();
@@ -68,6 +73,11 @@ impl Pace {
     /// It was refused, and not for the same reason as before.
     pub fn is_news(&mut self, step: &Step, why: &str) -> bool {
         self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
+    }
+
+    /// It could not be done at all.
+    pub fn failed(&mut self, step: &Step, now: Duration) {
+        self.rests.insert(step.clone(), Some(now + AGAIN));
     }
 
     /// Its object was changed meanwhile, as a StatefulSet is when its last member becomes Ready.
@@ -99,10 +109,11 @@ mod tests {
     fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
         let (mut pace, steps) = (Pace::default(), [tell("a")]);
         assert!(pace.due(&steps, at(0)).is_empty());
-        assert_eq!(pace.again(at(0)), at(10));
+        assert_eq!(pace.again(&steps, at(0)), at(10));
         assert!(pace.due(&steps, at(9)).is_empty());
-        assert_eq!(pace.again(at(9)), at(1));
+        assert_eq!(pace.again(&steps, at(9)), at(1));
         pace.due(&[], at(9));
+        assert_eq!(pace.again(&[], at(9)), IDLE, "time alone may change what is due");
         assert!(pace.due(&steps, at(10)).is_empty(), "it begins anew");
         assert_eq!(pace.due(&steps, at(20)), [&steps[0]]);
         pace.did(&steps[0], at(20));
@@ -121,8 +132,10 @@ mod tests {
             pace.is_news(&steps[0], "a") && !pace.is_news(&steps[0], "a") && pace.is_news(&steps[0], "b")
         );
         assert_eq!(pace.due(&steps, at(70)), [&steps[0]]);
+        pace.failed(&steps[0], at(70));
+        assert!(pace.due(&steps, at(79)).is_empty() && pace.again(&steps, at(70)) == AGAIN);
         pace.missed(&steps[0], at(70));
-        assert!(pace.due(&steps, at(70)).is_empty() && pace.again(at(70)) == SOON);
+        assert!(pace.due(&steps, at(70)).is_empty() && pace.again(&steps, at(70)) == SOON);
         assert_eq!(pace.due(&steps, at(70) + SOON), [&steps[0]]);
     }
 }

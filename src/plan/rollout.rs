@@ -17,7 +17,7 @@ use super::{Step, Told};
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
-use crate::view::{Cluster, Member, Next, Note, State, Stopped, View, Wish};
+use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
 
 pub use copy::{Copy, copy};
 
@@ -30,10 +30,13 @@ const PROVES: Duration = Duration::from_secs(10);
 /// More options than this are counted, not named.
 const MOST: usize = 4;
 
+const TEMPLATE_ROLLS: &str = "a roll-out of the StatefulSet runs";
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
 /// The one that somebody should look at.
 pub const STOPPED: &str = "RolloutStopped";
+/// Somebody, or something, is in its way.
+pub const WAITS: &str = "RolloutWaits";
 
 /// How far a cluster is with its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,17 +195,7 @@ impl Rollout<'_, '_> {
     }
 
     fn is_given_up(&self, revision: &Revision) -> bool {
-        let again = self.retry();
-        let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
-        self.note.stopped.as_ref().is_some_and(given_up)
-    }
-
-    /// What was given up is to be tried once more.
-    fn retry(&self) -> Option<String> {
-        match Wish::of(&self.cluster.workload.metadata) {
-            Some(Wish::Retry(once)) => Some(once),
-            _ => None,
-        }
+        self.note.has_given_up(revision, &self.cluster.workload.metadata)
     }
 
     fn runs(member: &Member) -> Option<&Revision> {
@@ -283,7 +276,12 @@ impl Rollout<'_, '_> {
             );
         }
         let Some(first) = self.next_for(wanted) else {
-            return Stage::Held(self.held_back());
+            let rolls = self.cluster.rolls() && self.all_run(wanted);
+            return if rolls {
+                Stage::Waits(TEMPLATE_ROLLS.to_owned())
+            } else {
+                Stage::Held(self.held_back())
+            };
         };
         if let Some(why) = self.not_now(first) {
             return Stage::Waits(why);
@@ -378,7 +376,10 @@ impl Rollout<'_, '_> {
                     Some(self.write(note, None, Duration::ZERO)),
                 )
             }
-            _ => Stage::Rolls(format!("{says}; {name} is the next"), self.evict(member, self.between_two())),
+            _ => Stage::Rolls(
+                format!("{says}; {name} is the next"),
+                self.evict(member, if turn::fails(member) { Duration::ZERO } else { self.between_two() }),
+            ),
         }
     }
 

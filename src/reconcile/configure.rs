@@ -75,11 +75,8 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         Err(error) => return Err(error),
     };
     let note = format!("members keep the configuration that they have: {why}");
-    Ok(Some(Done::Refused(Told { id: it.id.clone(), uid: it.uid.clone(), reason: WAITS, note })))
+    Ok(Some(Done::Refused(Told { id: it.id.clone(), uid: it.uid.clone(), reason: rollout::WAITS, note })))
 }
-
-/// Why an Event is written.
-const WAITS: &str = "RolloutWaits";
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
 async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
@@ -124,7 +121,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
             Ok(Done::Refused(Told {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
-                reason: WAITS,
+                reason: rollout::WAITS,
                 note: format!("{pod} is to restart with another configuration, and may not yet: {why}"),
             }))
         }

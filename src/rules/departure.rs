@@ -10,7 +10,7 @@ use crate::exempt;
 use crate::object::{Kind, Object, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Decision, Finding, Mode, Verdict};
-use crate::view::{Id, View};
+use crate::view::{Cluster, Id, View};
 
 /// A member that goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,10 +76,22 @@ fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
 /// The member that a changed template, or one that was held back, reaches first.
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
-    let from = new.spec.update_strategy.reaches_from();
-    let goes_on = from < old.spec.update_strategy.reaches_from();
+    let from = new.reaches_from();
+    let goes_on = from < old.reaches_from();
     let last = new.ordinals().end - 1;
     ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
+}
+
+/// How a roll-out of the template that hangs is held, so that its StatefulSet restarts nobody meanwhile.
+pub(super) fn hold(cluster: &Cluster) -> String {
+    let Cluster { id, workload, .. } = cluster;
+    let held = workload.replicas();
+    let patch = format!(r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{held}}}}}}}}}"#);
+    format!(
+        "hold it first: kubectl -n {} patch statefulset {} --patch '{patch}', then repeat the command, and set the partition back when all \
+         members are Ready",
+        id.namespace, id.name
+    )
 }
 
 /// It could not be reserved: refused, unless somebody takes the responsibility.

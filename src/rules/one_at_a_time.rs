@@ -64,6 +64,7 @@
 
 mod strays;
 
+use super::departure::hold;
 use super::{Rule, Verb};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
@@ -270,7 +271,7 @@ impl<'a> Leaving<'a> {
                 return unknown("it is not known whether the other members are Ready", self.view.seen());
             }
             _ if self.is_another() => {
-                return unknown("gatera has not seen this pod yet, only the one before it", self.seen());
+                return unknown("gatera has not seen this pod yet", self.seen());
             }
             State::Down => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
@@ -279,7 +280,7 @@ impl<'a> Leaving<'a> {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
         }
         let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
-        if let Some((says, instead)) = self.rollout_goes_on(does(self.member).is_some()) {
+        if let Some((says, instead)) = self.rollout_goes_on() {
             return wait(says, instead);
         }
         if let Some(pod) = self.cluster.leaving.first() {
@@ -317,8 +318,8 @@ impl<'a> Leaving<'a> {
     }
 
     /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
-    fn rollout_goes_on(&self, lasts: bool) -> Option<(String, String)> {
-        let Cluster { id, workload, .. } = self.cluster;
+    fn rollout_goes_on(&self) -> Option<(String, String)> {
+        let id = &self.cluster.id;
         if !self.cluster.rolls() || !self.others().all(Member::ready) {
             return None;
         }
@@ -333,17 +334,10 @@ impl<'a> Leaving<'a> {
                 ),
             ));
         }
-        let hold = format!(
-            r#"{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":{}}}}}}}}}"#,
-            workload.ordinals().end
-        );
-        (self.member.starting() && !lasts).then(|| {
+        self.member.starting().then(|| {
             (
-                format!("it is starting, and once it is Ready the rollout of StatefulSet {name} restarts the next member ({seen})"),
-                format!(
-                    "wait until it is Ready; if it hangs, hold the rollout first: kubectl -n {ns} patch statefulset {name} --patch '{hold}', \
-                     then repeat the command"
-                ),
+                format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
+                format!("wait until it is Ready; if it hangs, {}", hold(self.cluster)),
             )
         })
     }

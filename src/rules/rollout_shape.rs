@@ -84,7 +84,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// A StatefulSet that takes over pods of another template restarts them, also the only one. Whether theirs is another cannot
 /// be told: pods have more than a template says.
 fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    let reached = new.spec.update_strategy.reaches_from();
+    let reached = new.reaches_from();
     let mut runs = view.orphans_for(&review.namespace, &review.name);
     let only = runs.next().filter(|it| *it >= reached && new.ordinals().contains(it))?;
     if runs.next().is_some() {
@@ -109,7 +109,7 @@ fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Findin
 fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
-    let released = strategy.reaches_from() < old.spec.update_strategy.reaches_from();
+    let released = new.reaches_from() < old.reaches_from();
     let ordinals = new.ordinals();
     let what = match (changed, released) {
         _ if ordinals.is_empty() => return None,

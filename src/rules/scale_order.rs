@@ -35,6 +35,7 @@
 //! Annotate the StatefulSet, for an hour at most; `kubectl scale` itself takes no annotation:
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
 
+use super::departure::hold;
 use super::{Rule, Verb};
 use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Object, Workload};
@@ -251,15 +252,22 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
     let goes_on = cluster.rolls() && cluster.has_data();
     match view.state(cluster) {
-        State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => refuse(
-            Verdict::Wait,
-            "a roll-out of its template is under way, and goes on with the next member as soon as this one is gone",
-            format!(
-                "kubectl -n {0} rollout status statefulset {1}, and repeat the command when it is done; to take the template back: kubectl -n \
-                 {0} rollout undo statefulset {1}",
-                cluster.id.namespace, cluster.id.name
-            ),
-        ),
+        State::Healthy | State::Degraded | State::Joining | State::Transfer if goes_on => {
+            if !cluster.workload.is_observed() {
+                let says = "its controller has not seen the last change yet";
+                return refuse(Verdict::Wait, says, "repeat the command in a minute".to_owned());
+            }
+            refuse(
+                Verdict::Wait,
+                "a roll-out of its template is under way, and goes on with the next member as soon as this one is gone",
+                format!(
+                    "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done; if it hangs, {}",
+                    cluster.id.namespace,
+                    cluster.id.name,
+                    hold(cluster)
+                ),
+            )
+        }
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
             let (other, seconds) = view.released.besides(cluster, &last)?;

@@ -9,7 +9,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Container, PodSpec, Template, Workload, WorkloadSpec};
+use crate::object::{Container, PodSpec, Template, Workload};
 use crate::revision::{self, Revision, Unknown};
 
 /// How a cluster is, as far as Kubernetes can tell.
@@ -253,12 +253,11 @@ impl Cluster {
     /// StatefulSet tells of itself is not enough: of a roll-out that was undone half-way, and of pods that it took over
     /// from an earlier one, it counts one template only.
     pub fn rolls(&self) -> bool {
-        let WorkloadSpec { update_strategy: strategy, .. } = &self.workload.spec;
         let newest = &*self.workload.status.update_revision;
         let is_old = |pod: &Arc<PodFact>| {
             !pod.going && ![&*pod.template, newest].contains(&"") && pod.template != newest
         };
-        let reached = |it: &&Member| it.ordinal >= strategy.reaches_from();
+        let reached = |it: &&Member| it.ordinal >= self.workload.reaches_from();
         self.workload.rolls()
             || self.members.iter().filter(reached).any(|it| it.pod.as_ref().is_some_and(is_old))
     }

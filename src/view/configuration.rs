@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use super::{Cluster, Id, View, Wish};
 use crate::marks;
-use crate::object::{ConfigMap, Pod, ordinal};
+use crate::object::{ConfigMap, Meta, Pod, ordinal};
 use crate::revision::{self, Contents, Digest, Keys, Revision, Unknown};
 
 /// Which revision members start with.
@@ -82,6 +82,13 @@ impl Note {
             Some(next) if next.canary.is_none_or(|canary| canary == ordinal) => &next.revision,
             _ => &self.good,
         }
+    }
+
+    /// This one failed, and nobody has asked since then to try it again.
+    pub fn has_given_up(&self, revision: &Revision, meta: &Meta) -> bool {
+        let again = Wish::of(meta).and_then(Wish::retry);
+        let given_up = |it: &Stopped| it.revision == *revision && (again.is_none() || it.retried == again);
+        self.stopped.as_ref().is_some_and(given_up)
     }
 
     /// Every revision that it names.
@@ -175,7 +182,7 @@ fn chosen_for<'a>(cluster: &'a Cluster, live: Option<&'a Revision>, pod: &Pod) -
         Some(Wish::Odd | Wish::Retry(_)) | None => false,
     };
     if (of_a_new_template || by_hand) && !wished || !cluster.has_data() {
-        let may = |live: &&Revision| note.stopped.as_ref().is_none_or(|it| it.revision != **live);
+        let may = |live: &&Revision| !note.has_given_up(live, &workload.metadata);
         return live.filter(may).or(Some(&note.good));
     }
     let ordinal = ordinal(&meta.name, &cluster.id.name)?;

@@ -82,7 +82,7 @@ pub struct PodFact {
     pub ready: bool,
     /// Will not become Ready by waiting.
     pub stuck: bool,
-    /// An image of its cannot be had: that is no fault of what the server reads.
+    /// The image of its server cannot be had, or one before it: that is no fault of what the server reads.
     pub lacks_an_image: bool,
     /// Being deleted.
     pub going: bool,
@@ -189,7 +189,7 @@ impl PodFact {
             node: pod.spec.node_name.clone(),
             ready: pod.ready(),
             stuck: pod.stuck(),
-            lacks_an_image: pod.lacks_an_image(),
+            lacks_an_image: server.is_some_and(|server| pod.lacks_an_image(&server.name)),
             going: meta.going(),
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             injected: meta.mark(marks::INJECTED).is_some(),
@@ -217,7 +217,11 @@ impl PodFact {
 
 /// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
 fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
-    let note = StartNote::read(pod.last_words(&server.name)?)?;
+    let mut note = StartNote::read(pod.last_words(&server.name)?)?;
+    // What it did in its last run is over when it runs again.
+    if pod.runs(&server.name) {
+        note = note.without_doing();
+    }
     Some(note).filter(|note| has_our_probe(server) || matches!(note, StartNote::Refused(_)))
 }
 

@@ -34,6 +34,14 @@ impl Wish {
         meta.mark(marks::ROLLOUT).map(Self::read)
     }
 
+    /// What was given up is to be tried once more, in these words.
+    pub fn retry(self) -> Option<String> {
+        match self {
+            Self::Retry(once) => Some(once),
+            Self::Paused | Self::Keep { .. } | Self::Odd => None,
+        }
+    }
+
     fn read(text: &str) -> Self {
         let keep = || {
             let (revision, instead_of) = text.strip_prefix(KEEP)?.split_once(INSTEAD_OF)?;

@@ -32,16 +32,16 @@ pub struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Starts it and waits for its first row. `secret` is the key of a Secret, or the password itself.
     pub fn start(galera: &'a Galera<'a>, password: &serde_json::Value) -> Self {
-        Self::on_node(galera, password, serde_json::Value::Null)
+        Self::on_node(galera, password, &serde_json::Value::Null)
     }
 
     /// The same on the node of this member, which others may leave.
     pub fn beside(galera: &'a Galera<'a>, password: &serde_json::Value, member: &str) -> Self {
         let node = galera.pod(member).expect("it is there")["spec"]["nodeName"].clone();
-        Self::on_node(galera, password, node)
+        Self::on_node(galera, password, &node)
     }
 
-    fn on_node(galera: &'a Galera<'a>, password: &serde_json::Value, node: serde_json::Value) -> Self {
+    fn on_node(galera: &'a Galera<'a>, password: &serde_json::Value, node: &serde_json::Value) -> Self {
         galera.ask(
             &galera.member(0),
             "CREATE DATABASE acknowledged; CREATE TABLE acknowledged.rows (number INT PRIMARY KEY)",

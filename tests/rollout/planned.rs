@@ -134,7 +134,12 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     let (says, does) = canary("preparing").stage();
     assert_eq!(says, "galera-2 keeps failing with max_connections");
     assert!(does.contains("after 20s"), "{does}");
-    is(&canary("unpulled"), "galera-2 has no image to start from with max_connections", "");
+    is(
+        &canary("unpulled"),
+        "galera-2 has no image to start from with max_connections",
+        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 says why; nobody \
+         else restarts until it is there, or the change is taken back",
+    );
     let waiting = ("starting", File::Old);
     let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
     is(&nobody_serves, "galera-2 starts with max_connections", "");

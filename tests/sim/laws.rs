@@ -23,8 +23,8 @@ use super::galera::{Alarm, Galera};
 use super::stage::Sim;
 use super::store::ordinal;
 
-/// What the guard lets pass although a law breaks by it: it cannot know, and warns. Only the very departure that breaks it
-/// is excused, by this name.
+/// What the guard lets pass although a law breaks by it: it cannot know, and warns. The departure that breaks it excuses
+/// its story from then on, by this name.
 pub mod warned {
     /// G14 lets a new template through while the only member keeps failing: it may be the cure. When it gets well by itself
     /// (a ConfigMap was mended), the controller restarts it all the same, with nobody to come back to.

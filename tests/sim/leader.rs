@@ -46,12 +46,10 @@ impl Sim {
                 break;
             }
         }
-        if !steps.is_empty() {
-            let again = u64::try_from(self.pace.again(time).as_millis()).unwrap().max(SECOND / 10);
-            if self.looks_again <= now || now + again < self.looks_again {
-                self.looks_again = now + again;
-                self.agenda.put(again, Happening::Leader);
-            }
+        let again = u64::try_from(self.pace.again(&steps, time).as_millis()).unwrap().max(SECOND / 10);
+        if self.looks_again <= now || now + again < self.looks_again {
+            self.looks_again = now + again;
+            self.agenda.put(again, Happening::Leader);
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
 //! that nobody reads mean nothing; in a file that includes others, and in one of more than 64 KiB, everything does. The
-//! address of the cluster is left out, wherever it stands: it follows the number of members, and nobody restarts for it.
+//! address of the cluster is left out of all others, wherever it stands: it follows the number of members, and nobody restarts for it.
 
 use std::collections::BTreeMap;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::super::{Step, Told};
 use super::turn::fails;
-use super::{Rollout, STOPPED, Stage};
+use super::{Rollout, STOPPED, Stage, WAITS};
 use crate::galera::start_note::Doing;
 use crate::revision::Revision;
-use crate::view::{Member, Note, PodFact, Stopped};
+use crate::view::{Member, Note, PodFact, Stopped, Wish};
 
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
@@ -33,11 +33,16 @@ impl Rollout<'_, '_> {
 
     fn is_ill(&self, member: &Member, revision: &Revision) -> Stage {
         let (names, name) = (self.names(revision), &member.name);
-        let starts = || {
-            let lacks = member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image);
-            let does = if lacks { "has no image to start from" } else { "starts" };
-            Stage::Rolls(format!("{name} {does} with {names}"), None)
-        };
+        if member.pod.as_ref().is_some_and(|pod| pod.lacks_an_image) {
+            let says = format!("{name} has no image to start from with {names}");
+            let pod = format!("kubectl -n {} describe pod {name}", self.cluster.id.namespace);
+            let told = format!(
+                "{says}: {pod} says why; nobody else restarts until it is there, or the change is taken back"
+            );
+            let told = Step::Tell(Told::about(self.cluster, WAITS, told));
+            return Stage::Rolls(says, Some(Box::new(told)));
+        }
+        let starts = || Stage::Rolls(format!("{name} starts with {names}"), None);
         let Some((does, patience)) = member.pod.as_ref().and_then(|pod| trouble(pod)) else {
             return starts();
         };
@@ -62,7 +67,8 @@ impl Rollout<'_, '_> {
              take the change back ({revision})",
             maps.join(", ")
         );
-        let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried: self.retry() };
+        let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);
+        let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };
         let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
         let told = Told::about(self.cluster, STOPPED, told);
         Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
@@ -78,7 +84,9 @@ impl Rollout<'_, '_> {
         let is_live = |it: Option<&Revision>| self.cluster.live.as_ref().ok() == it;
         // Whoever changed the template, too, means both; those that it has not reached are not meant.
         let newest = &self.cluster.workload.status.update_revision;
-        let is_meant = |it: &Member| rolls && it.pod.as_ref().is_some_and(|pod| pod.template == *newest);
+        let given_up = self.cluster.live.as_ref().is_ok_and(|live| self.is_given_up(live));
+        let is_meant =
+            |it: &Member| rolls && !given_up && it.pod.as_ref().is_some_and(|pod| pod.template == *newest);
         // Made without the guard, it reads what was given up.
         let other = self.cluster.live.as_ref().is_ok_and(|live| live != good);
         let reads_live = |it: &Member| Self::runs(it).is_none() && other && fails(it) && !is_meant(it);
@@ -86,6 +94,10 @@ impl Rollout<'_, '_> {
             self.is_astray(it) && (!rolls || fails(it) && !(is_meant(it) && is_live(Self::runs(it))))
         };
         let astray = |it: &&Member| (strays(it) || reads_live(it)) && (!only_ill || fails(it));
+        if !self.is_kept(good) {
+            let why = format!("there is no copy of {good} to go back to");
+            return self.cluster.members.iter().any(|it| astray(&it)).then_some(Stage::Stopped(why, None));
+        }
         let members = || self.cluster.members.iter().rev().filter(astray);
         let member = members().find(|it| !it.ready()).or_else(|| members().next())?;
         let why = self.note.stopped.as_ref().map(|it| format!("{}; ", it.why)).unwrap_or_default();
@@ -104,16 +116,16 @@ impl Rollout<'_, '_> {
     pub(super) fn broken_by_an_old_template(&self) -> Option<Stage> {
         let Self { cluster, .. } = self;
         let status = &cluster.workload.status;
-        let current = status.observed_generation >= cluster.workload.metadata.generation;
-        let unwanted =
-            |pod: &PodFact| pod.stuck && !pod.template.is_empty() && pod.template != status.update_revision;
-        let reached = cluster.workload.spec.update_strategy.reaches_from();
+        let current = cluster.workload.is_observed();
+        let unwanted = |pod: &PodFact| {
+            pod.stuck && !pod.running && !pod.template.is_empty() && pod.template != status.update_revision
+        };
+        let reached = cluster.workload.reaches_from();
         // One that comes back with the template that it has is not helped by that.
         let is_new = |it: &Member| cluster.workload.makes_newest(it.ordinal);
-        let mut members = cluster
-            .members
-            .iter()
-            .filter(|it| it.ordinal >= reached && is_new(it) && it.pod.as_ref().is_some_and(|pod| unwanted(pod)));
+        let mut members = cluster.members.iter().filter(|it| {
+            it.ordinal >= reached && is_new(it) && it.pod.as_ref().is_some_and(|pod| unwanted(pod))
+        });
         let member = members.next().filter(|_| current && members.next().is_none())?;
         let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
         let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
@@ -134,9 +146,9 @@ impl Rollout<'_, '_> {
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
     let doing = pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
     match doing {
-        _ if pod.going || pod.lacks_an_image => None,
+        _ if pod.going => None,
         _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
-        _ if pod.stuck => Some(("keeps failing", FAILS)),
+        _ if pod.stuck && !pod.running => Some(("keeps failing", FAILS)),
         Some(Doing::Receives) => None,
         _ => Some(("does not become Ready", HANGS)),
     }

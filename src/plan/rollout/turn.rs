@@ -10,7 +10,7 @@ use crate::view::{Member, PodFact};
 impl<'a> Rollout<'a, '_> {
     /// The next one to start with this revision: one that fails anyway, one that was made without the guard, or the highest.
     pub(super) fn next_for(&self, revision: &Revision) -> Option<&'a Member> {
-        let held_back = self.cluster.workload.spec.update_strategy.reaches_from();
+        let held_back = self.cluster.workload.reaches_from();
         let other = |it: &&Member| Self::runs(it) != Some(revision) && it.ordinal >= held_back;
         let members = || self.cluster.members.iter().rev().filter(other);
         let with =
@@ -48,7 +48,7 @@ impl<'a> Rollout<'a, '_> {
             return Some(cluster.describe());
         }
         if cluster.rolls() {
-            return Some("a roll-out of the StatefulSet runs".to_owned());
+            return Some(super::TEMPLATE_ROLLS.to_owned());
         }
         if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
             return Some("the bootstrap node is there".to_owned());
@@ -68,19 +68,18 @@ impl<'a> Rollout<'a, '_> {
 
     /// Whoever may restart is done; the rest are not to.
     pub(super) fn held_back(&self) -> String {
-        let strategy = &self.cluster.workload.spec.update_strategy;
-        if strategy.on_delete() {
+        if self.cluster.workload.spec.update_strategy.on_delete() {
             "its updateStrategy is OnDelete, so members restart when you delete them".to_owned()
         } else {
             format!(
                 "members below {} are held back by the partition of its updateStrategy",
-                strategy.reaches_from()
+                self.cluster.workload.reaches_from()
             )
         }
     }
 }
 
-/// It falls over again and again: nothing of it runs for long.
+/// Its server falls over again and again, or is not even started; a container beside it is another matter.
 pub(super) fn fails(member: &Member) -> bool {
-    member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.going)
+    member.pod.as_ref().is_some_and(|pod| pod.stuck && !pod.running && !pod.going)
 }

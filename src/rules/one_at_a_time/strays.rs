@@ -5,11 +5,12 @@
 use super::{cluster_of, finding};
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
-use crate::view::{Cluster, PodFact, State, View};
+use crate::view::{Cluster, Freshness, Id, PodFact, State, View};
 
 /// May it go?
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
-    beyond(review, shown, view).or_else(|| orphaned(review, view))
+    let of_nobody = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
+    beyond(review, shown, view).or_else(|| orphaned(review, view)).or_else(of_nobody)
 }
 
 /// Beyond the replicas a pod is on its way out: the step that caused it was judged. Its controller takes it away when all
@@ -36,15 +37,37 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
     ))
 }
 
+const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been let go";
+const AGAIN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
+
 /// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let may_serve = pod.running && (cluster.has_data() || is_unknown(cluster, view));
     may_serve.then(|| {
         finding(
             Verdict::Unknown,
-            format!("gatera has not seen this pod yet, which belongs to cluster {} ({})", cluster.id.name, view.seen()),
-            "a member that is not Ready counts as lost when the majority is counted, and another may have been let go",
-            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
+            format!(
+                "gatera has not seen this pod yet, which belongs to cluster {} ({})",
+                cluster.id.name,
+                view.seen()
+            ),
+            NOT_SEEN,
+            AGAIN.to_owned(),
+        )
+    })
+}
+
+/// Of a StatefulSet that a late view does not hold: it may be a cluster.
+fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (kind, owner) = pod.owner.as_ref()?;
+    let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
+    let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.going;
+    (may_be && view.freshness != Freshness::Current).then(|| {
+        finding(
+            Verdict::Unknown,
+            format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
+            NOT_SEEN,
+            AGAIN.to_owned(),
         )
     })
 }
