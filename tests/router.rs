@@ -324,7 +324,7 @@ async fn a_made_up_deletion_lets_nobody_go() {
         } })
     };
     for (body, allowed) in
-        [(deletion(0, Some("made-up")), true), (deletion(1, None), true), (deletion(2, None), false)]
+        [(deletion(0, Some("made-up")), false), (deletion(1, None), true), (deletion(2, None), false)]
     {
         let answer = ask(&guard, "/validate", &body).await;
         assert_eq!(answer["response"]["allowed"], allowed, "{answer}");

@@ -49,6 +49,8 @@ pub enum Leave {
     Unasked,
     /// The guard let a member go that it did not see Ready.
     Starting,
+    /// The same, and its node could not hear of it: it goes when that is back, whatever has happened since.
+    Unheard,
     /// The StatefulSet controller follows a new template.
     Rolled,
 }
@@ -329,6 +331,8 @@ impl Sim {
         let now: Millis = self.agenda.now;
         let Some(object) = self.store.get(kind, name).cloned() else { return };
         if kind == Kind::Pod {
+            let silent = self.silent(text(&object, "/spec/nodeName"));
+            let leave = if leave == Leave::Starting && silent { Leave::Unheard } else { leave };
             self.laws.told_to_go(name, uid(&object), leave);
             let unscheduled = text(&object, "/spec/nodeName").is_empty();
             if grace == Some(0) || unscheduled {

@@ -110,8 +110,8 @@ impl Laws {
     /// A pod begins to go.
     pub fn departs(&mut self, pod: &str, uid: &str, asked_for: i64, galera: &Galera, now: Millis) {
         let Some(leave) = self.leave.get(uid).copied().filter(|_| galera.synced(pod)) else { return };
-        // The control plane gave up on its node.
-        if leave == Leave::Unasked {
+        // The control plane gave up on its node, or the node could not be told before.
+        if matches!(leave, Leave::Unasked | Leave::Unheard) {
             return;
         }
         self.departures += 1;
