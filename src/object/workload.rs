@@ -130,7 +130,11 @@ impl UpdateStrategy {
         self.kind == "OnDelete"
     }
 
-    /// Members below this ordinal keep their old template.
+    /// So many members, from the first, keep their old template.
+    pub fn holds_back(&self) -> i64 {
+        if self.on_delete() { i64::MAX } else { self.partition() }
+    }
+
     fn partition(&self) -> i64 {
         self.rolling_update.as_ref().map_or(0, |it| it.partition)
     }
@@ -191,8 +195,7 @@ impl Workload {
 
     /// A new template reaches members from this ordinal on; a partition counts from the first.
     pub fn reaches_from(&self) -> i64 {
-        let WorkloadSpec { update_strategy: strategy, ordinals, .. } = &self.spec;
-        if strategy.on_delete() { i64::MAX } else { ordinals.start.saturating_add(strategy.partition()) }
+        self.spec.ordinals.start.saturating_add(self.spec.update_strategy.holds_back())
     }
 
     /// Its controller has seen the last change.

@@ -77,7 +77,7 @@ fn stopped(review: &Review, now: &Workload) -> Option<(i64, &'static str)> {
 pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let from = new.reaches_from();
-    let goes_on = from < old.reaches_from();
+    let goes_on = new.spec.update_strategy.holds_back() < old.spec.update_strategy.holds_back();
     let last = new.ordinals().end - 1;
     ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
 }

@@ -109,7 +109,7 @@ fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Findin
 fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
-    let released = new.reaches_from() < old.reaches_from();
+    let released = strategy.holds_back() < old.spec.update_strategy.holds_back();
     let ordinals = new.ordinals();
     let what = match (changed, released) {
         _ if ordinals.is_empty() => return None,
