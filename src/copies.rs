@@ -1,4 +1,4 @@
-//! Copies of what members read, made at the API server: by the leader for a roll-out, and by whoever is asked about a pod
+//! Copies of what members read, made at the API server: by the leader for a rollout, and by whoever is asked about a pod
 //! that is the first to start with some content.
 //!
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one

@@ -146,7 +146,7 @@ pub const MARKS: &[Mark] = &[
     peoples(
         ROLLOUT,
         Stands::StatefulSet,
-        "holds up a roll-out of the configuration, tries what was given up once more, or has members run an earlier revision",
+        "holds up a rollout of the configuration, tries what was given up once more, or has members run an earlier revision",
     ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
@@ -161,7 +161,7 @@ pub const MARKS: &[Mark] = &[
     guards(
         CONFIGURATION,
         Stands::StatefulSet,
-        "which revision of the configuration members start with, and how far a roll-out is",
+        "which revision of the configuration members start with, and how far a rollout is",
     ),
     guards(REVISION, Stands::Pod, "the revision of the configuration that its server started with"),
     guards(KEEPS, Stands::Kept, "the ConfigMap of which it keeps a revision"),

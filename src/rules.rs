@@ -70,6 +70,10 @@ pub enum Verb {
     Report,
 }
 
+/// What to do while the view does not say enough.
+const UNTIL_SEEN: &str =
+    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
+
 /// Every write of the object itself.
 const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 

@@ -115,8 +115,8 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
             "2 of 2 members Synced, galera-instance-galera-2 is leaving",
         ),
         (Scene { replicas: Some(0), members: vec![], ..formed() }, "no member is asked for (0 replicas)"),
-        (Scene { stateful_set: rolling, ..formed() }, "a roll-out of the StatefulSet runs"),
-        (Scene { stateful_set: rolls, ..formed() }, "a roll-out of the StatefulSet runs"),
+        (Scene { stateful_set: rolling, ..formed() }, "a rollout of the StatefulSet runs"),
+        (Scene { stateful_set: rolls, ..formed() }, "a rollout of the StatefulSet runs"),
         (
             Scene { mode: Some("audit".into()), ..formed() },
             "namespace db is in mode audit, in which gatera only looks",

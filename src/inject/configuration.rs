@@ -19,18 +19,18 @@ fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
     let cluster = cluster.filter(|_| *member && !looks_only)?;
     let revision = view.revision_for(cluster, read)?;
     let sources = revision::sources(&read.spec, server);
-    // Asked a second time, it has been led there already.
+    // Asked a second time, its volumes point at the copies already.
     let is_read = |source: &str, digest: &Digest| {
         sources.contains_key(source) || sources.contains_key(&digest.copy_name(source))
     };
     Some(revision.only(is_read)).filter(|it| !it.is_empty())
 }
 
-/// Leads the volumes of the server to the copies, and says so on the pod.
+/// Has the volumes of the server point at the copies, and says so on the pod.
 pub(super) fn add(pod: &mut Value, patient: &Patient<'_>, server: &Container, remarks: &mut Vec<String>) {
     let Some(read) = read(patient, server) else { return };
     let Some((missing, _)) = read.iter().find(|(source, digest)| !is_there(patient, source, digest)) else {
-        lead(pod, &read, server);
+        point_at_copies(pod, &read, server);
         edit::annotate(pod, marks::REVISION, &read.to_string());
         return;
     };
@@ -54,19 +54,19 @@ pub(super) fn wanted(patient: &Patient<'_>, server: &Container) -> Vec<Value> {
     revision.iter().filter_map(copy).collect()
 }
 
-fn lead(pod: &mut Value, revision: &Revision, server: &Container) {
+fn point_at_copies(pod: &mut Value, revision: &Revision, server: &Container) {
     let mounted = |volume: &Value| server.volume_mounts.iter().any(|mount| volume["name"] == *mount.name);
     let volumes = pod["spec"]["volumes"].as_array_mut().into_iter().flatten();
     for volume in volumes.filter(|volume| mounted(volume)) {
-        turn(volume.get_mut("configMap"), revision);
+        rename(volume.get_mut("configMap"), revision);
         let sources = volume.get_mut("projected").and_then(|it| it.get_mut("sources"));
         for source in sources.and_then(Value::as_array_mut).into_iter().flatten() {
-            turn(source.get_mut("configMap"), revision);
+            rename(source.get_mut("configMap"), revision);
         }
     }
 }
 
-fn turn(source: Option<&mut Value>, revision: &Revision) {
+fn rename(source: Option<&mut Value>, revision: &Revision) {
     let Some(name) = source.and_then(|source| source.get_mut("name")) else { return };
     let copy = name.as_str().and_then(|name| Some(revision.get(name)?.copy_name(name)));
     if let Some(copy) = copy {

@@ -298,7 +298,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if !everybody || !cluster.members.iter().all(crate::view::Member::ready) || !cluster.leaving.is_empty() {
         return Some(cluster.describe());
     }
-    let rolls = || cluster.rolls().then(|| "a roll-out of the StatefulSet runs".to_owned());
+    let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet runs".to_owned());
     let let_go = || {
         let (pod, _) = view.released.besides(cluster, "")?;
         Some(format!("{pod} was let go moments ago"))

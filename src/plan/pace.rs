@@ -17,8 +17,8 @@ const SOON: Duration = Duration::from_millis(200);
 /// Somebody who tells nothing is asked less and less often.
 const MOST_PATIENT: Duration = Duration::from_secs(600);
 
-#[derive(Default)]
 /// What the leader remembers between two looks.
+#[derive(Default)]
 pub struct Pace {
     /// Until when each is not done again; `None`: as long as it is planned.
     rests: HashMap<Step, Option<Duration>>,
@@ -55,7 +55,7 @@ impl Pace {
         next.map_or(AGAIN, |next| next.saturating_sub(now).min(AGAIN))
     }
 
-    /// It was done, or failed.
+    /// It was done; or it was tried, and is not repeated any sooner for that.
     pub fn did(&mut self, step: &Step, now: Duration) {
         let pause = match step {
             // What was told is not told again while it lasts.
@@ -75,7 +75,7 @@ impl Pace {
         self.refused.insert(step.clone(), why.to_owned()).is_none_or(|before| before != why)
     }
 
-    /// It could not be done at all.
+    /// What was to be told could not be told, so it is not over.
     pub fn failed(&mut self, step: &Step, now: Duration) {
         self.rests.insert(step.clone(), Some(now + AGAIN));
     }

@@ -30,7 +30,7 @@ const PROVES: Duration = Duration::from_secs(10);
 /// More options than this are counted, not named.
 const MOST: usize = 4;
 
-const TEMPLATE_ROLLS: &str = "a roll-out of the StatefulSet runs";
+const TEMPLATE_ROLLS: &str = "a rollout of the StatefulSet runs";
 const ROLLS: &str = "RollingOut";
 const ROLLED: &str = "RolledOut";
 /// The one that somebody should look at.

@@ -1,4 +1,4 @@
-//! A step of a roll-out: the copies that it needs, what everybody should know, and the note. And a member's eviction.
+//! A step of a rollout: the copies that it needs, what everybody should know, and the note. And a member's eviction.
 //!
 //! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
 //! and writes it down for all replicas.

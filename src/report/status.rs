@@ -107,7 +107,7 @@ fn members(cluster: &Cluster) -> Step {
         _ if asked == 0 => SKIPPED,
         _ => IN_PROGRESS,
     };
-    let rolls = if cluster.rolls() { ", a roll-out runs" } else { "" };
+    let rolls = if cluster.rolls() { ", a rollout runs" } else { "" };
     Step { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 

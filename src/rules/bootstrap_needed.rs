@@ -35,7 +35,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::{Rule, Verb};
+use super::{Rule, UNTIL_SEEN, Verb};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -93,7 +93,7 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         State::Unknown => (
             Verdict::Unknown,
             "it is not known whether all members are Ready".to_owned(),
-            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
+            UNTIL_SEEN.to_owned(),
         ),
         // Nobody depends on it: an install that failed may be taken away.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,

@@ -82,7 +82,7 @@ pub(super) fn first_to_roll(old: &Workload, new: &Workload) -> Option<i64> {
     ((changed || goes_on) && from <= last && new.replicas() > 0).then_some(last)
 }
 
-/// How a roll-out of the template that hangs is held, so that its StatefulSet restarts nobody meanwhile.
+/// How a rollout of the template that hangs is held, so that its StatefulSet restarts nobody meanwhile.
 pub(super) fn hold(cluster: &Cluster) -> String {
     let Cluster { id, workload, .. } = cluster;
     let held = workload.replicas();

@@ -28,7 +28,7 @@
 //! the StatefulSet it releases what stands there, and all of its claims. The override of a whole cluster (G03) does not
 //! release its data.
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::galera::server::{self, DATA_DIRECTORIES};
 use crate::marks;
 use crate::object::{Kind, Object, Volume, Workload};
@@ -92,10 +92,7 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy => (Verdict::Warn, "nothing is lost but a faster way back up".to_owned()),
-        State::Unknown => (
-            Verdict::Unknown,
-            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned(),
-        ),
+        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
         State::Joining | State::Transfer => {
             (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
         }

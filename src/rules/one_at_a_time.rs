@@ -65,7 +65,7 @@
 mod strays;
 
 use super::departure::hold;
-use super::{Rule, Verb};
+use super::{Rule, UNTIL_SEEN, Verb};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
@@ -260,9 +260,7 @@ impl<'a> Leaving<'a> {
             )
         };
         let unknown = |says: &str, seen: String| {
-            let instead =
-                "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
-            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, instead.to_owned())])
+            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
         };
         let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
         match self.view.state(self.cluster) {

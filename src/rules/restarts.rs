@@ -1,7 +1,7 @@
 //! What a change of a ConfigMap will do to the members that read it, told to whoever makes it, before anything happens.
 //!
 //! Owns: the words. Must not know: when members restart (`plan/rollout.rs`). No rule: nothing of it is refused. What must
-//! not differ between members, not even for the time of a roll-out, is G09's.
+//! not differ between members, not even for the time of a rollout, is G09's.
 
 use crate::galera::options::is_dynamic;
 use crate::object::{ConfigMap, Object};

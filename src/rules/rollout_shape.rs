@@ -1,9 +1,10 @@
 //! G14: members restart one at a time, with time to leave, and never while another is missing.
 //!
 //! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
-//! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a disruption budget that lets two members go or no
-//! longer protects them, and an autoscaler on a cluster. Warns about `podManagementPolicy: Parallel`, a grace period
-//! below 60 s, and budgets that let nobody go or throw out members that are still joining.
+//! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
+//! disruption budget that lets two members go or no longer protects them, and an autoscaler on a cluster. Warns about
+//! `podManagementPolicy: Parallel`, a grace period below 60 s, budgets that let nobody go or throw out members that are still
+//! joining, and a StatefulSet that takes over the only member that runs, which its template may restart.
 //!
 //! # Why
 //!
@@ -46,7 +47,7 @@
 
 mod budgets;
 
-use super::{Rule, Verb, WRITTEN, departure};
+use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure};
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -100,7 +101,7 @@ fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Findin
         format!(
             "if the template is not the same as before, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members before \
              that is taken out",
-            new.ordinals().end
+            new.replicas()
         ),
     ))
 }
@@ -134,7 +135,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         None => Some(wait(
             Verdict::Unknown,
             format!("{what}, and gatera does not know this cluster yet"),
-            UNKNOWN.into(),
+            UNTIL_SEEN.into(),
         )),
     }
 }
@@ -153,8 +154,6 @@ fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) ->
         ),
     ))
 }
-
-const UNKNOWN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -> Option<Finding> {
     let hopeless = hopeless(cluster, parallel);
@@ -176,7 +175,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
         (State::Forming, None) if !pods => None,
         (State::Unknown, _) => {
             let says = format!("{what}, and it is not known whether all members are Ready ({})", view.seen());
-            Some(wait(Verdict::Unknown, says, UNKNOWN.into()))
+            Some(wait(Verdict::Unknown, says, UNTIL_SEEN.into()))
         }
         (_, Some(pod)) => Some(warn(
             TEMPLATE,

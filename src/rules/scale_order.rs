@@ -1,8 +1,9 @@
 //! G01: a cluster grows and shrinks in steps that keep its majority.
 //!
 //! Refuses to scale a Galera StatefulSet to 0, below a majority of its members in one step, down while a member that
-//! stays is not Ready or a template is being rolled out, up while there is no cluster to join, and in any direction while the cluster has lost its identity. Judged on every path that leads to `replicas`:
-//! create, apply, edit, patch, `kubectl scale`, an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
+//! stays is not Ready or a template is being rolled out, up while there is no cluster to join, and in any direction while the
+//! cluster has lost its identity. Judged on every path that leads to `replicas`: create, apply, edit, patch, `kubectl scale`,
+//! an autoscaler. Other ordinals (`spec.ordinals.start`) count like members
 //! that leave, and so does a StatefulSet that is created again around fewer members than run.
 //!
 //! # Why
@@ -36,7 +37,7 @@
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
 
 use super::departure::hold;
-use super::{Rule, Verb};
+use super::{Rule, UNTIL_SEEN, Verb};
 use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Object, Workload};
 use crate::review::Review;
@@ -259,7 +260,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
             }
             refuse(
                 Verdict::Wait,
-                "a roll-out of its template is under way, and goes on with the next member as soon as this one is gone",
+                "a rollout of its template is under way, and goes on with the next member as soon as this one is gone",
                 format!(
                     "kubectl -n {} rollout status statefulset {}, and repeat the command when it is done; if it hangs, {}",
                     cluster.id.namespace,
@@ -276,7 +277,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         State::Unknown => refuse(
             Verdict::Unknown,
             "it is not known whether the members that stay are Ready",
-            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".into(),
+            UNTIL_SEEN.into(),
         ),
         State::Down => refuse(
             Verdict::Deny,

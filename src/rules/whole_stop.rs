@@ -34,7 +34,7 @@
 //! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also releases the deletion of
 //! everything the cluster uses, except its claims.
 
-use super::{Rule, Verb};
+use super::{Rule, UNTIL_SEEN, Verb};
 use crate::object::{Kind, Object, Owner};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -91,8 +91,7 @@ fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
             "gatera has not seen it yet, and deleting it may stop members that run ({})",
             view.seen()
         );
-        let instead =
-            "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for".to_owned();
+        let instead = UNTIL_SEEN.to_owned();
         finding(Verdict::Unknown, says, instead)
     })
 }

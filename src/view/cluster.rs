@@ -250,7 +250,7 @@ impl Cluster {
     }
 
     /// Its controller is about to replace members by those of a newer template, or nobody knows yet whether it is. What the
-    /// StatefulSet tells of itself is not enough: of a roll-out that was undone half-way, and of pods that it took over
+    /// StatefulSet tells of itself is not enough: of a rollout that was undone half-way, and of pods that it took over
     /// from an earlier one, it counts one template only.
     pub fn rolls(&self) -> bool {
         let newest = &*self.workload.status.update_revision;

@@ -1,4 +1,4 @@
-//! What a person asks of a roll-out, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a revision
+//! What a person asks of a rollout, in one annotation of the StatefulSet: `paused`, `retry` what was given up, or a revision
 //! that members are to run although the ConfigMaps say another.
 //!
 //! Owns: how that is written. The revision to keep names the one that it stands against: when the ConfigMaps change again,

@@ -136,7 +136,7 @@ fn a_configuration_arrives_whatever_happens_on_its_way() {
 
 /// Somebody is to start with a new revision.
 fn until_next(galera: &Galera<'_>) {
-    patiently("a roll-out begins", || {
+    patiently("a rollout begins", || {
         let note = rolling::note(galera);
         if note["next"].is_null() { Err(note.to_string()) } else { Ok(()) }
     });

@@ -86,7 +86,7 @@ pub fn is_changed_as_the_page_says(galera: &Galera<'_>, client: &str) {
     kubectl(&restart[0], &[]);
     let through = commands(&filled(&restart[1], &common)).remove(0);
     let through: Vec<_> = through.iter().map(|word| &**word).chain(["--timeout=60s"]).collect();
-    patiently("the roll-out is through", || {
+    patiently("the rollout is through", || {
         let output = galera.lab.kubectl(User::Admin, &through);
         if output.status == 0 { Ok(()) } else { Err(output.to_string()) }
     });

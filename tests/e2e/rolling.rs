@@ -51,7 +51,7 @@ pub fn uids(galera: &Galera<'_>) -> [String; 3] {
     })
 }
 
-/// The roll-out of what was just changed ends well.
+/// The rollout of what was just changed ends well.
 pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
     patiently("every member runs the new file", || {
         let now = note(galera);
@@ -62,7 +62,7 @@ pub fn until_rolled(galera: &Galera<'_>, before: &Value) -> Value {
 
 /// Given up, and everybody runs the file that was good.
 pub fn until_stopped(galera: &Galera<'_>, good: &Value) -> String {
-    let why = patiently("the roll-out is given up", || {
+    let why = patiently("the rollout is given up", || {
         let now = note(galera);
         let why = now["stopped"]["why"].as_str().map(str::to_owned);
         why.ok_or_else(|| format!("{now}\n{}", status(galera)))

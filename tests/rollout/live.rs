@@ -57,7 +57,7 @@ fn a_change_reaches_one_member_then_the_others() {
     set_option(&alive, "max_connections = 77");
     eventually("the first to go", || (alive.members() != before).then_some(()));
     eprintln!("from the change to a new pod: {:?}, 10 s of them patience", changed.elapsed());
-    let done = eventually("the roll-out", || {
+    let done = eventually("the rollout", || {
         let note = note(&alive);
         (note["good"] != good && note["next"].is_null()).then_some(note)
     });
@@ -107,7 +107,7 @@ fn whoever_leads_next_goes_on() {
         set_option(&alive, "max_connections = 78");
         eventually("the leader to be held up", || leader.gate.holds_somebody().then_some(()));
         leader = stage.kill(leader);
-        let done = eventually("the roll-out", || {
+        let done = eventually("the rollout", || {
             let note = note(&alive);
             (note["good"] != good && note["next"].is_null()).then_some(note)
         });
@@ -163,7 +163,7 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     assert_eq!(alive.members()[1..], before[1..]);
 
     says(&["resume", STATEFUL_SET], &format!("{id} goes on"));
-    let done = eventually("the roll-out", || {
+    let done = eventually("the rollout", || {
         let note = note(&alive);
         (note["good"] != good && note["next"].is_null()).then_some(note)
     });

@@ -113,6 +113,9 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         ..Situation::under_way(Some(2), [old, old, ("stuck", File::New)])
     };
     assert!(fails_again.stage().1.contains("\"retried\":\"2\""), "{:?}", fails_again.stage());
+    // Of what was good there is no copy any more.
+    let lost = Situation { copies: vec![File::New], ..stopped([old, old, ("stuck", File::New)]) };
+    is(&lost, "stopped: there is no copy of OLD to go back to", "");
     // Another one is wanted: it is tried.
     let newer = Situation { live: File::Newer.text(), ..stopped([old; 3]) };
     let (says, does) = newer.stage();
@@ -184,7 +187,7 @@ fn nobody_restarts_while_something_else_goes_on() {
     let set = |set: Value| Situation { set, ..new() };
     waits(
         set(json!({ "metadata": { "generation": 2 }, "status": { "observedGeneration": 1 } })),
-        "waits: a roll-out of the StatefulSet runs",
+        "waits: a rollout of the StatefulSet runs",
     );
     waits(set(json!({ "spec": { "replicas": 5 } })), "waits: 3 of 5 members Synced, galera-3 does not exist");
     waits(

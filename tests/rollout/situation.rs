@@ -1,4 +1,4 @@
-//! A situation: a cluster in the middle of a roll-out, in a few words, and what is due in it.
+//! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
 
 use gatera::config::Settings;
 use gatera::plan::Step;

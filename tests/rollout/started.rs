@@ -96,8 +96,13 @@ fn a_pod_of_a_new_template_starts_with_the_new_file() {
     // Unless it failed before.
     let failed =
         json!({ "good": File::Old.revision(), "stopped": { "revision": File::New.revision(), "why": "x" } });
-    let (it, ..) = started(&Situation { note: failed, ..rolls }, &pod(2, &newer), &[]);
+    let mut failed = Situation { note: failed, ..rolls };
+    let (it, ..) = started(&failed, &pod(2, &newer), &[]);
     assert_eq!(read(&it), copy_of(File::Old));
+    // And nobody asks for another try.
+    failed.set["metadata"]["annotations"]["gatera.dev/rollout"] = json!("retry");
+    let (it, ..) = started(&failed, &pod(2, &newer), &[]);
+    assert_eq!(read(&it), copy_of(File::New));
 }
 
 #[test]
@@ -120,12 +125,12 @@ fn the_first_pod_gets_a_copy_that_is_made_for_it() {
     assert_eq!((copies.len(), &name), (1, &copy_of(File::New)));
     let (it, said, _) = started(&nothing, &pod(0, &json!({})), &[name]);
     assert_eq!((read(&it), &*said), (&*copy_of(File::New), ""));
-    // Only what the server reads is led there.
+    // Only what the server reads points at a copy.
     assert_eq!(it["spec"]["volumes"][1]["configMap"]["name"], "galera-instance-nodeconfig");
 }
 
 #[test]
-fn asked_twice_it_is_led_there_once() {
+fn asked_twice_it_points_at_copies_once() {
     let situation = Situation::noted();
     let (once, ..) = started(&situation, &pod(1, &json!({})), &[]);
     let (twice, ..) = started(&situation, &once, &[]);

@@ -149,7 +149,7 @@ impl Sim {
         for wanted in 0..replicas {
             match named(wanted) {
                 None => {
-                    // During a roll-out those that it has not reached come back as they were, if nothing is said.
+                    // During a rollout those that it has not reached come back as they were, if nothing is said.
                     let revision = if wanted < not_reached { current } else { newest };
                     return self.make_member(set, wanted, revision);
                 }

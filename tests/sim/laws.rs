@@ -5,7 +5,7 @@
 //! 2. By the same, no acknowledged row is lost, and there are never two Primary components.
 //! 3. At rest the plan has come to its end: no steps, or a few that tell.
 //! 4. Whatever is refused is refused by a rule that exists, in words.
-//! 5. At rest every roll-out of a configuration has ended, and after one that was stopped everybody runs what was good.
+//! 5. At rest every rollout of a configuration has ended, and after one that was stopped everybody runs what was good.
 //!
 //! Must not know: how anything comes about. What people take upon themselves is not our doing: a story in which it
 //! happens is *excused* from the first two from then on, by name, and counted.
@@ -258,7 +258,7 @@ impl Sim {
             let runs = cluster.members.iter().filter_map(|it| it.pod.as_ref()?.revision.as_ref());
             match stage {
                 Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => {
-                    Some(format!("law 5: a roll-out does not end: {says}"))
+                    Some(format!("law 5: a rollout does not end: {says}"))
                 }
                 // A single member is never restarted.
                 Stage::Stopped(..) if cluster.members.len() == 1 => None,

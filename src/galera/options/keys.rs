@@ -220,7 +220,7 @@ pub const KEYS: &[Key] = &[
     key("replicate_wild_ignore_table", Warn(Any), FILTERED, "what is filtered out is missing on this member alone: take it out"),
     key("report_host", Node, ONE_ADDRESS, NO_NODE),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes on all members first, then switch, then take it out again: three roll-outs"),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes on all members first, then switch, then take it out again: three rollouts"),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
     key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop of the cluster"),

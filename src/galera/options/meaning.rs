@@ -3,7 +3,8 @@
 //!
 //! Owns: when two files mean the same. Must not know: ConfigMaps, which options are good. Comments, order, spaces and groups
 //! that nobody reads mean nothing; in a file that includes others, and in one of more than 64 KiB, everything does. The
-//! address of the cluster is left out of all others, wherever it stands: it follows the number of members, and nobody restarts for it.
+//! address of the cluster is left out of all others, wherever it stands: it follows the number of members, and nobody
+//! restarts for it.
 
 use std::collections::BTreeMap;
 
@@ -32,12 +33,17 @@ impl Meaning {
             }
         }
         // What another file says may stand before or after what this one says.
-        for (counts, what) in [(includes, "!include"), (!is_short, TOO_LONG)] {
-            if counts {
-                all.0.insert((SERVER.to_owned(), what.to_owned()), vec![text.to_owned()]);
-            }
+        if includes {
+            all.add_whole("!include", text);
+        }
+        if !is_short {
+            all.add_whole(TOO_LONG, text);
         }
         Ok(all)
+    }
+
+    fn add_whole(&mut self, what: &str, text: &str) {
+        self.0.insert((SERVER.to_owned(), what.to_owned()), vec![text.to_owned()]);
     }
 
     fn add(&mut self, setting: Unread<'_>) {

@@ -1,6 +1,6 @@
-//! When a roll-out is given up, and the way back: to the configuration before, and out of a template that was taken back.
+//! When a rollout is given up, and the way back: to the configuration before, and out of a template that was taken back.
 //!
-//! Must not know: how a roll-out goes on (`plan/rollout.rs`).
+//! Must not know: how a rollout goes on (`plan/rollout.rs`).
 
 use std::time::Duration;
 
@@ -63,8 +63,8 @@ impl Rollout<'_, '_> {
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
         let maps: Vec<_> = revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect();
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, so why its server did not start stands only where logs are collected; change {}, or \
-             take the change back ({revision})",
+            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, so why its \
+             server did not start stands only where logs are collected; change {}, or take the change back ({revision})",
             maps.join(", ")
         );
         let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);

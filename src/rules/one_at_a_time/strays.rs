@@ -2,6 +2,7 @@
 //!
 //! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
 
+use super::super::UNTIL_SEEN;
 use super::{cluster_of, finding};
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
@@ -38,7 +39,6 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
 }
 
 const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been let go";
-const AGAIN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 /// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
@@ -52,7 +52,7 @@ fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Fin
                 view.seen()
             ),
             NOT_SEEN,
-            AGAIN.to_owned(),
+            UNTIL_SEEN.to_owned(),
         )
     })
 }
@@ -67,7 +67,7 @@ fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Opt
             Verdict::Unknown,
             format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
             NOT_SEEN,
-            AGAIN.to_owned(),
+            UNTIL_SEEN.to_owned(),
         )
     })
 }
