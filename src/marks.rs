@@ -146,7 +146,7 @@ pub const MARKS: &[Mark] = &[
     peoples(
         ROLLOUT,
         Stands::StatefulSet,
-        "holds up a rollout of the configuration, tries what was given up once more, or has members run an earlier revision",
+        "holds up a rollout of the configuration, tries what was given up once more (again with other words), or has members run an earlier revision",
     ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
