@@ -8,6 +8,7 @@ use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
 
 const SEED: &str = include_str!("fixtures/seed.yaml");
+const VERBATIM: &str = include_str!("fixtures/seed-verbatim.yaml");
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 
@@ -64,7 +65,7 @@ fn dangerous_commands_are_refused_in_these_words() {
     snapshot("kubectl-words", &text);
 }
 
-/// The seed documents as they are: every object with a written-out password or a group that nobody reads is refused, the
+/// The seed documents, mended where they would not run at all (`seed-verbatim.yaml` says where): every object with a written-out password or a group that nobody reads is refused, the
 /// rest is created.
 #[test]
 fn the_seed_documents_are_refused_in_the_words_of_check() {
@@ -82,6 +83,20 @@ fn the_seed_documents_are_refused_in_the_words_of_check() {
     for line in refused {
         assert!(check.contains(line), "check does not say: {line}");
     }
+}
+
+/// Word for word, with the script under metadata and the image that is called latest.
+#[test]
+fn the_seed_documents_are_refused_word_for_word() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("verbatim", &[("gatera.dev/mode", "enforce")]);
+    let text = VERBATIM.replace("namespace: default", &format!("namespace: {ns}"));
+    // kubectl itself stops at the field that no ConfigMap has, and only warns of it where it is told to.
+    let strict = plane.kubectl_stdin(User::Ci, &["apply", "--filename=-"], &text);
+    assert!(strict.stderr.contains("unknown field \"metadata.wait-for-sync.sh\""), "{strict}");
+    let output = plane.kubectl_stdin(User::Ci, &["apply", "--validate=warn", "--filename=-"], &text);
+    assert_eq!(output.status, 1);
+    snapshot("kubectl-seed-verbatim", &said(&output, &ns));
 }
 
 /// The whole text of the template tells a restart from every other edit, as a real API server writes both.

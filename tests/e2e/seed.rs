@@ -1,6 +1,6 @@
-//! The first drill and its like, with the guard: the seed documents' manifests as they are, in a guard that only warns of
-//! what they write down (passwords, a group nobody reads). Every command that erases a database is refused or harmless, and
-//! who follows what the refusal says gets where they wanted.
+//! The first drill and its like, with the guard: the seed documents' manifests, mended where they would not run at all, in a
+//! guard that only warns of what they write down (passwords, a group nobody reads). Every command that erases a database is
+//! refused or harmless, and who follows what the refusal says gets where they wanted.
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
