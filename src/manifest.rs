@@ -34,7 +34,16 @@ pub struct NoYaml {
 
 /// Reads every document of a text. Empty ones are left out; a `List` is opened.
 pub fn read(text: &str) -> Result<Vec<Document>, NoYaml> {
-    let options = serde_saphyr::options! { with_snippet: false };
+    // Aliases may make a small text endless, so there are limits; a long text may hold as much as it is long.
+    let (length, few) = (text.len(), serde_saphyr::Budget::default());
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        budget: serde_saphyr::budget! {
+            max_documents: few.max_documents.max(length),
+            max_events: few.max_events.max(length),
+            max_nodes: few.max_nodes.max(length),
+        },
+    };
     let roots: Vec<Spanned<Node>> =
         serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
             let place =
@@ -251,6 +260,12 @@ mod tests {
         assert!(error.place.line >= 2, "{error:?}");
         let error = read("kind: Pod\n\tpassword: hunter2\n").unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn a_long_text_holds_many_documents() {
+        let text = "kind: ConfigMap\n---\n".repeat(10_000);
+        assert_eq!(read(&text).unwrap().len(), 10_000);
     }
 
     #[test]
