@@ -143,7 +143,9 @@ impl Subject {
         }
         let kind = Kind::of(version.split_once('/').map_or("", |(group, _)| group), &kind);
         let namespace = match (kind, text(&json, "/metadata/namespace")) {
-            (Kind::Namespace | Kind::Node, _) => String::new(),
+            // As in a review: a namespace is in itself.
+            (Kind::Namespace, _) => text(&json, "/metadata/name"),
+            (Kind::Node, _) => String::new(),
             (_, own) if own.is_empty() => default_namespace.to_owned(),
             (_, own) => own,
         };

@@ -6,11 +6,13 @@
 
 pub mod address;
 pub mod adopt;
+pub mod data;
 pub mod identity;
 pub mod image;
 pub mod options;
 pub mod programs;
 pub mod quorum;
+pub mod reading;
 pub mod server;
 pub mod start;
 pub mod start_note;

@@ -52,7 +52,7 @@ impl<'a> Patient<'a> {
     /// A pod of a cluster, and the server in it.
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
-        let adopted = !view.left_alone(namespace) && view.settings.adoption.adopts(labels);
+        let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
         let server =
             server::container(&read.spec, read.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
         let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");

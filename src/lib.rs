@@ -38,6 +38,7 @@ deciding! {
     review
     revision
     rules
+    unread
     verdict
     view
     webhooks

@@ -60,6 +60,8 @@ pub enum Kind {
     ConfigMap,
     /// core Secret, whose values are hashed while they are read
     Secret,
+    /// core ServiceAccount
+    ServiceAccount,
     /// policy PodDisruptionBudget
     Budget,
     /// autoscaling HorizontalPodAutoscaler
@@ -86,6 +88,7 @@ impl Kind {
         (Kind::Service, "", "Service"),
         (Kind::ConfigMap, "", "ConfigMap"),
         (Kind::Secret, "", "Secret"),
+        (Kind::ServiceAccount, "", "ServiceAccount"),
         (Kind::Budget, "policy", "PodDisruptionBudget"),
         (Kind::Autoscaler, "autoscaling", "HorizontalPodAutoscaler"),
         (Kind::Node, "", "Node"),
@@ -133,6 +136,7 @@ pub enum Object {
     Autoscaler(Autoscaler),
     Node(Node),
     Namespace(Plain),
+    ServiceAccount(Plain),
     Scale(Scale),
     Eviction(Eviction),
     Other(Plain),
@@ -161,6 +165,7 @@ impl Object {
             Kind::Autoscaler => Self::Autoscaler(read(kind, json)?),
             Kind::Node => Self::Node(read(kind, json)?),
             Kind::Namespace => Self::Namespace(read(kind, json)?),
+            Kind::ServiceAccount => Self::ServiceAccount(read(kind, json)?),
             Kind::Scale => Self::Scale(read(kind, json)?),
             Kind::Eviction => Self::Eviction(read(kind, json)?),
             Kind::Other => Self::Other(read(kind, json)?),
@@ -181,7 +186,7 @@ impl Object {
             Self::Budget(it) => &it.metadata,
             Self::Autoscaler(it) => &it.metadata,
             Self::Eviction(it) => &it.metadata,
-            Self::Namespace(it) | Self::Other(it) => &it.metadata,
+            Self::Namespace(it) | Self::ServiceAccount(it) | Self::Other(it) => &it.metadata,
         }
     }
 }
@@ -300,6 +305,11 @@ impl ConfigMap {
     /// It holds something under this key.
     pub fn has(&self, key: &str) -> bool {
         self.data.contains_key(key) || self.binary_data.contains_key(key)
+    }
+
+    /// Nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.binary_data.is_empty()
     }
 
     /// Some of it is no text.

@@ -3,6 +3,8 @@
 //! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
 //! request, or on the StatefulSet of the cluster. A malformed one releases nothing and says why.
 
+use std::fmt;
+
 use jiff::{SignedDuration, Timestamp};
 
 /// Nobody remembers tomorrow what was released today.
@@ -60,6 +62,12 @@ impl Override {
     /// It names this rule.
     pub fn releases(&self, rule: &str) -> bool {
         self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
+    }
+}
+
+impl fmt::Display for Override {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} until {}: {}", self.rules.join(", "), self.until, self.reason)
     }
 }
 

@@ -94,15 +94,7 @@ impl Review {
 
     /// "StatefulSet db/galera", as every message begins.
     pub fn subject(&self) -> String {
-        let kind = match self.kind {
-            Kind::Other => "object",
-            kind => kind.name(),
-        };
-        if self.namespace.is_empty() || self.kind == Kind::Namespace {
-            format!("{kind} {}", self.name)
-        } else {
-            format!("{kind} {}/{}", self.namespace, self.name)
-        }
+        subject(self.kind, &self.namespace, &self.name)
     }
 
     /// The old object as if it were created now: what it breaks already is no news when it is updated.
@@ -339,6 +331,16 @@ fn position_of(error: &serde_json::Error) -> String {
         serde_json::error::Category::Syntax | serde_json::error::Category::Io => "it is no JSON",
     };
     format!("{what} (line {} column {})", error.line(), error.column())
+}
+
+/// "StatefulSet db/galera": an object, as every message calls it.
+pub fn subject(kind: Kind, namespace: &str, name: &str) -> String {
+    let named = if kind == Kind::Other { "object" } else { kind.name() };
+    if namespace.is_empty() || kind == Kind::Namespace {
+        format!("{named} {name}")
+    } else {
+        format!("{named} {namespace}/{name}")
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use ring::digest::Context;
 
 use crate::galera::options::{self, Meaning};
-use crate::object::{ConfigMap, Container, Literal, PodSpec, SourceRef};
+use crate::object::{ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
 
 pub use contents::{Contents, Unknown};
 
@@ -45,12 +45,26 @@ pub fn sources(spec: &PodSpec, server: &Container) -> BTreeMap<String, Keys> {
     let mut all = BTreeMap::<String, Keys>::new();
     for mount in &server.volume_mounts {
         let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else { continue };
-        let parts =
-            volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
-        for source in volume.config_map.iter().chain(parts) {
+        for source in volume.config_maps() {
             let keys = keys(source, &mount.sub_path);
             all.entry(source.name.clone()).and_modify(|known| known.join(keys.clone())).or_insert(keys);
         }
+    }
+    all
+}
+
+/// The ConfigMaps that containers of this pod see as files, and what of each. Of a volume that none of them mounts everything
+/// counts: somebody means to.
+pub fn reaching(spec: &PodSpec) -> BTreeMap<String, Keys> {
+    let mut all = BTreeMap::<String, Keys>::new();
+    let is_mounted = |volume: &Volume| {
+        spec.all_containers().any(|(_, it)| it.volume_mounts.iter().any(|mount| mount.name == volume.name))
+    };
+    let unmounted = spec.volumes.iter().filter(|volume| !is_mounted(volume)).flat_map(Volume::config_maps);
+    let unmounted = unmounted.map(|source| (source.name.clone(), Keys(None, source.optional)));
+    let mounted = spec.all_containers().flat_map(|(_, container)| sources(spec, container));
+    for (map, keys) in mounted.chain(unmounted) {
+        all.entry(map).and_modify(|known| known.join(keys.clone())).or_insert(keys);
     }
     all
 }

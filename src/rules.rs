@@ -13,7 +13,9 @@ mod cluster_address;
 mod departure;
 mod fixed_fields;
 mod image;
+mod managed;
 mod member_data;
+mod newly_read;
 mod one_at_a_time;
 mod own_marks;
 mod password_drift;
@@ -28,19 +30,22 @@ mod services;
 mod settings;
 mod start;
 mod template;
+mod waived;
 mod whole_stop;
 
 pub use departure::{Departure, departure, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
 pub use second_bootstrap::held_at_zero;
+pub use waived::take_off;
+
+use waived::Waived;
 
 use std::collections::HashMap;
 
 use crate::exempt;
-use crate::marks;
-use crate::object::{Kind, Meta, Object};
-use crate::overrides::{Invalid, Override};
+use crate::object::{Kind, Object};
 use crate::review::{Operation, Origin, Review};
+use crate::unread;
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
 use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
 
@@ -151,6 +156,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     if exempt::passes(&review.user, review.operation, review.kind) {
         return decision;
     }
+    if unread::is(review) {
+        return decision;
+    }
     if let Some(finding) = unreadable(review) {
         decision.add(finding, Mode::Enforce, false, None);
         return decision;
@@ -158,7 +166,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     if let_through(review, view) {
         return decision;
     }
-    let released = Released::of(review, view, &mut decision);
+    let waived = Waived::of(review, view, &mut decision);
     let Some(verb) = Verb::of(review) else { return decision };
     for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
@@ -175,7 +183,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         for old in &before {
             at.entry(&*old.field).or_default().push(old);
         }
-        let release = released.by(rule.id, review);
+        let release = waived.by(rule.id, review);
         for finding in findings {
             let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
             // A warning that was due before is no news: whoever reads it at every edit stops reading.
@@ -203,7 +211,7 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
         return None;
     };
     let half = review.origin == Origin::Validating
-        && is_cluster(new, &view.settings.adoption)
+        && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
     half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
@@ -233,61 +241,6 @@ fn let_through(review: &Review, view: &View<'_>) -> bool {
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
         || view.namespace_going(&review.namespace)
-}
-
-/// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
-/// cluster that the object belongs to or is used by.
-#[derive(Default)]
-struct Released {
-    own: Vec<Override>,
-    clusters: Vec<Vec<Override>>,
-}
-
-/// The override of this rule on a StatefulSet releases the end of everything its cluster uses: a `helm uninstall` that
-/// is half refused is worse than none.
-const WHOLE: &str = "G03";
-/// The data itself is never part of that.
-const DATA: &str = "G07";
-
-impl Released {
-    fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
-        let written = review.new.as_ref().and_then(|new| new.meta().mark(marks::OVERRIDE));
-        let mut read = |meta: &Meta, subject: &str| {
-            let text = meta.mark(marks::OVERRIDE)?;
-            match Override::read(text, view.now) {
-                Ok(release) => Some(release),
-                // One with a mistake in it is G18's where it is written.
-                Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
-                    let remark = format!(
-                        "the annotation gatera.dev/override of {subject} releases nothing: {problem}"
-                    );
-                    if !decision.remarks.contains(&remark) {
-                        decision.remarks.push(remark);
-                    }
-                    None
-                }
-                Err(_) => None,
-            }
-        };
-        let subject = review.subject();
-        let own = review.objects().filter_map(|object| read(object.meta(), &subject)).collect();
-        let clusters = view.concerned(review).into_iter().map(|cluster| {
-            let subject = format!("StatefulSet {}", cluster.id);
-            read(&cluster.workload.metadata, &subject).into_iter().collect()
-        });
-        Self { own, clusters: clusters.collect() }
-    }
-
-    /// What releases this rule for this review, if anything does.
-    fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
-        let ends = review.operation == Operation::Delete && rule != DATA;
-        let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
-        self.own.iter().find(releases).or_else(|| {
-            let each = self.clusters.iter().map(|released| released.iter().find(releases));
-            // What several clusters use is released by all of them.
-            each.collect::<Option<Vec<_>>>()?.into_iter().next()
-        })
-    }
 }
 
 #[cfg(test)]

@@ -21,9 +21,12 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
+use crate::galera::data::Place;
+use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
 use crate::marks;
 use crate::object::{ConfigMap, Labels, Literal, Node, PodSpec, Workload};
+use crate::revision;
 use crate::verdict::Mode;
 
 pub use bootstrap::{Removal, Target};
@@ -37,6 +40,9 @@ pub use wish::Wish;
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
 /// The label that makes protection in a namespace complete, and says how strict it is.
 pub const MODE_LABEL: &str = "gatera.dev/mode";
+
+/// Longer than a StatefulSet controller ever waits before it tries to create a pod again.
+const LATELY: SignedDuration = SignedDuration::from_mins(20);
 
 /// How current the facts are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +75,7 @@ impl Freshness {
 pub struct World {
     /// How current it was when it was built.
     pub freshness: Freshness,
+    adoption: adopt::Adoption,
     facts: Facts,
     clusters: BTreeMap<Id, Arc<Cluster>>,
     by_instance: HashMap<(String, String), Id>,
@@ -79,7 +86,7 @@ pub struct World {
 impl World {
     /// Draws the conclusions from the facts.
     pub fn build(facts: Facts, adoption: &adopt::Adoption, freshness: Freshness) -> Self {
-        let mut world = Self { freshness, ..Self::default() };
+        let mut world = Self { freshness, adoption: adoption.clone(), ..Self::default() };
         let pods = facts.pods_by_owner();
         for (id, workload) in &facts.stateful_sets {
             if !is_cluster(workload, adoption) {
@@ -181,6 +188,11 @@ impl<'a> View<'a> {
         Self { world, now, settings, freshness: world.freshness, released: &NOBODY, made: &[] }
     }
 
+    /// By what pods are adopted: as it was when the world was built, whatever the settings say by now.
+    pub fn adoption(&self) -> &'a adopt::Adoption {
+        &self.world.adoption
+    }
+
     /// The cluster whose member, or leaving pod, this is.
     pub fn cluster_of_pod(&self, namespace: &str, pod: &str) -> Option<&'a Cluster> {
         let (kind, owner) = self.world.facts.pods.get(&Id::new(namespace, pod))?.owner.as_ref()?;
@@ -233,21 +245,35 @@ impl<'a> View<'a> {
             .or_else(|| adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned()))
     }
 
-    /// The ConfigMaps that reach a pod, as far as they are known, one of them as it is about to be.
-    fn files<'s>(
-        &self,
-        namespace: &str,
-        spec: &'s PodSpec,
-        coming: Option<&'s ConfigMap>,
-    ) -> Vec<(&'s str, &'s BTreeMap<String, Literal>)>
+    /// The files of ConfigMaps that a pod sees, as far as they are known, one ConfigMap as it is about to be.
+    fn files<'s>(&self, namespace: &str, spec: &'s PodSpec, coming: Option<&'s ConfigMap>) -> Vec<File<'s>>
     where
         'a: 's,
     {
-        let known = |name: &'s str| match coming.filter(|map| map.metadata.name == name) {
-            Some(map) => Some((name, &map.data)),
-            None => Some((name, &self.world.facts.config_maps.get(&Id::new(namespace, name))?.data)),
+        let reaching = revision::reaching(spec);
+        let known = |map: &'s str| {
+            let keys = reaching.get(map)?;
+            let coming = coming.filter(|it| it.metadata.name == map);
+            let it = coming.or_else(|| self.config_map(namespace, map))?;
+            let read = it.data.iter().filter(|(key, _)| keys.hold(key));
+            Some(read.map(move |(key, text)| File { map, key, text: text.look() }).collect::<Vec<_>>())
         };
-        spec.config_maps().filter_map(known).collect()
+        spec.config_maps().filter_map(known).flatten().collect()
+    }
+
+    /// Why members of this cluster that are missing could not be created, as far as that was tried lately.
+    pub fn not_created(&self, cluster: &Cluster) -> Option<&'a str> {
+        let said = self.world.facts.not_created.get(&cluster.id)?;
+        let lately = self.now.duration_since(said.at) <= LATELY;
+        lately.then_some(&*said.why)
+    }
+
+    /// Where the server of this StatefulSet keeps its data, as far as that can be told.
+    pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<Place> {
+        let template = &workload.spec.template;
+        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        let server = self.filled_in(namespace, server);
+        Place::of(workload, &server, &self.files(namespace, &template.spec, None))
     }
 
     /// The address that the members of this workload start with, where anything visible says it; with a ConfigMap as it
@@ -304,7 +330,7 @@ impl<'a> View<'a> {
         let meta = &map.metadata;
         let configures =
             |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
-        self.settings.adoption.adopts(&meta.labels)
+        self.adoption().adopts(&meta.labels)
             || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
     }
 

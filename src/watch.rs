@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// What is watched: group, version, plural, and whether the adoption's labels narrow it. StatefulSets and Deployments
 /// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
-/// listed whole and trimmed here.
+/// listed whole and trimmed here. All of them have a version v1.
 const WATCHED: &[(Kind, &str, &str, bool)] = &[
     (Kind::StatefulSet, "apps", "statefulsets", false),
     (Kind::Deployment, "apps", "deployments", false),
@@ -50,6 +50,7 @@ const WATCHED: &[(Kind, &str, &str, bool)] = &[
     (Kind::Claim, "", "persistentvolumeclaims", false),
     (Kind::Service, "", "services", false),
     (Kind::Budget, "policy", "poddisruptionbudgets", false),
+    (Kind::Autoscaler, "autoscaling", "horizontalpodautoscalers", false),
     (Kind::Node, "", "nodes", false),
     (Kind::Namespace, "", "namespaces", false),
 ];
@@ -68,6 +69,8 @@ enum Told {
     Unreadable(Id, Unreadable),
     /// Probes of members that are not Ready.
     Said(Vec<probes::Outcome>),
+    /// Why members of a StatefulSet could not be created.
+    NotCreated(Vec<probes::Outcome>),
 }
 
 /// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::config::Settings;
 use crate::exempt;
 use crate::galera::adopt::Requirement;
+use crate::unread;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
 use conditions::{marks_changed, no_plain_member, selected};
@@ -67,6 +68,8 @@ pub enum Only {
     NoPlainMembers,
     /// Not the control plane finishing what was decided before (`exempt.rs`).
     NotExempt,
+    /// Not what no server reads (`unread.rs`).
+    Read,
     /// Changes of labels, of the guard's annotations, or of a running pod's images.
     Marks,
 }
@@ -169,11 +172,12 @@ pub const ENTRIES: &[Entry] = &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
             ("", "services", ALL),
+            ("", "serviceaccounts", &["DELETE"]),
             ("", "persistentvolumeclaims", &["DELETE"]),
             ("policy", "poddisruptionbudgets", ALL),
         ],
         selects: Selects::LabelsElsewhere,
-        only: Only::All,
+        only: Only::Read,
         fail_closed: true,
         why: "what a cluster uses, by its own labels, in every namespace",
     },
@@ -184,6 +188,7 @@ pub const ENTRIES: &[Entry] = &[
             ("", "configmaps", ALL),
             ("", "secrets", ALL),
             ("", "services", ALL),
+            ("", "serviceaccounts", &["DELETE"]),
             ("", "persistentvolumeclaims", &["DELETE"]),
             ("policy", "poddisruptionbudgets", ALL),
             ("autoscaling", "horizontalpodautoscalers", WRITES),
@@ -192,7 +197,7 @@ pub const ENTRIES: &[Entry] = &[
             ("", "pods/eviction", &["CREATE"]),
         ],
         selects: Selects::LabelledNamespaces,
-        only: Only::All,
+        only: Only::Read,
         fail_closed: true,
         why: "what carries no labels, in namespaces that are guarded as a whole",
     },
@@ -315,6 +320,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str
         let condition = match entry.only {
             Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
             Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
+            Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
             Only::All => None,
         };

@@ -88,11 +88,29 @@ fn an_override_counts_and_ends() {
     stateful_set["metadata"] =
         json!({ "annotations": { "gatera.dev/override": "G11 until=2026-12-01T10:00:00Z reason=moving" } });
     let scene = Scene { stateful_set, ..Scene::default() };
+    let text = report::audit::text(&judged(&scene));
+    assert!(text.contains("StatefulSet db/galera-instance-galera carries an override: G11 until 2026-12-01T10:00:00Z: moving; when what it was for is done: kubectl -n db annotate statefulset galera-instance-galera gatera.dev/override-"), "{text}");
     assert_eq!((judged(&scene).refused(), judged(&scene).warned()), (0, 1));
     let settings = Settings::default();
     let now = "2026-12-01T10:00:01Z".parse().unwrap();
     let later = audit::run(&View::new(&scene.world(&settings), now, &settings));
     assert_eq!(later.refused(), 1);
+}
+
+#[test]
+fn an_autoscaler_that_was_there_first_is_found() {
+    let target = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET });
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+        "metadata": { "name": "by-load", "namespace": NAMESPACE }, "spec": { "scaleTargetRef": target },
+    });
+    let text = report::audit::text(&judged(&Scene { also: vec![autoscaler], ..Scene::default() }));
+    assert!(
+        text.contains(
+            "[G14] StatefulSet db/galera-instance-galera: HorizontalPodAutoscaler by-load scales it by load"
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::alive::Alive;
+use crate::alive::{Alive, GALERA};
+use crate::guarded;
 use crate::lab::{User, eventually};
 
 const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
@@ -67,4 +68,47 @@ fn a_refusal_says_what_became_of_members() {
     let advice =
         "serve again by themselves when enough of them meet; only if it is certain that no other server runs";
     assert!(words.contains(advice), "{words}");
+}
+
+/// A refused `helm uninstall` may have taken it already, or somebody who released it.
+#[test]
+fn a_member_that_cannot_be_created_says_why() {
+    let alive = Alive::empty("uncreated");
+    alive.kubectl(&["create", "serviceaccount", "galera"]).succeeded();
+    let set = "    spec:\n      initContainers:\n      - name: galera-instance-init";
+    let text =
+        GALERA.replace(set, &set.replace("    spec:\n", "    spec:\n      serviceAccountName: galera\n"));
+    assert_ne!(text, GALERA);
+    alive.apply_text(&text, &[]).succeeded();
+    alive.until_formed();
+    alive.until_bootstrap_removed();
+    let deleted = alive.kubectl(&["delete", "serviceaccount", "galera"]);
+    assert!(deleted.status == 1 && deleted.stderr.contains("[G10]"), "{deleted}");
+    assert!(deleted.stderr.contains("the members of galera-instance-galera run as it"), "{deleted}");
+
+    let until = Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let release = format!("gatera.dev/override=G10 until={until:.0} reason=test");
+    alive.kubectl(&["annotate", "serviceaccount", "galera", &release]).succeeded();
+    alive.kubectl(&["delete", "serviceaccount", "galera"]).succeeded();
+    alive.kubectl(&["delete", "pod", "galera-instance-galera-1", "--wait=false"]).succeeded();
+    let words = "cannot be created: Create Pod galera-instance-galera-1 in StatefulSet galera-instance-galera failed error";
+    eventually("gatera status to say why", || {
+        let output = std::process::Command::new(guarded::program())
+            .args(["status", "--namespace", &alive.ns])
+            .env("KUBECONFIG", alive.plane.kubeconfig(User::Admin))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (text.contains(words) && text.contains("serviceaccount \"galera\" not found")).then_some(())
+    });
+    // The guard hears it, too, and says it to whoever asks for another one.
+    let refused = eventually("the guard to hear it", || {
+        let refused = alive.kubectl(&["delete", "pod", "galera-instance-galera-0", "--wait=false"]);
+        assert_eq!(refused.status, 1, "{refused}");
+        refused.stderr.contains(words).then_some(refused.stderr)
+    });
+    assert!(
+        refused.contains("[G02]") && refused.contains("serviceaccount \"galera\" not found"),
+        "{refused}"
+    );
 }

@@ -185,6 +185,18 @@ fn what_is_good_enough_stays() {
     }
 }
 
+/// An operator's agent may know very well; nobody sees from here.
+#[test]
+fn of_a_probe_that_asks_over_http_no_more_is_said_than_is_known() {
+    let probe = json!({ "readinessProbe": { "exec": null, "httpGet": { "path": "/health", "port": 5555 } } });
+    let (after, remarks) = injected(&with_server(&probe), &Scene::default());
+    assert!(remarks.contains(
+        &"readinessProbe of container mariadb asks over HTTP, and what the answer says of Galera's state cannot be told: it is replaced; gatera.dev/readiness: keep keeps it"
+            .to_owned()
+    ), "{remarks:?}");
+    assert!(after["spec"]["containers"][0]["readinessProbe"]["exec"].is_object());
+}
+
 #[test]
 fn what_is_not_understood_keeps_its_probes_and_says_so() {
     let scene = Scene::default();

@@ -193,6 +193,21 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
         refused.stderr
     );
     assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");
+    // What no server reads is not even asked about, so Helm goes on for strangers; a name or a type alone is not enough.
+    let run = |arguments: &[&str]| {
+        plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat()).status
+    };
+    let secret = |name: &str, of_type: &str| {
+        run(&["create", "secret", "generic", name, "--from-literal=a=b", &format!("--type={of_type}")])
+    };
+    let helms = "sh.helm.release.v1.web.v1";
+    assert_eq!(secret("sh.helm.release.v1.web.v2", "Opaque"), 1);
+    assert_eq!(secret("web", "helm.sh/release.v1"), 1);
+    assert_eq!(secret(helms, "helm.sh/release.v1"), 0);
+    assert_eq!(run(&["label", "secret", helms, "a=1"]), 0);
+    assert_eq!(run(&["delete", "secret", helms]), 0);
+    assert_eq!(run(&["create", "configmap", "istio-ca-root-cert", "--from-literal=a=b"]), 0);
+    assert_eq!(run(&["create", "configmap", "web", "--from-literal=a=b"]), 1);
     let stranger = plane.namespace("stranger");
     let created = plane
         .kubectl(User::Editor, &["--namespace", &stranger, "create", "deployment", "web", "--image=nginx"]);

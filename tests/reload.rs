@@ -8,7 +8,7 @@ use gatera::galera::adopt::Adoption;
 use gatera::reload;
 use gatera::serve::Guard;
 use gatera::verdict::Mode;
-use gatera::view::World;
+use gatera::view::{View, World};
 use tokio::sync::watch;
 
 use crate::guarded::{self, Start, install, program};
@@ -45,6 +45,19 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     assert_eq!(*adoption.borrow(), Adoption::default());
     assert!(said(&guard).contains("[+] settings: current\n"), "{}", said(&guard));
     assert!(guard.metrics.text().contains("gatera_config_current 1\n"));
+}
+
+/// Settings and world are swapped one after the other: a request between the two is judged by what the world was built for.
+#[test]
+fn what_is_adopted_is_what_the_world_knows() {
+    let before = Settings::default();
+    let world = scene::Scene::default().world(&before);
+    let after = before.with_adoption(Adoption::from_texts(["team=db"]).unwrap());
+    for settings in [&before, &after] {
+        let view = View::new(&world, scene::now(), settings);
+        assert_eq!(view.adoption(), &before.adoption);
+        assert!(view.cluster(scene::NAMESPACE, scene::STATEFUL_SET).is_some());
+    }
 }
 
 #[test]

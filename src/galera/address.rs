@@ -4,10 +4,10 @@
 //! exist.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
 
 use super::options::{effective, flags};
-use crate::object::{Container, Literal};
+use super::reading::File;
+use crate::object::Container;
 
 /// What an address makes a server do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,10 +91,7 @@ const VARIABLES: [&str; 2] = ["MARIADB_GALERA_CLUSTER_ADDRESS", "WSREP_CLUSTER_A
 
 /// The address a server ends up with: the command line wins over the environment, the environment over the files, a
 /// later file over an earlier one. `None`: nothing says one, or it is filled in by somebody else.
-pub fn of_container<'a>(
-    container: &'a Container,
-    files: &[(&'a str, &'a BTreeMap<String, Literal>)],
-) -> Option<Placed<'a>> {
+pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<Placed<'a>> {
     let said = flags(container).into_iter().rfind(|flag| flag.key == "wsrep_cluster_address");
     if let Some(flag) = said {
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
@@ -108,11 +105,9 @@ pub fn of_container<'a>(
         }
     }
     let mut found = None;
-    for (map, data) in files {
-        for (key, text) in *data {
-            if let Some(value) = effective(text.look(), "wsrep_cluster_address") {
-                found = Some((Source::File { map, key }, value.look().to_owned()));
-            }
+    for File { map, key, text } in files {
+        if let Some(value) = effective(text, "wsrep_cluster_address") {
+            found = Some((Source::File { map, key }, value.look().to_owned()));
         }
     }
     found.and_then(|(source, text)| visible(source, text))
@@ -126,6 +121,7 @@ fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Literal;
 
     #[test]
     fn an_address_without_hosts_founds_a_cluster() {

@@ -105,6 +105,17 @@ impl<'a> Image<'a> {
         plausible.then_some(series)
     }
 
+    /// The third number, and how many there can be of this series by now: four a year and what comes out of turn. `None`: none
+    /// is named, or nobody knows.
+    pub fn release(&self, year: i16) -> Option<(u32, u32)> {
+        let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
+        let (_, since) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
+        let mut numbers = self.tag?.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
+        let release = numbers.nth(2)?.parse().ok()?;
+        let years = u32::try_from(year.saturating_sub(*since)).unwrap_or(0);
+        Some((release, years.saturating_add(1).saturating_mul(8)))
+    }
+
     /// The official image and its copies, which from 11.0 on have no programs called `mysql…`.
     pub fn dropped_old_names(&self) -> bool {
         self.name() == "mariadb"
@@ -127,6 +138,14 @@ const MARIADB_LONG: [Series; 12] = [
     Series(11, 4),
     Series(11, 8),
     Series(12, 3),
+];
+/// The year in which a series began.
+const MARIADB_SINCE: [(Series, i16); 5] = [
+    (Series(10, 5), 2020),
+    (Series(10, 6), 2021),
+    (Series(10, 11), 2023),
+    (Series(11, 4), 2024),
+    (Series(11, 8), 2025),
 ];
 const MYSQL_LONG: [Series; 5] = [Series(5, 5), Series(5, 6), Series(5, 7), Series(8, 0), Series(8, 4)];
 /// The last series before the next major.

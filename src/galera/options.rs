@@ -159,9 +159,14 @@ pub fn is_file(name: &str, text: &str) -> bool {
     name.rsplit('.').next() == Some("cnf") || begins_with_group && of_server(text).next().is_some()
 }
 
-/// The text sets an option of Galera's for a server.
+/// The text sets an option of Galera's for a server. That there is to be no Galera is none.
 pub fn configures_galera(text: &str) -> bool {
-    let wsrep = |it: Unread<'_>| it.may_hold("wsrep") && it.read().key.starts_with("wsrep_");
+    let wsrep = |it: Unread<'_>| {
+        let setting = it.may_hold("wsrep").then(|| it.read());
+        setting.is_some_and(|it| {
+            it.key.starts_with("wsrep_") && !(it.key == "wsrep_on" && switch(it.look()) == Some(false))
+        })
+    };
     text.contains("wsrep") && of_server(text).any(wsrep)
 }
 

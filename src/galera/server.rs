@@ -1,10 +1,9 @@
 //! Which container of a pod is the database server, and whether that server would found a new cluster.
 
-use std::collections::BTreeMap;
-
 use super::address::{self, Address, Placed, Source};
 use super::image::Image;
 use super::options::{Value, flags, last, switch};
+use super::reading::File;
 use super::{programs, start};
 use crate::object::{Container, Literal, PodSpec};
 
@@ -73,10 +72,7 @@ fn mounts_a_claim(spec: &PodSpec, container: &Container) -> bool {
 
 /// The switch that makes this server found a new cluster, as a person would look for it; `None` if nothing visible
 /// does. The command line wins over the environment, the environment over the files.
-pub fn founds_new_cluster<'a>(
-    container: &'a Container,
-    files: &[(&'a str, &'a BTreeMap<String, Literal>)],
-) -> Option<String> {
+pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> Option<String> {
     let flags = flags(container);
     let new_cluster = flags.iter().find(|flag| flag.key == NEW_CLUSTER && switched_on(flag.value.as_ref()));
     if let Some(flag) = new_cluster {
@@ -92,12 +88,8 @@ pub fn founds_new_cluster<'a>(
     if programs::sets(&started(container), BOOTSTRAP, &ON) && !by_command {
         return Some(format!("command {BOOTSTRAP}"));
     }
-    for (name, data) in files {
-        for (key, text) in *data {
-            if founds_by_file(text) {
-                return Some(format!("ConfigMap {name} key {key} {NEW_CLUSTER}"));
-            }
-        }
+    if let Some(File { map, key, .. }) = files.iter().find(|file| founds_by_file(file.text)) {
+        return Some(format!("ConfigMap {map} key {key} {NEW_CLUSTER}"));
     }
     let Placed { source, text } = address?;
     let place = match source {
@@ -114,8 +106,7 @@ const BOOTSTRAP: &str = "MARIADB_GALERA_CLUSTER_BOOTSTRAP";
 const ON: [&str; 3] = ["yes", "true", "1"];
 
 /// The switch for a new cluster also works in a file.
-pub fn founds_by_file(text: &Literal) -> bool {
-    let text = text.look();
+pub fn founds_by_file(text: &str) -> bool {
     let said = || last(text, NEW_CLUSTER);
     text.contains("new") && said().is_some_and(|it| switched_on(it.value.as_ref()))
 }
@@ -131,26 +122,22 @@ mod tests {
     #[test]
     fn the_command_line_wins_over_the_environment_and_that_over_files() {
         let words = |words: &[&str]| words.iter().map(|word| Literal::from(*word)).collect::<Vec<_>>();
-        let founding = BTreeMap::from([(
-            "g.cnf".to_owned(),
-            Literal::from("[galera]\nwsrep_cluster_address=gcomm://\n"),
-        )]);
-        let file = [("conf", &founding)];
+        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let founding = file("[galera]\nwsrep_cluster_address=gcomm://\n");
         let mut container = Container::default();
         assert_eq!(
-            founds_new_cluster(&container, &file).unwrap(),
+            founds_new_cluster(&container, &founding).unwrap(),
             "ConfigMap conf key g.cnf wsrep_cluster_address=gcomm://"
         );
         container.args = words(&["--wsrep-cluster-address=gcomm://a,b"]);
-        assert_eq!(founds_new_cluster(&container, &file), None);
+        assert_eq!(founds_new_cluster(&container, &founding), None);
         container.args = words(&["--wsrep_cluster_address", "gcomm://"]);
         assert_eq!(founds_new_cluster(&container, &[]).unwrap(), "args[0] wsrep_cluster_address=gcomm://");
         container.args = words(&["mariadbd", "--wsrep-new-cluster"]);
-        assert_eq!(founds_new_cluster(&container, &file).unwrap(), "args[1] --wsrep-new-cluster");
+        assert_eq!(founds_new_cluster(&container, &founding).unwrap(), "args[1] --wsrep-new-cluster");
         container.args = words(&["--wsrep_cluster_address=gcomm://a"]);
-        let switch = BTreeMap::from([("g.cnf".to_owned(), Literal::from("[galera]\nwsrep-new-cluster\n"))]);
         assert_eq!(
-            founds_new_cluster(&container, &[("conf", &switch)]).unwrap(),
+            founds_new_cluster(&container, &file("[galera]\nwsrep-new-cluster\n")).unwrap(),
             "ConfigMap conf key g.cnf wsrep_new_cluster"
         );
     }

@@ -44,7 +44,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
         return Some(Doubt::OtherVersion);
     }
     let server = server::container(&pod.spec, meta.mark(marks::CONTAINER));
-    let adopted = view.settings.adoption.adopts(&meta.labels);
+    let adopted = view.adoption().adopts(&meta.labels);
     let Some(server) = server.filter(|_| adopted) else {
         return forged(INJECTED, "gatera prepares no such pod");
     };

@@ -60,7 +60,16 @@ fn readiness(
         return false;
     }
     if container["readinessProbe"].is_object() {
-        remarks.push(format!("readinessProbe of container {} cannot see Galera's state and is replaced; gatera.dev/readiness: keep keeps it", server.name));
+        let asks = server.readiness_probe.as_ref().is_some_and(|probe| probe.http_get.is_some());
+        let what = if asks {
+            "asks over HTTP, and what the answer says of Galera's state cannot be told: it"
+        } else {
+            "cannot see Galera's state and"
+        };
+        remarks.push(format!(
+            "readinessProbe of container {} {what} is replaced; gatera.dev/readiness: keep keeps it",
+            server.name
+        ));
     }
     let mut command = vec![SCRIPT, "ready"];
     if donor_blocks(patient) {

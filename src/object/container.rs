@@ -149,6 +149,9 @@ pub struct Mount {
     /// One file or folder of the volume, instead of all of it.
     #[serde(deserialize_with = "or_default")]
     pub sub_path: String,
+    /// The same, with variables in it.
+    #[serde(deserialize_with = "or_default")]
+    pub sub_path_expr: String,
 }
 
 /// A probe or hook: its command, and of a probe its patience.
@@ -158,6 +161,8 @@ pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
     #[serde(deserialize_with = "or_default")]
     pub exec: Exec,
+    /// It asks over HTTP: whom is not read.
+    pub http_get: Option<serde::de::IgnoredAny>,
     /// Seconds before the first try.
     #[serde(deserialize_with = "or_default")]
     pub initial_delay_seconds: i64,

@@ -87,7 +87,7 @@ pub struct Meta {
     /// All labels.
     #[serde(deserialize_with = "or_default")]
     pub labels: Labels,
-    /// Only the guard's own annotations: those whose key begins with `gatera.dev/`.
+    /// Only the guard's own annotations, those whose key begins with `gatera.dev/`, and Helm's.
     #[serde(rename = "annotations", deserialize_with = "own_marks")]
     pub marks: BTreeMap<String, String>,
     /// Who made it.
@@ -106,6 +106,16 @@ impl Meta {
     /// The controller among the owners.
     pub fn controller(&self) -> Option<&Owner> {
         self.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    /// The release by which Helm manages it. A name that Helm would not take is none.
+    pub fn helm_release(&self) -> Option<&str> {
+        let plain = |it: &&str| {
+            !it.is_empty()
+                && it.len() <= 53
+                && it.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+        };
+        self.marks.get(HELM_RELEASE).map(String::as_str).filter(plain)
     }
 
     /// One of the guard's own annotations, by the part of its key after `gatera.dev/`.
@@ -132,7 +142,10 @@ pub struct Owner {
     pub controller: bool,
 }
 
-/// Keeps the guard's own annotations without ever allocating for the others.
+/// Helm writes it on everything that it manages.
+const HELM_RELEASE: &str = "meta.helm.sh/release-name";
+
+/// Keeps the guard's own annotations, and Helm's, without ever allocating for the others.
 fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, String>, D::Error> {
     struct Own;
     impl<'de> de::Visitor<'de> for Own {
@@ -152,7 +165,7 @@ fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, Str
         fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
             let mut own = BTreeMap::new();
             while let Some(key) = map.next_key::<String>()? {
-                if key.starts_with(PREFIX) {
+                if key.starts_with(PREFIX) || key == HELM_RELEASE {
                     own.insert(key, map.next_value()?);
                 } else {
                     map.next_value::<de::IgnoredAny>()?;

@@ -71,6 +71,12 @@ pub struct PodSpec {
     /// Volumes, by reference.
     #[serde(deserialize_with = "or_default")]
     pub volumes: Vec<Volume>,
+    /// The ServiceAccount that it runs as; empty: `default`, which is made again by itself.
+    #[serde(deserialize_with = "or_default")]
+    pub service_account_name: String,
+    /// The Secrets that its images are pulled with.
+    #[serde(deserialize_with = "or_default")]
+    pub image_pull_secrets: Vec<SourceRef>,
     /// Where it runs; empty before it is scheduled.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,

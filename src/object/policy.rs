@@ -61,6 +61,14 @@ pub struct Autoscaler {
     pub spec: AutoscalerSpec,
 }
 
+impl Autoscaler {
+    /// It sets the replicas of this StatefulSet.
+    pub fn scales(&self, stateful_set: &str) -> bool {
+        let target = &self.spec.scale_target_ref;
+        target.kind == "StatefulSet" && target.name == stateful_set
+    }
+}
+
 /// What an autoscaler scales.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::PodSpec;
 use super::meta::{name, or_default};
+use super::{PodSpec, Volume};
 
 /// A reference by name, and what of the object is meant.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -30,6 +30,9 @@ pub struct Item {
     /// The key.
     #[serde(deserialize_with = "or_default")]
     pub key: String,
+    /// The file that it becomes, below the mount.
+    #[serde(deserialize_with = "or_default")]
+    pub path: String,
 }
 
 /// What of one object a pod uses.
@@ -48,14 +51,18 @@ impl Uses<'_> {
     }
 }
 
+impl Volume {
+    /// The `ConfigMaps` that are in it, or in a part of it.
+    pub fn config_maps(&self) -> impl Iterator<Item = &SourceRef> {
+        let parts = self.projected.iter().flat_map(|it| &it.sources);
+        self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref()))
+    }
+}
+
 impl PodSpec {
     /// The `ConfigMaps` whose text reaches a container of this pod.
     pub fn config_maps(&self) -> impl Iterator<Item = &str> {
-        let mounted = self.volumes.iter().flat_map(|volume| {
-            let projected =
-                volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.config_map.as_ref());
-            volume.config_map.iter().chain(projected)
-        });
+        let mounted = self.volumes.iter().flat_map(Volume::config_maps);
         mounted.chain(self.variables(Kind::ConfigMap)).map(|reference| &*reference.name)
     }
 

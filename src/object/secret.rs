@@ -15,6 +15,9 @@ pub struct Secret {
     /// Name, labels, marks.
     #[serde(deserialize_with = "or_default")]
     pub metadata: Meta,
+    /// What it is for, in a word of Kubernetes'; it never changes.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub of_type: String,
     /// Fingerprints by key.
     #[serde(deserialize_with = "or_default")]
     pub data: BTreeMap<String, Fingerprint>,

@@ -11,6 +11,7 @@
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": the same, as a probe saw it, or null } }],
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
+//!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
@@ -22,10 +23,14 @@ use serde_json::{Value, json};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::inject;
+use crate::marks;
+use crate::object::Kind;
+use crate::overrides::Override;
 use crate::plan::bootstrap::{self, Stage};
 use crate::plan::rollout;
+use crate::rules;
 use crate::view::condition::{self, Condition, Matter};
-use crate::view::{Cluster, Member, View};
+use crate::view::{Cluster, Id, Member, View};
 
 /// One cluster.
 #[derive(Debug)]
@@ -38,6 +43,8 @@ pub struct Status<'a> {
     steps: Vec<Step>,
     /// What somebody should do about it.
     advice: Option<String>,
+    /// What its StatefulSet releases now.
+    waived: Option<Override>,
 }
 
 #[derive(Debug)]
@@ -69,7 +76,9 @@ impl<'a> Status<'a> {
         let advice = bootstrap::unverified(cluster).filter(|_| !kept);
         let members = cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect();
         let matters = condition::matters(cluster, view);
-        Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice }
+        let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
+        let waived = waived.and_then(|text| Override::read(text, view.now).ok());
+        Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice, waived }
     }
 
     /// How far it is with its configuration, and in words.
@@ -158,12 +167,17 @@ pub fn text(all: &[Status<'_>]) -> String {
 }
 
 fn one(status: &Status<'_>) -> String {
-    let Status { cluster, state, members, matters, steps, advice } = status;
+    let Status { cluster, state, members, matters, steps, advice, waived } = status;
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
     match cluster.identity() {
         Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
         None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
         None => {}
+    }
+    if let Some(release) = waived {
+        let Id { namespace, name } = &cluster.id;
+        let take_off = rules::take_off(Kind::StatefulSet, namespace, name);
+        text.push_str(&format!("├── Override {release} (when that is done: {take_off})\n"));
     }
     text.push_str("├── Members\n");
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
@@ -231,7 +245,7 @@ fn start(told: &StartNote) -> Value {
 }
 
 fn cluster(status: &Status<'_>) -> Value {
-    let Status { cluster, state, members, matters, steps, .. } = status;
+    let Status { cluster, state, members, matters, steps, waived, .. } = status;
     let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
         json!({
@@ -254,6 +268,7 @@ fn cluster(status: &Status<'_>) -> Value {
         "id": cluster.identity().map(Identity::as_str),
         "members": members.iter().map(member).collect::<Vec<_>>(),
         "matters": super::matters(matters),
+        "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })

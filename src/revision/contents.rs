@@ -95,7 +95,7 @@ impl Contents {
 fn of_file(text: &Literal) -> Result<[Vec<u8>; 2], NoMeaning> {
     let address = options::effective(text.look(), "wsrep_cluster_address");
     let founds = address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster));
-    if founds || server::founds_by_file(text) {
+    if founds || server::founds_by_file(text.look()) {
         return Err(NoMeaning::Founds);
     }
     let meaning = Meaning::of(text.look()).map_err(|Unclear(line)| NoMeaning::Unclear(line))?;

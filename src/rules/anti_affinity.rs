@@ -66,7 +66,7 @@ enum Apart {
 }
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adoption = &view.settings.adoption;
+    let adoption = view.adoption();
     let ns = &review.namespace;
     match (&review.old, &review.new) {
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {

@@ -58,7 +58,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &*review.namespace;
     match (&review.old, &review.new) {
         (_, Some(Object::ConfigMap(new))) => in_config(ns, new, view),
-        (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             let before = match old {
                 // Another serviceName is refused for itself; what the address would then have to be helps nobody.
                 Some(Object::StatefulSet(old)) if old.spec.service_name != new.spec.service_name => {
@@ -84,7 +84,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     for cluster in view.readers_of(ns, &map.metadata.name) {
         let workload = &cluster.workload;
-        let switch = map.data.iter().find(|(_, text)| server::founds_by_file(text));
+        let switch = map.data.iter().find(|(_, text)| server::founds_by_file(text.look()));
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
             let members = Members::of(ns, workload);
             let place = format!("wsrep_new_cluster in {key}");

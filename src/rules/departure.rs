@@ -5,7 +5,7 @@
 //! review is allowed its member is reserved (`reserve.rs`). A review about an object that is not the one in the view reserves
 //! nothing: it may be made up. (An eviction names no uid, so a made-up one can make others wait.)
 
-use super::Released;
+use super::Waived;
 use crate::exempt;
 use crate::object::{Kind, Object, Workload};
 use crate::review::{Operation, Origin, Review};
@@ -112,8 +112,8 @@ pub fn refuse_unreserved(
             .into(),
         instead: "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server".into(),
     };
-    let releases = Released::of(review, view, &mut Decision::default());
+    let waived = Waived::of(review, view, &mut Decision::default());
     let mode = view.mode(departure.rule, &review.namespace);
-    decision.add(finding, mode, false, releases.by(departure.rule, review));
+    decision.add(finding, mode, false, waived.by(departure.rule, review));
     decision.sort();
 }

@@ -46,7 +46,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) else {
         return Findings::new();
     };
-    if !is_cluster(old, &view.settings.adoption) {
+    if !is_cluster(old, view.adoption()) {
         return Findings::new();
     }
     let (before, after) = (&old.spec, &new.spec);

@@ -2,7 +2,9 @@
 //!
 //! Refuses an image without a version (no tag, `latest`, and other tags that move), another vendor's server, a step back
 //! to an older series or over several series at once where a member has data, and calls of programs that the image does
-//! not have. An image that is set on a running pod is refused, since it restarts the server on the spot. One step forward is allowed with a word about how it is done; within a series everything is allowed.
+//! not have. An image that is set on a running pod is refused, since it restarts the server on the spot. One step forward is
+//! allowed with a word about how it is done; within a series everything is allowed, with a word about a release that can hardly
+//! exist.
 //!
 //! # Why
 //!
@@ -60,7 +62,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return in_place(review, view).into_iter().collect();
     }
     let Some((new, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
-    let found = in_template(new, server);
+    let found = in_template(new, server, view);
     let Some((_, old_server)) = template::of(review.old.as_ref(), view) else { return found };
     let step =
         matches!(review.new, Some(Object::StatefulSet(_))).then(|| step(review, old_server, server, view));
@@ -95,8 +97,8 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
 }
 
 /// What the template breaks by itself.
-fn in_template(template: &Template, server: &Container) -> Findings {
-    let mut found = Findings::new();
+fn in_template(template: &Template, server: &Container, view: &View<'_>) -> Findings {
+    let mut found: Findings = unheard_of(server, view).into_iter().collect();
     for (list, container) in template.spec.all_containers() {
         let place = format!("spec.template.spec.{list}[{}].", container.name);
         found.extend(unpinned(&place, container, std::ptr::eq(container, server)));
@@ -128,6 +130,22 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
     };
     let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
     Some(finding(verdict, format!("{place}image"), says, why.into(), instead.into()))
+}
+
+/// A release that there can hardly be.
+fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
+    let year = view.now.to_zoned(jiff::tz::TimeZone::UTC).year();
+    let (release, most) = Image::read(&server.image).release(year)?;
+    let Container { name, image, .. } = server;
+    (release > most).then(|| {
+        finding(
+            Verdict::Warn,
+            format!("spec.template.spec.containers[{name}].image.release"),
+            format!("container {name}: image {image} is of a release that can hardly exist yet"),
+            "a member that restarts with an image that cannot be pulled does not come back".into(),
+            "compare with https://mariadb.org/mariadb/all-releases/".into(),
+        )
+    })
 }
 
 fn missing_programs(place: &str, container: &Container) -> Findings {

@@ -1,13 +1,15 @@
 //! G07: a member's data outlives a careless command.
 //!
-//! Refuses to delete the claim of a member, a retention policy that deletes claims, and a data directory that goes with
-//! the pod (emptyDir, an ephemeral volume, no volume at all) or that several members would share.
+//! Refuses to delete the claim of a member, a retention policy that deletes claims, a data directory that goes with the pod
+//! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
+//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all.
 //!
 //! # Why
 //!
 //! Deleting the claim of a running member looks harmless: nothing happens. The claim stays `Terminating` until the pod
 //! restarts, and then the member comes up empty. If the whole cluster is down, an empty member is even "safe to
-//! bootstrap": it founds a new cluster and the others throw their data away when they join it.
+//! bootstrap": it founds a new cluster and the others throw their data away when they join it. A mount that is moved does the
+//! same without deleting anything: every member comes up empty, one after the other, and Ready.
 //!
 //! # Example
 //!
@@ -29,7 +31,8 @@
 //! release its data.
 
 use super::{Rule, UNTIL_SEEN, Verb, WRITTEN};
-use crate::galera::server::{self, DATA_DIRECTORIES};
+use crate::galera::data::{Backing, Place};
+use crate::galera::server;
 use crate::marks;
 use crate::object::{Kind, Object, Volume, Workload};
 use crate::review::{Operation, Review};
@@ -49,9 +52,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (_, Kind::Claim) if review.operation == Operation::Delete => {
             claim_deleted(review, view).into_iter().collect()
         }
-        (Some(Object::StatefulSet(new)), _) if is_cluster(new, &view.settings.adoption) => {
+        (Some(Object::StatefulSet(new)), _) if is_cluster(new, view.adoption()) => {
             let mut found = retention(new);
-            found.extend(data_volume(new));
+            let place = view.place_of_data(&review.namespace, new);
+            let kept = data_volume(new, place.as_ref());
+            found.extend(match &kept {
+                Some(_) => kept,
+                None => moved(review, new, place.as_ref(), view),
+            });
+            found.extend(beside_claims(review, new, place.as_ref(), view));
             found.extend(small_volumes(new));
             found.extend(claims_left_behind(review, new, view));
             found
@@ -142,30 +151,29 @@ fn retention(new: &Workload) -> Findings {
 }
 
 /// Where the server keeps its data, if that goes with the pod or is shared.
-fn data_volume(new: &Workload) -> Option<Finding> {
+fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let template = &new.spec.template;
     let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
-    let is_data = |path: &str| DATA_DIRECTORIES.contains(&path.trim_end_matches('/'));
-    let mount = server.volume_mounts.iter().find(|mount| is_data(&mount.mount_path));
-    let Some(mount) = mount else {
-        // A claim that is mounted elsewhere may be the data directory of an image we do not know.
+    let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
+    let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
+    let Some((place, name)) = volume else {
+        // What is mounted elsewhere may hold it all the same, by an option that nobody sees.
         let claimed = !new.spec.volume_claim_templates.is_empty()
             || template
                 .spec
                 .volumes
                 .iter()
                 .any(|volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some());
-        let field = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
         let says = "no volume holds its data: it goes with each pod".to_owned();
-        return (!claimed).then(|| finding(Verdict::Deny, field, says, CLAIMS.to_owned()));
+        return (!claimed).then(|| finding(Verdict::Deny, mounts, says, CLAIMS.to_owned()));
     };
-    if new.spec.volume_claim_templates.iter().any(|claim| claim.metadata.name == mount.name) {
-        return None;
-    }
-    let volume = template.spec.volumes.iter().find(|volume| volume.name == mount.name)?;
-    let field = format!("spec.template.spec.volumes[{}]", volume.name);
-    let (verdict, says) = unsafe_volume(volume, new.replicas())?;
-    let found = finding(verdict, field, format!("{} {says}", mount.mount_path), CLAIMS.to_owned());
+    let directory = &place.directory;
+    // A claim template of the same name takes the place of a volume.
+    let volumes = template.spec.volumes.iter().filter(|_| !matches!(place.backing, Backing::Template(_)));
+    let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
+    let field = format!("spec.template.spec.volumes[{name}]");
+    let (verdict, says) = unsafe_volume(volume, new.replicas(), place)?;
+    let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
     Some(if volume.persistent_volume_claim.is_some() {
         Finding { why: "two servers that write to the same files destroy them".to_owned(), ..found }
     } else {
@@ -176,7 +184,7 @@ fn data_volume(new: &Workload) -> Option<Finding> {
 const CLAIMS: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
-fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
+fn unsafe_volume(volume: &Volume, replicas: i64, place: &Place) -> Option<(Verdict, String)> {
     let name = &volume.name;
     match volume {
         Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
@@ -190,6 +198,8 @@ fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
             Verdict::Deny,
             format!("is an ephemeral volume ({name}): its claim is deleted with the pod"),
         )),
+        // Each member has a folder of its own.
+        Volume { persistent_volume_claim: Some(_), .. } if place.folder.contains("$(") => None,
         Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
             Verdict::Deny,
             format!(
@@ -203,6 +213,61 @@ fn unsafe_volume(volume: &Volume, replicas: i64) -> Option<(Verdict, String)> {
         )),
         _ => None,
     }
+}
+
+/// The change has every member come up with another folder than the one that holds its data.
+fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let Some(Object::StatefulSet(old)) = &review.old else { return None };
+    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data())?;
+    let claims = |of: &Workload| {
+        of.spec.volume_claim_templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>()
+    };
+    // Other names of claims are refused for themselves.
+    if claims(old) != claims(new) {
+        return None;
+    }
+    let from = view.place_of_data(&review.namespace, old).filter(|it| it.volume.is_some())?;
+    // Where that cannot be told, what is mounted where it was.
+    let there = || {
+        let template = &new.spec.template;
+        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        Some(Place::at(new, server, from.directory.clone()))
+    };
+    if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
+        return None;
+    }
+    let (verdict, says) = match to {
+        Some(to) => (
+            Verdict::Deny,
+            format!(
+                "its data is on {from}, and its server would look for it on {to} ({})",
+                view.count(cluster)
+            ),
+        ),
+        None => (
+            Verdict::Warn,
+            format!(
+                "its data is on {from}, which is no longer mounted there, and nothing tells where its server would look for it"
+            ),
+        ),
+    };
+    let instead = "leave mount, subPath and datadir as they are; to have the data elsewhere, set up a new cluster and fill it \
+                   from a backup";
+    Some(finding(verdict, "spec.template.spec".to_owned(), says, instead.to_owned()))
+}
+
+/// A StatefulSet that is created beside claims of its own, and has its server keep its data elsewhere.
+fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let claims = view.claims_of(&review.namespace, new);
+    let claim = claims.first().filter(|_| review.operation == Operation::Create && review.old.is_none())?;
+    let place = place.filter(|it| it.volume.is_some() && !matches!(it.backing, Backing::Template(_)))?;
+    let says = format!(
+        "{} claims of it exist ({} …), and its server would keep its data on {place}",
+        claims.len(),
+        claim.name
+    );
+    let instead = "mount the claim template at the data directory, as it was".to_owned();
+    Some(finding(Verdict::Deny, "spec.template.spec".to_owned(), says, instead))
 }
 
 /// A server that fills its disk stops, and all members fill theirs at the same time.

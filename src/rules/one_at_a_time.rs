@@ -62,15 +62,15 @@
 //! `gatera.dev/override: "G02 until=2026-12-01T10:00:00Z reason=…"`; the override of G03 on the StatefulSet releases
 //! deletions too, but not evictions.
 
+mod others;
 mod strays;
 
-use super::departure::hold;
-use super::{Rule, UNTIL_SEEN, Verb};
+use super::{Rule, Verb, managed};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::condition::{self, Condition};
+use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, State, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -228,12 +228,9 @@ impl<'a> Leaving<'a> {
         let says = format!("it is the only member of cluster {} ({})", id.name, self.seen());
         let why = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a \
                    manual bootstrap";
-        let instead = format!(
-            "kubectl -n {} scale statefulset {} --replicas={}, wait until all are Ready, then restart it",
-            id.namespace,
-            id.name,
-            if workload.parallel() { 2 } else { 3 }
-        );
+        let replicas = if workload.parallel() { 2 } else { 3 };
+        let command = managed::scale(Some(&workload.metadata), &id.namespace, &id.name, replicas);
+        let instead = format!("{command}, wait until all are Ready, then restart it");
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
@@ -247,115 +244,6 @@ impl<'a> Leaving<'a> {
             let instead = "keep the others running, and found the cluster anew from one of them: gatera explain G04, a cluster without an identity";
             vec![finding(Verdict::Deny, says, why, instead.to_owned())]
         })
-    }
-
-    /// While another one is missing, this one carries the cluster.
-    fn others_are_needed(&self) -> Option<Findings> {
-        let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
-                   from this one";
-        let watch = |name: &str| {
-            format!(
-                "kubectl -n {} get pods --watch, and repeat the command when {name} is Ready",
-                self.review.namespace
-            )
-        };
-        let unknown = |says: &str, seen: String| {
-            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
-        };
-        let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
-        match self.view.state(self.cluster) {
-            State::Forming => return None,
-            State::Unknown => {
-                return unknown("it is not known whether the other members are Ready", self.view.seen());
-            }
-            _ if self.is_another() => {
-                return unknown("gatera has not seen this pod yet", self.seen());
-            }
-            State::Down => return Some(vec![self.nobody_is_ready()]),
-            State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
-        }
-        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
-            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
-        }
-        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
-        if let Some((says, instead)) = self.rollout_goes_on() {
-            return wait(says, instead);
-        }
-        if let Some(pod) = self.cluster.leaving.first() {
-            return wait(
-                format!("{} is still leaving ({})", pod.name, self.seen()),
-                "repeat the command when it is gone".to_owned(),
-            );
-        }
-        let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
-        if let (Some(own), Some(its)) = (does(self.member), does(other)) {
-            let says = format!("{} {} ({})", other.name, its.says(), self.seen());
-            let instead = format!(
-                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod delete it, wait until it is Ready, then \
-                 {}",
-                own.says(),
-                other.name
-            );
-            return wait(says, instead);
-        }
-        if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
-            return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
-        }
-        let says = format!("{} {trouble} ({})", other.name, self.seen());
-        let instead = match &other.pod {
-            Some(_) => format!(
-                "cure {0} first (kubectl -n {1} describe pod {0}); that one may be deleted",
-                other.name, self.review.namespace
-            ),
-            None => format!(
-                "find out why {} does not exist (kubectl -n {} describe statefulset {})",
-                other.name, self.review.namespace, self.cluster.id.name
-            ),
-        };
-        Some(vec![finding(Verdict::Deny, says, why, instead)])
-    }
-
-    /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
-    fn rollout_goes_on(&self) -> Option<(String, String)> {
-        let id = &self.cluster.id;
-        if !self.cluster.rolls() || !self.others().all(Member::ready) {
-            return None;
-        }
-        let (ns, name, seen) = (&id.namespace, &id.name, self.seen());
-        if self.is_ready() {
-            return Some((
-                format!(
-                    "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
-                ),
-                format!(
-                    "kubectl -n {ns} rollout status statefulset {name}, and repeat the command when it is done"
-                ),
-            ));
-        }
-        self.member.starting().then(|| {
-            (
-                format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
-                format!("wait until it is Ready; if it hangs, {}", hold(self.cluster)),
-            )
-        })
-    }
-
-    fn nobody_is_ready(&self) -> Finding {
-        let matters = condition::matters(self.cluster, self.view);
-        let own = matters.iter().find(|it| it.members.contains(&self.member.name));
-        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
-        finding(
-            Verdict::Deny,
-            format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
-            "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
-             restarted may forget whom it belonged to",
-            format!(
-                "{}give them some minutes, then `gatera status -n {}` names what each does and its way out; gatera explain G04 shows \
-                 the way back and the override it needs",
-                known.unwrap_or_default(),
-                self.review.namespace
-            ),
-        )
     }
 
     /// Allowed, with a word where Ready does not prove much.

@@ -93,7 +93,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// An override with a mistake in it. One that is over is only old.
 fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
-    let problem = match Override::read(meta.mark(marks::OVERRIDE)?, view.now) {
+    let text = meta.mark(marks::OVERRIDE)?;
+    let problem = match Override::read(text, view.now) {
         Ok(release) => {
             let unknown = release.rules.iter().find(|id| super::find(id).is_none())?;
             format!("there is no rule {unknown}")
@@ -104,12 +105,21 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     Some(Finding {
         field: "metadata.annotations[gatera.dev/override]".into(),
         says: format!("the override would release nothing: {problem}"),
-        instead: format!(
-            "write gatera.dev/override: \"G07 until={} reason=…\", with the rule you mean for G07",
-            view.half_an_hour_from_now()
-        ),
+        instead: as_it_should_be(text, view),
         ..finding("an override that is wrong is noticed only when it is needed")
     })
+}
+
+/// With the rule that is meant, as far as that can be told.
+fn as_it_should_be(text: &str, view: &View<'_>) -> String {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let meant = words.find_map(super::find).map(|rule| rule.id);
+    let hint = if meant.is_none() { ", with the rule you mean for G07" } else { "" };
+    format!(
+        "write gatera.dev/override: \"{} until={} reason=…\"{hint}",
+        meant.unwrap_or("G07"),
+        view.half_an_hour_from_now()
+    )
 }
 
 /// The label that makes protection complete is taken off.
@@ -152,7 +162,7 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
 fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
-            let lost = is_cluster(old, &view.settings.adoption) && !is_cluster(new, &view.settings.adoption);
+            let lost = is_cluster(old, view.adoption()) && !is_cluster(new, view.adoption());
             let labels = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
             if !lost {
                 return None;
@@ -161,7 +171,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         }
         _ => {
             let labels = (&old.meta().labels, &new.meta().labels);
-            let adopts = |labels| view.settings.adoption.adopts(labels);
+            let adopts = |labels| view.adoption().adopts(labels);
             let kept = adopts(labels.1) && !renamed(new, labels.0, labels.1, review, view);
             if !adopts(labels.0) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
                 return None;
@@ -212,7 +222,7 @@ fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view:
 fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
     match (&review.old, new) {
         (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected(review, new, view),
-        (Some(Object::Pod(old)), Object::Pod(new)) if view.settings.adoption.adopts(&old.metadata.labels) => {
+        (Some(Object::Pod(old)), Object::Pod(new)) if view.adoption().adopts(&old.metadata.labels) => {
             rewritten(old, new)
         }
         (_, Object::Pod(new)) => doubted(review, new, view).into_iter().collect(),

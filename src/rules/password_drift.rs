@@ -81,6 +81,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             found.push(finding(key, gone, cluster, review));
         }
     }
+    // Two clusters may read the same key.
+    found.sort_by(|a, b| a.field.cmp(&b.field));
     found.dedup_by(|a, b| a.field == b.field);
     found
 }

@@ -30,7 +30,7 @@
 //! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
 //! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, Verb, WRITTEN, newly_read};
 use crate::galera::options;
 use crate::object::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
 use crate::review::Review;
@@ -51,10 +51,12 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adopted = |meta: &Meta| view.settings.adoption.adopts(&meta.labels);
+    let adopted = |meta: &Meta| view.adoption().adopts(&meta.labels);
     match &review.new {
         Some(Object::StatefulSet(it) | Object::Deployment(it)) if adopted(&it.spec.template.metadata) => {
-            in_pod("spec.template.spec.", &it.spec.template.spec)
+            let mut found = in_pod("spec.template.spec.", &it.spec.template.spec);
+            found.extend(newly_read::judged(review, view, |map, _| in_config(map)));
+            found
         }
         // A pod with a controller is a copy of a template, and the template was judged.
         Some(Object::Pod(it))

@@ -2,8 +2,8 @@
 //!
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
 //! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
-//! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short, and where
-//! something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
+//! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short or is taken
+//! away, and where something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
 //!
 //! # Why
 //!
@@ -24,8 +24,8 @@
 //!
 //! Leave the probes out: gatera adds its own when the pod is created, as long as it knows how the image takes options
 //! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and a `command` of the container,
-//! if it has one, ends in the image's own entry point. Or write a liveness probe that only asks whether the server lives, with a startup probe that waits
-//! an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
+//! if it has one, ends in the image's own entry point. Or write a liveness probe that only asks whether the server lives,
+//! with a startup probe that waits an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
 //! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
 //!
 //! # How to waive it
@@ -59,7 +59,32 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => &[],
     };
     let claims = claims.iter().map(|claim| &*claim.metadata.name);
-    in_template(server, &Prospect::of(server, &template.metadata, &template.spec, claims))
+    let prospect = Prospect::of(server, &template.metadata, &template.spec, claims);
+    let mut found = in_template(server, &prospect);
+    if let Some((_, before)) = template::of(review.old.as_ref(), view) {
+        found.extend(taken_away(before, server, &prospect));
+    }
+    found
+}
+
+/// The patience that somebody wrote down is gone.
+fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
+    let patience = before.startup_probe.as_ref().filter(|_| server.startup_probe.is_none())?.patience();
+    let (who, instead) = match &prospect.kept {
+        None => (
+            "only gatera's own is left, and that only in pods that start while gatera runs".to_owned(),
+            "leave it in",
+        ),
+        Some(kept) => (
+            format!("nothing takes its place: gatera adds none, since {kept}"),
+            "leave it in, or take livenessProbe out, too",
+        ),
+    };
+    let says =
+        format!("startupProbe of container {}, which waited {patience}s, is taken away: {who}", server.name);
+    let why = "a member that joins copies the whole database before it answers; whoever loses patience with it kills it again and again";
+    let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
+    Some(finding(Verdict::Warn, field, says, why, instead.to_owned()))
 }
 
 fn in_template(server: &Container, prospect: &Prospect) -> Findings {

@@ -1,12 +1,12 @@
 //! G10: what a cluster uses stays, and is whole.
 //!
-//! Refuses to delete a ConfigMap, Secret or Service that a cluster with data uses, and a ConfigMap without a key that its
-//! members mount.
+//! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, and a ConfigMap without a
+//! key that its members mount.
 //!
 //! # Why
 //!
-//! Members that run do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, or
-//! cannot be found by the others without the governing Service. A script that is missing under its key becomes an empty
+//! Members that run do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, is
+//! not even created without its ServiceAccount, or cannot be found by the others without the governing Service. A script that is missing under its key becomes an empty
 //! folder, and the hook that should run it fails silently.
 //!
 //! # Example
@@ -40,6 +40,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete]),
         (Kind::Secret, &[Verb::Delete]),
         (Kind::Service, &[Verb::Delete]),
+        (Kind::ServiceAccount, &[Verb::Delete]),
         (Kind::StatefulSet, WRITTEN),
     ],
     source: include_str!("references.rs"),
@@ -50,9 +51,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     match &review.new {
         None if review.operation == Operation::Delete => deleted(review, view).into_iter().collect(),
         Some(Object::ConfigMap(new)) => incomplete(new, review, view),
-        Some(Object::StatefulSet(new)) if is_cluster(new, &view.settings.adoption) => {
-            missing_keys(new, review, view)
-        }
+        Some(Object::StatefulSet(new)) if is_cluster(new, view.adoption()) => missing_keys(new, review, view),
         _ => Findings::new(),
     }
 }
@@ -73,6 +72,17 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             format!("it is the last Service that leads clients to {}", id.name),
             "create the Service that replaces it first".to_owned(),
             "the members go on, and nobody can reach them",
+        ),
+        Kind::ServiceAccount => (
+            format!("the members of {whose} run as it"),
+            "let the StatefulSet name another one first and wait until all members have restarted".to_owned(),
+            "members that run do not notice; the next one that is gone is not created again",
+        ),
+        Kind::Secret if !cluster.reads_secret(&review.name) => (
+            format!("the images of {whose} are pulled with it"),
+            "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
+                .to_owned(),
+            "members that run do not notice; on a node that does not hold the image the next one does not start",
         ),
         Kind::ConfigMap | Kind::Secret => (
             format!("the members of {whose} read it when they start"),
@@ -95,8 +105,9 @@ fn incomplete(new: &ConfigMap, review: &Review, view: &View<'_>) -> Findings {
         .flat_map(|cluster| cluster.workload.spec.template.spec.uses_of_config_map(name).needed)
         .filter(|key| !new.has(key))
         .collect();
-    // The seed documents' own mistake, before anybody reads it.
-    if missing.is_empty() && name.ends_with("-node-scripts") && !new.has(SCRIPT) {
+    // The seed documents' own mistake, before anybody reads it: the script stands beside data, and nothing is in that.
+    let is_ours = || name.contains("galera") || view.is_galeras(&review.namespace, new);
+    if missing.is_empty() && name.ends_with("-node-scripts") && new.is_empty() && is_ours() {
         missing.push(SCRIPT);
     }
     missing.sort_unstable();

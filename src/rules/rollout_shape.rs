@@ -2,7 +2,7 @@
 //!
 //! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
 //! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
-//! disruption budget that lets two members go or no longer protects them, and an autoscaler on a cluster. Warns about
+//! disruption budget that lets two members go or no longer protects them, and an autoscaler on a cluster, whichever of the two comes first. Warns about
 //! `podManagementPolicy: Parallel`, a grace period below 60 s, budgets that let nobody go or throw out members that are still
 //! joining, and a StatefulSet that takes over the only member that runs, which its template may restart.
 //!
@@ -47,9 +47,9 @@
 
 mod budgets;
 
-use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure};
+use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
 use crate::object::{Autoscaler, Kind, Object, Workload};
-use crate::review::Review;
+use crate::review::{Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, PodFact, State, View, is_cluster};
 
@@ -68,13 +68,19 @@ pub(super) const RULE: Rule = Rule {
 const TEMPLATE: &str = "spec.template";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let adoption = &view.settings.adoption;
+    let adoption = view.adoption();
     match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            takes_back(review, new, view).into_iter().chain(shape(new)).collect()
-        }
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => takes_back(review, new, view)
+            .into_iter()
+            .chain(waited_for(review, view))
+            .chain(shape(new))
+            .collect(),
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            restarted(review, old, new, view).into_iter().chain(shape(new)).collect()
+            restarted(review, old, new, view)
+                .into_iter()
+                .chain(waited_for(review, view))
+                .chain(shape(new))
+                .collect()
         }
         (_, Some(Object::Autoscaler(new))) => autoscaled(review, new, view).into_iter().collect(),
         (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),
@@ -204,8 +210,8 @@ fn only(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
         format!("{what}, which restarts the only member of the cluster ({})", view.count(cluster)),
         ONLY,
         format!(
-            "kubectl -n {} scale statefulset {} --replicas=3, wait until all are Ready, then repeat it",
-            id.namespace, id.name
+            "{}, wait until all are Ready, then repeat it",
+            managed::scale(Some(&cluster.workload.metadata), &id.namespace, &id.name, 3)
         ),
     )
 }
@@ -262,16 +268,33 @@ fn grace(new: &Workload) -> Option<Finding> {
 }
 
 fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Finding> {
-    let target = &new.spec.scale_target_ref;
-    let cluster = view.cluster(&review.namespace, &target.name).filter(|_| target.kind == "StatefulSet")?;
+    let target = &new.spec.scale_target_ref.name;
+    let cluster = view.cluster(&review.namespace, target).filter(|_| new.scales(target))?;
     Some(deny(
         "spec.scaleTargetRef",
         format!("it scales cluster {} by load", cluster.id.name),
-        "every member holds the whole database and applies every write: more of them first copy it all, then write no faster",
+        BY_LOAD,
         "scale the proxy in front of it or the application; change the members by hand, in odd numbers"
             .into(),
     ))
 }
+
+/// An autoscaler that was there before its StatefulSet. `check` judges both.
+fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Review { namespace, name, .. } = review;
+    let autoscaler = view.autoscaler_of(namespace, name).filter(|_| review.origin != Origin::Check)?;
+    let autoscaler = &autoscaler.metadata.name;
+    Some(deny(
+        "spec.replicas",
+        format!("HorizontalPodAutoscaler {autoscaler} scales it by load"),
+        BY_LOAD,
+        format!(
+            "kubectl -n {namespace} delete hpa {autoscaler}, and scale the proxy in front of it or the application instead"
+        ),
+    ))
+}
+
+const BY_LOAD: &str = "every member holds the whole database and applies every write: more of them first copy it all, then write no faster";
 
 fn wait(verdict: Verdict, says: String, instead: String) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";

@@ -25,7 +25,7 @@
 //!
 //! Scale down in steps that keep more than half (5 to 3, then 3 to 2), and wait until all members are Ready again
 //! between steps. Odd numbers of three and more survive the loss of a node; two and four survive no more than one and
-//! three do.
+//! three do. Where Helm manages the StatefulSet, scale by its value and `helm upgrade`: `kubectl scale` takes the field from Helm.
 //!
 //! To stop a cluster for a while, go down one member at a time until only ordinal 0 is left (it then knows that it is the
 //! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, follow `gatera
@@ -37,9 +37,9 @@
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
 
 use super::departure::hold;
-use super::{Rule, UNTIL_SEEN, Verb};
+use super::{Rule, UNTIL_SEEN, Verb, managed};
 use crate::galera::quorum::floor_of_one_step;
-use crate::object::{Kind, Object, Workload};
+use crate::object::{Kind, Meta, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Member, State, View, is_cluster};
@@ -56,40 +56,41 @@ const FIELD: &str = "spec.replicas";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             stranded(review, new, view).map_or_else(|| created(new.replicas()), |finding| vec![finding])
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
-            if is_cluster(old, &view.settings.adoption) =>
+            if is_cluster(old, view.adoption()) =>
         {
             let cluster = view.cluster(&review.namespace, &review.name);
             if let Some(refused) = renumbered(old, new, cluster, view) {
                 return vec![refused];
             }
             changed(
-                Step { review, from: old.replicas(), to: new.replicas(), parallel: new.parallel() },
+                Step {
+                    review,
+                    set: Some(&old.metadata),
+                    from: old.replicas(),
+                    to: new.replicas(),
+                    parallel: new.parallel(),
+                },
                 cluster,
                 view,
             )
         }
         (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
-            match view.cluster(&review.namespace, &review.name) {
-                Some(cluster) => {
-                    let parallel = cluster.workload.parallel();
-                    changed(
-                        Step { review, from: old.spec.replicas, to: new.spec.replicas, parallel },
-                        Some(cluster),
-                        view,
-                    )
-                }
-                // It was made moments ago, around members that run.
-                None if view.orphans_for(&review.namespace, &review.name).next().is_some() => changed(
-                    Step { review, from: old.spec.replicas, to: new.spec.replicas, parallel: false },
-                    None,
-                    view,
-                ),
-                None => Findings::new(),
-            }
+            let cluster = view.cluster(&review.namespace, &review.name);
+            // It may have been made moments ago, around members that run.
+            let known =
+                cluster.is_some() || view.orphans_for(&review.namespace, &review.name).next().is_some();
+            let step = Step {
+                review,
+                set: cluster.map(|it| &it.workload.metadata),
+                from: old.spec.replicas,
+                to: new.spec.replicas,
+                parallel: cluster.is_some_and(|it| it.workload.parallel()),
+            };
+            if known { changed(step, cluster, view) } else { Findings::new() }
         }
         _ => Findings::new(),
     }
@@ -99,6 +100,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 #[derive(Clone, Copy)]
 struct Step<'a> {
     review: &'a Review,
+    /// The StatefulSet, if it is known.
+    set: Option<&'a Meta>,
     from: i64,
     to: i64,
     parallel: bool,
@@ -108,9 +111,8 @@ impl Step<'_> {
     /// The next step that is right, as a command.
     fn instead(&self, replicas: i64) -> String {
         let Review { namespace, name, .. } = self.review;
-        format!(
-            "kubectl -n {namespace} scale statefulset {name} --replicas={replicas}, wait until all members are Ready, then go on"
-        )
+        let command = managed::scale(self.set, namespace, name, replicas);
+        format!("{command}, wait until all members are Ready, then go on")
     }
 }
 

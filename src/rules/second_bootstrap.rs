@@ -43,7 +43,9 @@
 //!    until N is Ready. Its data is kept, and it founds the cluster with it.
 //! 3. Set the address back (nobody restarts), then `start: 0` and the old number of replicas: the others copy its data.
 //!
-//! Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the StatefulSet. Bitnami's chart has
+//! What Helm manages, change by its values and `helm upgrade` in both steps, or the next upgrade of Helm 4 fails with a conflict
+//! (`--force-conflicts` takes the fields back). Step 2 needs the override (`"G01,G02,G04 until=…"`) on the ConfigMap and on the
+//! StatefulSet. Bitnami's chart has
 //! `galera.bootstrap.forceBootstrap: true` with `bootstrapFromNode: N` in place of the address.
 //!
 //! # A cluster without an identity
@@ -78,6 +80,7 @@ use crate::galera::adopt::INSTANCE_LABELS;
 use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
+use crate::revision;
 use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
 use crate::view::{Cluster, Freshness, View, is_cluster};
 
@@ -122,7 +125,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             .cluster(ns, &review.name)
             .filter(|_| new.spec.replicas > old.spec.replicas)
             .and_then(|cluster| each_founds(ns, &cluster.workload, new.spec.replicas, view)),
-        (old, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+        (old, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             let grows =
                 |old: &Object| matches!(old, Object::StatefulSet(old) if new.replicas() > old.replicas());
             let more = old.as_ref().filter(|old| grows(old));
@@ -176,7 +179,7 @@ fn deployment_applied(
 
 /// Who founds: the switch, if this pod is Galera's at all.
 fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
-    let adopted = view.settings.adoption.adopts(&meta.labels);
+    let adopted = view.adoption().adopts(&meta.labels);
     adopted.then(|| view.founds_new_cluster(ns, &meta.labels, spec, meta.mark("container"))).flatten()
 }
 
@@ -204,7 +207,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
         field: "spec.replicas".to_owned(),
         says: format!("each of {replicas} members would found a cluster of its own ({by})"),
         why: "what is written to two clusters never comes together, and each member is Ready".to_owned(),
-        instead: LIST.to_owned(),
+        instead: instead_of(&by),
         ..refusal(&by)
     })
 }
@@ -248,9 +251,12 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
 
 /// A ConfigMap that members read must not tell them to found a cluster at their next restart.
 fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
-    let switch = new.data.iter().find(|(_, text)| server::founds_by_file(text));
+    let switch = |cluster: &Cluster| {
+        let read = revision::reaching(&cluster.workload.spec.template.spec).remove(&new.metadata.name)?;
+        new.data.iter().find(|(key, text)| read.hold(key) && server::founds_by_file(text.look()))
+    };
     let founding = |cluster: &Cluster| {
-        if let Some((key, _)) = switch {
+        if let Some((key, _)) = switch(cluster) {
             return Some((key.clone(), "wsrep_new_cluster"));
         }
         let address = view.cluster_address(ns, &cluster.workload, Some(new))?;
@@ -332,8 +338,25 @@ fn member_refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> 
     let why = format!(
         "every member that starts with it ({by}) founds a cluster of its own, and what is written to two of them never comes together"
     );
-    let instead = if finding.instead == LEAVE_OUT { LIST.to_owned() } else { finding.instead };
+    let instead = match &*finding.instead {
+        LEAVE_OUT | LIST => instead_of(by),
+        _ => finding.instead,
+    };
     Some(Finding { why, instead, ..finding })
+}
+
+/// What to write in place of this switch.
+fn instead_of(by: &str) -> String {
+    if by.contains("wsrep_cluster_address") {
+        LIST.to_owned()
+    } else {
+        let bitnamis = if by.contains("BOOTSTRAP") {
+            " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"
+        } else {
+            ""
+        };
+        format!("take {by} out{bitnamis}; the members find each other by their address")
+    }
 }
 
 fn refusal(by: &str) -> Finding {

@@ -62,11 +62,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             }
             found
         }
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, &view.settings.adoption) => {
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             governed(ns, new, view).into_iter().collect()
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
-            if is_cluster(old, &view.settings.adoption) =>
+            if is_cluster(old, view.adoption()) =>
         {
             relabelled(ns, old, new, view)
         }
@@ -112,7 +112,7 @@ fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> 
     let selector = &service.spec.selector;
     let mut led_to = view.clusters_in(ns).filter(|cluster| service.selects(members(cluster))).peekable();
     let of_members = match led_to.peek() {
-        None => view.settings.adoption.adopts(selector) && !founds(selector),
+        None => view.adoption().adopts(selector) && !founds(selector),
         Some(_) => led_to.any(|cluster| governs(service, cluster)),
     };
     (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {

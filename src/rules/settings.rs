@@ -4,7 +4,9 @@
 //! server's command line. Refuses values with which a member does not start, does not replicate or splits the cluster;
 //! a change of what existing data was made with, or of what all members must have in common; options of one member in
 //! a file of all; options that no server reads, because their `[group]` is nobody's or a second
-//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include`, which it cannot follow.
+//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include`, which it cannot follow. Files are
+//! judged together if one server reads them together, by what it mounts where; of a file for each member, or one that a script
+//! chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes that reads it.
 //!
 //! # Why
 //!
@@ -35,9 +37,12 @@
 //! mode in the settings or in the namespace; an option that was there before is only a warning anyway.
 
 mod files;
+mod together;
 mod values;
 
-use super::{Rule, WRITTEN};
+use std::collections::BTreeSet;
+
+use super::{Rule, WRITTEN, newly_read};
 use crate::galera::address::Address;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
@@ -47,6 +52,7 @@ use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
+use together::Sets;
 use values::Setting;
 
 pub(super) const RULE: Rule = Rule {
@@ -67,7 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             changed_config(ns, old, new, view)
         }
         (_, Some(Object::ConfigMap(new))) if view.is_galeras(ns, new) => {
-            worst(in_config(ns, new, &Effective::of_files(texts(new)), view))
+            worst(in_config(ns, new, view, None))
         }
         (old, Some(Object::StatefulSet(new) | Object::Deployment(new))) => {
             let old = match old {
@@ -75,6 +81,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 _ => None,
             };
             let mut found = in_template(review.kind, new, view);
+            found.extend(newly_read::judged(review, view, |map, by| {
+                in_config(ns, map, view, Some((review.kind, by)))
+            }));
             found.extend(old.into_iter().flat_map(|old| changed_template(ns, old, new, view)));
             worst(found)
         }
@@ -82,22 +91,48 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
-fn in_config(ns: &str, map: &ConfigMap, settings: &Effective<'_>, view: &View<'_>) -> Findings {
+/// A template that comes and reads the ConfigMap.
+type Coming<'a> = Option<(Kind, &'a Workload)>;
+
+/// What is wrong with its files, and with what one server reads of them.
+fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> Findings {
     let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text)).collect();
-    found.extend(files::lost(settings));
-    let place = Setting::in_file(of_one_member(ns, map, view));
-    found.extend(settings.iter().flat_map(|(key, placed)| place.judge(key, placed)));
+    let files = texts(map).map(|(file, _)| file).collect();
+    let sets = Sets::of(ns, &map.metadata.name, &files, view, coming.map(|(_, it)| it));
+    let of_one = match coming {
+        Some((kind, _)) => kind == Kind::Deployment,
+        None => of_one_member(ns, map, view),
+    };
+    let place = Setting::in_file(of_one);
+    // A file may be read together with others by one server, and with none by another.
+    let mut judged = BTreeSet::new();
+    for set in &sets.all {
+        let settings = effective(map, set);
+        found.extend(files::lost(&settings));
+        let news = settings.iter().filter(|(key, it)| judged.insert((it.file, it.line, (*key).to_owned())));
+        found.extend(news.flat_map(|(key, placed)| place.judge(key, placed)));
+    }
+    found.extend(sets.unknown());
     found
 }
 
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
-    let (was, is) = (Effective::of_files(texts(old)), Effective::of_files(texts(new)));
-    let mut found = in_config(ns, new, &is, view);
-    if let Some(cluster) = view.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data()) {
+    let mut found = in_config(ns, new, view, None);
+    let name = &new.metadata.name;
+    if let Some(cluster) = view.readers_of(ns, name).find(|cluster| cluster.has_data()) {
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-        found.extend(Setting::in_file(false).changes(&was, &is, &whose));
+        let files = texts(old).chain(texts(new)).map(|(file, _)| file).collect();
+        for set in &Sets::of(ns, name, &files, view, None).all {
+            let [was, is] = [old, new].map(|map| effective(map, set));
+            found.extend(Setting::in_file(false).changes(&was, &is, &whose));
+        }
     }
     worst(found)
+}
+
+/// What a server ends up with that reads these files.
+fn effective<'m>(map: &'m ConfigMap, files: &BTreeSet<&str>) -> Effective<'m> {
+    Effective::of_files(texts(map).filter(|(file, _)| files.contains(file)))
 }
 
 /// The keys that are option files, in the order in which a server reads them.
@@ -136,7 +171,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
 /// The server container of an adopted template, and what its command line says.
 fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
     let template = &workload.spec.template;
-    let adopted = view.settings.adoption.adopts(&template.metadata.labels);
+    let adopted = view.adoption().adopts(&template.metadata.labels);
     let server =
         server::container(&template.spec, template.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
     Some((&server.name, Effective::of_flags(options::flags(server))))

@@ -1,7 +1,7 @@
 //! G03: a whole cluster is not stopped by deleting what holds it together.
 //!
 //! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives. Deleting
-//! only the StatefulSet object (`--cascade=orphan`) is allowed, with advice.
+//! only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready, with advice.
 //!
 //! # Why
 //!
@@ -22,8 +22,8 @@
 //!
 //! # What to do instead
 //!
-//! * To change a field that Kubernetes does not let you change: `kubectl delete statefulset NAME --cascade=orphan`, then
-//!   apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
+//! * To change a field that Kubernetes does not let you change: with all members Ready, `kubectl delete statefulset NAME
+//!   --cascade=orphan`, then apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
 //!   must stay, or the new StatefulSet does not find pods and claims.
 //! * To remove a cluster for good: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
 //!   one override releases the end of everything the cluster uses, but not the claims (G07).
@@ -68,6 +68,9 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return None;
     }
     if review.options.orphans() {
+        if let Some(waits) = not_now(cluster, view) {
+            return Some(waits);
+        }
         let says = "its pods go on running, but nothing heals or replaces them".to_owned();
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
@@ -81,11 +84,32 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     Some(finding(Verdict::Deny, says, instead))
 }
 
+/// Without its StatefulSet a member that is missing does not come back, and one that fails is not replaced.
+fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+    let why = "without its StatefulSet nothing starts the member that is missing, and the next one that fails stays away, too";
+    let (verdict, instead) = match view.state(cluster) {
+        State::Healthy | State::Forming => return None,
+        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
+        _ => (
+            Verdict::Wait,
+            format!(
+                "bring all members to Ready first: gatera status -n {} tells what each needs",
+                cluster.id.namespace
+            ),
+        ),
+    };
+    let says = format!(
+        "nothing heals or replaces its pods meanwhile, and they are not all Ready ({})",
+        view.describe(cluster)
+    );
+    Some(Finding { why: why.to_owned(), ..finding(verdict, says, instead) })
+}
+
 /// A StatefulSet that the view does not hold: it was made moments ago, and may have taken over members that run.
 fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(old)) = &review.old else { return None };
     let takes = view.orphans_for(&review.namespace, &review.name).next().is_some();
-    let counts = !review.options.orphans() && is_cluster(old, &view.settings.adoption);
+    let counts = !review.options.orphans() && is_cluster(old, view.adoption());
     (counts && (takes || view.freshness != Freshness::Current)).then(|| {
         let says = format!(
             "gatera has not seen it yet, and deleting it may stop members that run ({})",

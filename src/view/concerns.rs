@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Cluster, Id, Note, View};
 use crate::galera::adopt;
-use crate::object::{Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
+use crate::object::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
 use crate::revision::Digest;
 
@@ -25,7 +25,10 @@ impl<'a> View<'a> {
                 let starts = |it: &&Cluster| is_copy && it.starts_with(name);
                 self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
             }
-            Kind::Secret => self.clusters_in(ns).filter(|it| it.reads_secret(name)).collect(),
+            Kind::Secret => {
+                self.clusters_in(ns).filter(|it| it.reads_secret(name) || it.pulls_with(name)).collect()
+            }
+            Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
             Kind::Budget => self.protected_by(review),
             Kind::Namespace => self.clusters_in(name).collect(),
@@ -85,6 +88,11 @@ impl<'a> View<'a> {
         in_namespace(&self.world.facts.budgets, namespace)
     }
 
+    /// The autoscaler that sets the replicas of this StatefulSet, if there is one.
+    pub fn autoscaler_of(&self, namespace: &str, stateful_set: &str) -> Option<&'a Autoscaler> {
+        in_namespace(&self.world.facts.autoscalers, namespace).find(|it| it.scales(stateful_set))
+    }
+
     /// The labels of this cluster's bootstrap nodes, as far as there are some.
     pub fn bootstrap_labels(&self, cluster: &Cluster) -> impl Iterator<Item = &'a Labels> {
         let (facts, namespace) = (&self.world.facts, &cluster.id.namespace);
@@ -130,6 +138,16 @@ impl Cluster {
         let noted = self.note.iter().flat_map(Note::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
         noted.chain(run).any(|it| it.copies().any(|name| name == copy))
+    }
+
+    /// The images of its members are pulled with this Secret.
+    pub fn pulls_with(&self, secret: &str) -> bool {
+        self.workload.spec.template.spec.image_pull_secrets.iter().any(|it| it.name == secret)
+    }
+
+    /// Its members run as this ServiceAccount.
+    fn runs_as(&self, account: &str) -> bool {
+        self.workload.spec.template.spec.service_account_name == account
     }
 
     /// Its members read this Secret.

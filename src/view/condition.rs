@@ -151,6 +151,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
     let scene = Scene {
         cluster,
         now: view.now,
+        not_created: view.not_created(cluster),
         each: cluster.members.iter().filter_map(|it| Some((it, Condition::of(it, view)?))).collect(),
     };
     // What concerns all of them comes before anything that somebody would do for one.
@@ -177,6 +178,8 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
 struct Scene<'a> {
     cluster: &'a Cluster,
     now: Timestamp,
+    /// Why members that are missing could not be created.
+    not_created: Option<&'a str>,
     each: Vec<(&'a Member, Condition)>,
 }
 
@@ -252,9 +255,13 @@ impl<'a> Scene<'a> {
                      node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
                 )
             }
-            Condition::Missing => {
-                format!("kubectl -n {ns} describe statefulset {} says why it is not created", self.cluster.id.name)
-            }
+            Condition::Missing => match self.not_created {
+                Some(why) => format!("it cannot be created: {why}{}", self.brought_back(why)),
+                None => {
+                    let set = &self.cluster.id.name;
+                    format!("kubectl -n {ns} describe statefulset {set} says why it is not created")
+                }
+            },
             Condition::Leaving => "a member leaves within its grace period, at its end while another one copies from it".to_owned(),
             Condition::Refused => match pod.and_then(|pod| pod.start_note.as_ref()) {
                 Some(StartNote::Refused(why)) => why.clone(),
@@ -309,6 +316,15 @@ impl<'a> Scene<'a> {
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)
+    }
+
+    /// What was deleted beside a refused `helm uninstall` comes back with its release.
+    fn brought_back(&self, why: &str) -> String {
+        let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
+        let ns = &self.cluster.id.namespace;
+        release
+            .map(|it| format!("; helm -n {ns} rollback {it} makes again what was deleted of it"))
+            .unwrap_or_default()
     }
 
     /// Whom those that restored their last view wait for.

@@ -13,10 +13,13 @@ use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::object::{
-    Budget, Claim, ConfigMap, Container, Handler, Kind, Meta, Node, Object, Pod, Service, Unreadable,
-    Workload,
+    Autoscaler, Budget, Claim, ConfigMap, Container, Handler, Kind, Meta, Node, Object, Pod, Service,
+    Unreadable, Workload,
 };
 use crate::revision::{Contents, Revision};
+
+/// Nobody reads more of what an API server said.
+const LONGEST_WORDS: usize = 300;
 
 /// Namespace and name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,8 +63,20 @@ pub struct Facts {
     pub nodes: BTreeMap<String, Arc<Node>>,
     pub namespaces: BTreeMap<String, Arc<Meta>>,
     pub budgets: BTreeMap<Id, Arc<Budget>>,
+    pub autoscalers: BTreeMap<Id, Arc<Autoscaler>>,
+    /// Why pods of a StatefulSet could not be created the last time.
+    pub not_created: BTreeMap<Id, NotCreated>,
     /// What could not be read as it is now; what was read before stays in its map.
     pub unreadable: BTreeMap<(Kind, Id), Unreadable>,
+}
+
+/// A pod could not be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCreated {
+    /// When it was tried last.
+    pub at: Timestamp,
+    /// The API server's words, on one line.
+    pub why: String,
 }
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
@@ -257,10 +272,11 @@ impl Facts {
                 keep(&mut self.config_maps, id, it, |_| true);
             }
             Object::Budget(it) => keep(&mut self.budgets, id, it, |_| true),
+            Object::Autoscaler(it) => keep(&mut self.autoscalers, id, it, |_| true),
             Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
             Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
             Object::Secret(_)
-            | Object::Autoscaler(_)
+            | Object::ServiceAccount(_)
             | Object::Scale(_)
             | Object::Eviction(_)
             | Object::Other(_) => return false,
@@ -272,7 +288,10 @@ impl Facts {
     pub fn remove(&mut self, kind: Kind, id: &Id) {
         self.unreadable.remove(&(kind, id.clone()));
         match kind {
-            Kind::StatefulSet => drop(self.stateful_sets.remove(id)),
+            Kind::StatefulSet => {
+                self.stateful_sets.remove(id);
+                self.not_created.remove(id);
+            }
             Kind::Deployment => drop(self.deployments.remove(id)),
             Kind::Pod => drop(self.pods.remove(id)),
             Kind::Claim => drop(self.claims.remove(id)),
@@ -282,9 +301,10 @@ impl Facts {
                 self.config_maps.remove(id);
             }
             Kind::Budget => drop(self.budgets.remove(id)),
+            Kind::Autoscaler => drop(self.autoscalers.remove(id)),
             Kind::Node => drop(self.nodes.remove(&id.name)),
             Kind::Namespace => drop(self.namespaces.remove(&id.name)),
-            Kind::Secret | Kind::Autoscaler | Kind::Scale | Kind::Eviction | Kind::Other => {}
+            Kind::Secret | Kind::ServiceAccount | Kind::Scale | Kind::Eviction | Kind::Other => {}
         }
     }
 
@@ -301,6 +321,23 @@ impl Facts {
         if news {
             *known = Arc::new(pod);
         }
+    }
+
+    /// Why a pod of this StatefulSet could not be created. False: it was known.
+    pub fn not_created(&mut self, set: Id, uid: &str, at: Timestamp, message: &str) -> bool {
+        if self.stateful_sets.get(&set).is_none_or(|known| known.metadata.uid != uid) {
+            return false;
+        }
+        let plain = message.chars().map(|c| if c.is_control() { ' ' } else { c });
+        let said = NotCreated { at, why: plain.take(LONGEST_WORDS).collect() };
+        self.not_created.insert(set, said.clone()).as_ref() != Some(&said)
+    }
+
+    /// Some StatefulSet has fewer pods than it asks for.
+    pub fn lacks_a_pod(&self) -> bool {
+        let pods = self.pods_by_owner();
+        let has = |id: &Id| pods.get(&(&*id.namespace, &*id.name)).map_or(0, Vec::len);
+        self.stateful_sets.iter().any(|(id, it)| i64::try_from(has(id)).unwrap_or(i64::MAX) < it.replicas())
     }
 
     /// Pods by the StatefulSet that owns them.

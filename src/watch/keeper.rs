@@ -104,10 +104,10 @@ impl Keeper {
     /// To what one pod said. Only its last words may be news.
     fn listen(&mut self, outcomes: &[Outcome]) -> bool {
         let Some(first) = outcomes.first() else { return false };
-        let known = |facts: &Facts| facts.pods.get(&first.pod).cloned();
+        let known = |facts: &Facts| facts.pods.get(&first.about).cloned();
         let before = known(&self.facts);
         for it in outcomes {
-            self.facts.hear(&it.pod, &it.uid, it.at, &it.message);
+            self.facts.hear(&it.about, &it.uid, it.at, &it.message);
         }
         let after = known(&self.facts);
         before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
@@ -142,6 +142,10 @@ impl Keeper {
                 }
             }
             Told::Said(outcomes) => return self.listen(&outcomes),
+            Told::NotCreated(outcomes) => {
+                let Some(last) = outcomes.into_iter().last() else { return false };
+                return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
+            }
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Told::Unreadable(id, problem) => {
                 source.before.remove(&id);
@@ -236,7 +240,7 @@ mod tests {
         assert!(keeper.hear(0, Told::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
         let said = |states: &[&str]| {
             let outcome = |state: &&str| Outcome {
-                pod: Id::new("", "a"),
+                about: Id::new("", "a"),
                 uid: "1".to_owned(),
                 at: "2026-12-01T09:30:00Z".parse().unwrap(),
                 message: format!("Readiness probe failed: the server is {state}\n"),

@@ -87,15 +87,22 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     Ok(listed)
 }
 
-/// What servers that are not Ready told their probes: kubelets make Events of it. Whoever may not list Events, or
+/// What servers that are not Ready told their probes, and why others were not created: kubelets and the StatefulSet controller
+/// make Events of it. Whoever may not list Events, or
 /// asks when they are gone, knows less.
 async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
-    let mut waiting = facts.pods.values().filter(|pod| pod.server && !pod.ready);
-    if waiting.next().is_none() {
-        return;
+    if facts.pods.values().any(|pod| pod.server && !pod.ready) {
+        for Outcome { about, uid, at, message } in
+            probes::outcomes(client, namespace).await.unwrap_or_default()
+        {
+            facts.hear(&about, &uid, at, &message);
+        }
     }
-    for Outcome { pod, uid, at, message } in probes::outcomes(client, namespace).await.unwrap_or_default() {
-        facts.hear(&pod, &uid, at, &message);
+    if facts.lacks_a_pod() {
+        let found = probes::not_created(client, namespace, None).await.unwrap_or_default();
+        for Outcome { about, uid, at, message } in found {
+            facts.not_created(about, &uid, at, &message);
+        }
     }
 }
 

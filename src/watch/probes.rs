@@ -1,4 +1,5 @@
-//! What probes said when they failed: kubelets make Events of it, which last an hour.
+//! What probes said when they failed, and why a member could not be created: kubelets and the StatefulSet controller make
+//! Events of it, which last an hour.
 //!
 //! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write such Events is for a policy of the chart to say (`policy-events.yaml`).
@@ -18,7 +19,7 @@ use tracing::warn;
 use super::{PAGE, Told};
 use crate::guard::Guard;
 use crate::telemetry::chain;
-use crate::view::{Cluster, Id, View};
+use crate::view::{Cluster, Id, PodFact, View};
 
 /// Members that are not Ready are listened to this often at first,
 const EVERY: Duration = Duration::from_secs(10);
@@ -34,9 +35,9 @@ const LONGEST: usize = 2048;
 /// One of them.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Whose.
-    pub pod: Id,
-    /// The pod's uid.
+    /// Whose: a pod's, or of a StatefulSet whose pods cannot be created.
+    pub about: Id,
+    /// Its uid.
     pub uid: String,
     /// When it last said so, by the kubelet's clock.
     pub at: Timestamp,
@@ -60,6 +61,22 @@ pub async fn outcomes_of(client: &Client, namespace: &str, uid: &str) -> kube::R
     list(&api, &ListParams::default().fields(&about).limit(AT_ONCE)).await
 }
 
+/// Why pods of StatefulSets could not be created, oldest first; of one of them, by its uid, or of all.
+pub async fn not_created(
+    client: &Client,
+    namespace: Option<&str>,
+    uid: Option<&str>,
+) -> kube::Result<Vec<Outcome>> {
+    let api: Api<Event> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let one = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
+    let about = format!("{OF_STATEFUL_SETS}{one}");
+    list(&api, &ListParams::default().fields(&about).limit(if uid.is_some() { AT_ONCE } else { PAGE })).await
+}
+
+const OF_STATEFUL_SETS: &str = "reason=FailedCreate,involvedObject.kind=StatefulSet";
 const OF_PODS: &str = "reason=Unhealthy,involvedObject.kind=Pod";
 
 async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome>> {
@@ -78,10 +95,10 @@ async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome
 
 fn outcome(event: Event) -> Option<Outcome> {
     let about = event.involved_object;
-    let pod = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
+    let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
     let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST)?);
     let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
-    Some(Outcome { pod, uid, at, message })
+    Some(Outcome { about: id, uid, at, message })
 }
 
 /// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
@@ -100,11 +117,19 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
             }
             rest.until = Instant::now() + rest.pause;
             rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
-            let (uid, _) = run;
-            match timeout(EVERY, outcomes_of(&client, &namespace, &uid)).await {
+            let Run { uid, what, .. } = run;
+            let listing = async {
+                match what {
+                    What::Server => outcomes_of(&client, &namespace, &uid).await.map(Told::Said),
+                    What::Creation => {
+                        not_created(&client, Some(&namespace), Some(&uid)).await.map(Told::NotCreated)
+                    }
+                }
+            };
+            match timeout(EVERY, listing).await {
                 // No source of the keeper's: it tells of no object.
-                Ok(Ok(found)) => {
-                    if tell.send((0, Told::Said(found))).await.is_err() {
+                Ok(Ok(told)) => {
+                    if tell.send((0, told)).await.is_err() {
                         return;
                     }
                 }
@@ -115,8 +140,20 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
     }
 }
 
-/// One run of a server: its pod's uid, and since when its container runs.
-type Run = (String, Option<Timestamp>);
+/// One run of a server: its pod's uid, and since when its container runs; or a StatefulSet of which a pod is missing.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Run {
+    uid: String,
+    since: Option<Timestamp>,
+    what: What,
+}
+
+/// What is listened to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum What {
+    Server,
+    Creation,
+}
 
 /// Somebody who is not Ready for long is listened to less and less often.
 struct Rest {
@@ -124,7 +161,7 @@ struct Rest {
     pause: Duration,
 }
 
-/// Members whose server runs and is not Ready, and their namespaces.
+/// Members whose server runs and is not Ready, StatefulSets of which a member is missing, and their namespaces.
 fn waiting(guard: &Guard) -> Vec<(Run, String)> {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View::new(&world, (guard.clock)(), &settings);
@@ -132,7 +169,13 @@ fn waiting(guard: &Guard) -> Vec<(Run, String)> {
     let of = |cluster: &Cluster| {
         let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
         let namespace = cluster.id.namespace.clone();
-        waits.map(move |pod| ((pod.uid.clone(), pod.since), namespace.clone())).collect::<Vec<_>>()
+        let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, what: What::Server };
+        // Before its first pod it is somebody's manifest, and nobody waits for it here.
+        let began = cluster.has_data() || cluster.pods().next().is_some();
+        let missing = began && cluster.members.iter().any(|it| it.pod.is_none());
+        let set = &cluster.workload.metadata.uid;
+        let creation = missing.then(|| Run { uid: set.clone(), since: None, what: What::Creation });
+        waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
     };
     clusters.flat_map(of).collect()
 }

@@ -15,13 +15,28 @@ pub struct Placed<'a> {
     pub line: usize,
     /// The value; `None` for a bare key.
     pub value: Option<Value<'a>>,
+    /// Where the same is said before: file and line.
+    pub also: Vec<(&'a str, usize)>,
     of_provider: bool,
 }
+
+/// More places than this nobody reads.
+const MOST: usize = 8;
 
 impl Placed<'_> {
     /// The value, or nothing.
     pub fn look(&self) -> &str {
         self.value.as_ref().map_or("", Value::look)
+    }
+
+    /// It counts, and what was there before does not.
+    fn after(mut self, earlier: Option<Self>) -> Self {
+        if let Some(earlier) = earlier.filter(|it| it.value == self.value) {
+            self.also = earlier.also;
+            self.also.push((earlier.file, earlier.line));
+            self.also.truncate(MOST);
+        }
+        self
     }
 }
 
@@ -49,7 +64,13 @@ impl<'a> Effective<'a> {
         let mut all = Self::default();
         for (file, text) in files {
             for setting in of_server(text).filter(Unread::may_be_judged).map(Unread::read) {
-                let placed = Placed { file, line: setting.line, value: setting.value, of_provider: false };
+                let placed = Placed {
+                    file,
+                    line: setting.line,
+                    value: setting.value,
+                    also: Vec::new(),
+                    of_provider: false,
+                };
                 all.put(setting.key, placed);
             }
         }
@@ -60,7 +81,7 @@ impl<'a> Effective<'a> {
     pub fn of_flags(flags: Vec<Flag<'a>>) -> Self {
         let mut all = Self::default();
         for Flag { field, index, key, value } in flags {
-            all.put(key, Placed { file: field, line: index, value, of_provider: false });
+            all.put(key, Placed { file: field, line: index, value, also: Vec::new(), of_provider: false });
         }
         all
     }
@@ -69,15 +90,23 @@ impl<'a> Effective<'a> {
     fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
         if key != "wsrep_provider_options" {
             if keys::is_judged(&key) {
-                self.settings.insert(key, placed);
+                let earlier = self.settings.remove(&key);
+                self.settings.insert(key, placed.after(earlier));
             }
             return;
         }
-        self.settings.retain(|_, earlier| !earlier.of_provider);
+        let mut earlier = BTreeMap::new();
+        self.settings.retain(|key, it| {
+            if it.of_provider {
+                earlier.insert(key.clone(), it.clone());
+            }
+            !it.of_provider
+        });
         for (name, value) in provider_options(placed.look()).filter(|(name, _)| keys::is_judged(name)) {
             let value = Some(Value::from(value.to_owned()));
-            self.settings
-                .insert(Cow::Owned(name.to_owned()), Placed { value, of_provider: true, ..placed.clone() });
+            let placed = Placed { value, of_provider: true, ..placed.clone() };
+            let placed = placed.after(earlier.remove(name));
+            self.settings.insert(Cow::Owned(name.to_owned()), placed);
         }
         self.provider.push(placed);
     }

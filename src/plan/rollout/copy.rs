@@ -46,7 +46,7 @@ fn made(cluster: &Cluster, view: &View<'_>, map: &ConfigMap, digest: &Digest) ->
         .filter(|(key, _)| keys.hold(key))
         .map(|(key, text)| (key.clone(), json!(text.look())))
         .collect();
-    let asked_for = view.settings.adoption.selectors().iter().flat_map(Selector::requirements);
+    let asked_for = view.adoption().selectors().iter().flat_map(Selector::requirements);
     let asked_for: Vec<_> = asked_for.map(|it| &*it.key).collect();
     let mut labels: Map<_, _> = cluster
         .member_labels()

@@ -28,7 +28,7 @@ pub struct Correction {
 pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let Some(new) = workload(review.new.as_ref()) else { return Vec::new() };
     // Marks of a stranger were never looked after, so they are not the guard's when it becomes Galera's.
-    let galeras = |it: &&Workload| view.settings.adoption.adopts(it.spec.template.as_ref());
+    let galeras = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
     let old = workload(review.old.as_ref()).filter(galeras);
     if old.is_none() && !galeras(&new) {
         return Vec::new();
@@ -73,7 +73,7 @@ fn workload(object: Option<&Object>) -> Option<&Workload> {
 /// volume, nor over claims that are yet to get theirs back.
 fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
     let begins = review.operation == Operation::Create && review.kind == Kind::StatefulSet;
-    if !begins || view.left_alone(&review.namespace) || !is_cluster(new, &view.settings.adoption) {
+    if !begins || view.left_alone(&review.namespace) || !is_cluster(new, view.adoption()) {
         return None;
     }
     let claims = view.claims_of(&review.namespace, new);

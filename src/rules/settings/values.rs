@@ -1,6 +1,7 @@
 //! What is wrong with a value, or with a change of one.
 
 use super::finding;
+use super::together::is_numbered;
 use crate::galera::options::keys::{self, Class, Key};
 use crate::galera::options::{Effective, Placed, same};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -48,7 +49,7 @@ impl<'a> Setting<'a> {
                 Class::Node if !self.of_one && belongs_to_one(placed) => (Verdict::Deny, " for all members"),
                 _ => return None,
             };
-            let says = self.says(placed, &format!("sets {}{whom}", shown(key, value)));
+            let says = self.says(placed, &format!("sets {}{whom}{}", shown(key, value), also(placed)));
             Some(finding(verdict, self.field(key, placed), says, row.why, row.instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
@@ -104,9 +105,7 @@ fn belongs_to_one(placed: &Placed<'_>) -> bool {
     let value = placed.look().trim();
     let open = ["", "auto", "0.0.0.0", "::"].iter().any(|word| value.eq_ignore_ascii_case(word));
     let filled_in = value.contains(['$', '{', '%', '@', '<']);
-    let stem = placed.file.rsplit_once('.').map_or(placed.file, |(stem, _)| stem);
-    let numbered = stem.rsplit_once(['-', '_', '.']).is_some_and(|(_, end)| end.parse::<u64>().is_ok());
-    !open && !filled_in && !numbered
+    !open && !filled_in && !is_numbered(placed.file)
 }
 
 fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> String {
@@ -117,6 +116,12 @@ fn changed(key: &str, was: Option<&Placed<'_>>, now: Option<&Placed<'_>>) -> Str
         (Some(was), None) => format!("no longer sets {key} = {}", text(was)),
         (None, now) => format!("newly sets {}", shown(key, now.map(Placed::look))),
     }
+}
+
+/// Whoever takes it out there finds it here the next time.
+fn also(placed: &Placed<'_>) -> String {
+    let before = placed.also.iter().map(|(file, line)| format!("{file} line {line}")).collect::<Vec<_>>();
+    if before.is_empty() { String::new() } else { format!(", as {} did before", before.join(" and ")) }
 }
 
 fn shown(key: &str, value: Option<&str>) -> String {

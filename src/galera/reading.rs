@@ -1,0 +1,162 @@
+//! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
+//!
+//! Owns: how that follows from mounts, items, `subPath` and `--defaults-file`. Must not know: rules, what stands in the files.
+//! A server reads the folders that its image names; whatever is mounted elsewhere somebody may copy or name, for each member
+//! another: that is said, and not guessed.
+
+use std::collections::BTreeSet;
+
+use super::options::flags;
+use crate::object::{Container, Mount, PodSpec, SourceRef, Volume};
+
+/// A file of a ConfigMap.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// The ConfigMap.
+    pub map: &'a str,
+    /// Its key.
+    pub key: &'a str,
+    /// What stands there.
+    pub text: &'a str,
+}
+
+/// How the keys of one ConfigMap reach one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading<'s, 'k> {
+    /// These it reads together.
+    pub together: BTreeSet<&'k str>,
+    /// Where the others are mounted, of which it may read one or several.
+    pub chosen_from: Option<&'s str>,
+}
+
+/// How these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
+pub fn reading<'s, 'k>(
+    spec: &'s PodSpec,
+    server: &'s Container,
+    map: &str,
+    keys: &BTreeSet<&'k str>,
+) -> Option<Reading<'s, 'k>> {
+    let named = flags(server).into_iter().find(|flag| flag.key == "defaults_file");
+    let named = named.and_then(|flag| flag.value).map(|value| value.look().to_owned());
+    let (mut all, mut mounted) = (Reading::default(), false);
+    for (mount, source) in mounts(spec, server, map) {
+        mounted = true;
+        for file in files(mount, source, keys) {
+            let Some((path, key)) = file else {
+                all.chosen_from = Some(&mount.mount_path);
+                continue;
+            };
+            match &named {
+                Some(named) if *named == path => drop(all.together.insert(key)),
+                None if is_read_from(&path) => drop(all.together.insert(key)),
+                _ => all.chosen_from = Some(&mount.mount_path),
+            }
+        }
+    }
+    // Whoever prepares the server's files may choose among these.
+    let mut prepares = spec.init_containers.iter().flat_map(|container| mounts(spec, container, map));
+    if let Some((mount, _)) = prepares.next()
+        && !mounted
+    {
+        (mounted, all.chosen_from) = (true, Some(&*mount.mount_path));
+    }
+    mounted.then_some(all)
+}
+
+fn mounts<'s>(
+    spec: &'s PodSpec,
+    container: &'s Container,
+    map: &str,
+) -> impl Iterator<Item = (&'s Mount, &'s SourceRef)> {
+    container.volume_mounts.iter().flat_map(move |mount| {
+        let volume = spec.volumes.iter().find(|volume| volume.name == mount.name);
+        volume
+            .into_iter()
+            .flat_map(Volume::config_maps)
+            .filter(move |source| source.name == map)
+            .map(move |source| (mount, source))
+    })
+}
+
+/// What this mount makes of these keys: a path each; `None`: which file it is shows in each pod only.
+fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<Option<(String, &'k str)>> {
+    let is_item = |key: &str| source.items.is_empty() || source.items.iter().any(|item| item.key == key);
+    let keys = keys.iter().copied().filter(|key| is_item(key));
+    let name = |key: &str| match source.items.iter().find(|item| item.key == key) {
+        Some(item) if !item.path.is_empty() => item.path.clone(),
+        _ => key.to_owned(),
+    };
+    let folder = mount.mount_path.trim_end_matches('/');
+    match (&*mount.sub_path, &*mount.sub_path_expr) {
+        ("", "") => keys.map(|key| Some((format!("{folder}/{}", name(key)), key))).collect(),
+        ("", _) => vec![None],
+        (one, _) => keys.filter(|key| name(key) == one).map(|key| Some((folder.to_owned(), key))).collect(),
+    }
+}
+
+/// Images have their servers read this file, or the folder that it is in.
+fn is_read_from(path: &str) -> bool {
+    let mut parts = path.split('/').rev();
+    let (file, folder) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    file == "my.cnf"
+        || folder == "conf"
+        || folder.ends_with("conf.d")
+        || folder.ends_with("cnf.d")
+        || path.starts_with("/etc/mysql/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pod: &str) -> Option<String> {
+        let spec: PodSpec = serde_json::from_str(pod).unwrap();
+        let keys = BTreeSet::from(["a.cnf", "b.cnf"]);
+        let reading = reading(&spec, &spec.containers[0], "c", &keys)?;
+        let together = reading.together.into_iter().collect::<Vec<_>>().join(" ");
+        Some(match reading.chosen_from {
+            Some(place) => format!("{together} and some of {place}"),
+            None => together,
+        })
+    }
+
+    fn pod(volume: &str, mounts: &str, more: &str) -> String {
+        format!(
+            r#"{{"volumes":[{{"name":"v",{volume}}}],"containers":[{{"name":"s","volumeMounts":[{mounts}]{more}}}]}}"#
+        )
+    }
+
+    const WHOLE: &str = r#""configMap":{"name":"c"}"#;
+
+    #[test]
+    fn mounts_decide_what_is_read_together() {
+        let item = r#""configMap":{"name":"c","items":[{"key":"a.cnf","path":"x.cnf"}]}"#;
+        let projected = r#""projected":{"sources":[{"configMap":{"name":"c"}},{"secret":{"name":"c"}}]}"#;
+        let at = |path: &str| format!(r#"{{"name":"v","mountPath":"{path}"}}"#);
+        let one = |key: &str, path: &str| format!(r#"{{"name":"v","mountPath":"{path}","subPath":"{key}"}}"#);
+        let both =
+            format!("{},{}", one("a.cnf", "/etc/mysql/conf.d/a.cnf"), one("b.cnf", "/etc/my.cnf.d/b.cnf"));
+        let each = r#"{"name":"v","mountPath":"/etc/mysql/conf.d/m.cnf","subPathExpr":"$(POD_NAME).cnf"}"#;
+        let file = |path: &str| format!(r#","args":["mariadbd","--defaults-file={path}"]"#);
+        for (pod, is) in [
+            (pod(WHOLE, &at("/etc/mysql/conf.d/"), ""), Some("a.cnf b.cnf")),
+            (pod(projected, &at("/etc/my.cnf.d"), ""), Some("a.cnf b.cnf")),
+            (pod(item, &at("/etc/mysql/mariadb.conf.d"), ""), Some("a.cnf")),
+            (pod(WHOLE, &one("b.cnf", "/opt/bitnami/mariadb/conf/my.cnf"), ""), Some("b.cnf")),
+            (pod(WHOLE, &both, ""), Some("a.cnf b.cnf")),
+            (pod(WHOLE, &at("/config"), ""), Some(" and some of /config")),
+            (pod(WHOLE, &at("/config"), &file("/config/a.cnf")), Some("a.cnf and some of /config")),
+            (
+                pod(WHOLE, &at("/etc/mysql/conf.d"), &file("/etc/other.cnf")),
+                Some(" and some of /etc/mysql/conf.d"),
+            ),
+            (pod(WHOLE, each, ""), Some(" and some of /etc/mysql/conf.d/m.cnf")),
+            (pod(r#""configMap":{"name":"d"}"#, &at("/etc/mysql/conf.d"), ""), None),
+        ] {
+            assert_eq!(read(&pod).as_deref(), is, "{pod}");
+        }
+        let prepared = r#"{"volumes":[{"name":"v","configMap":{"name":"c"}}],"containers":[{"name":"s"}],
+            "initContainers":[{"name":"i","volumeMounts":[{"name":"v","mountPath":"/templates"}]}]}"#;
+        assert_eq!(read(prepared).as_deref(), Some(" and some of /templates"));
+    }
+}

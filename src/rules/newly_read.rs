@@ -1,0 +1,42 @@
+//! ConfigMaps that were nobody's business until now: a template of ours comes that reads them.
+//!
+//! Not a rule: whichever rule judges the text of a ConfigMap asks this at the template as well, so that the order in which
+//! objects are applied saves nobody. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
+
+use crate::object::{ConfigMap, Object, Workload};
+use crate::review::{Origin, Review};
+use crate::revision;
+use crate::verdict::{Finding, Findings};
+use crate::view::View;
+
+/// What is wrong with those, said of the template.
+pub(super) fn judged(
+    review: &Review,
+    view: &View<'_>,
+    judge: impl Fn(&ConfigMap, &Workload) -> Findings,
+) -> Findings {
+    let Some(new) = adopted(review.new.as_ref(), view) else { return Findings::new() };
+    if matches!(review.origin, Origin::Check | Origin::Audit) {
+        return Findings::new();
+    }
+    let before = adopted(review.old.as_ref(), view);
+    let before = before.map(|old| revision::reaching(&old.spec.template.spec)).unwrap_or_default();
+    let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
+    let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
+    let news = maps.filter(|map| !view.is_galeras(&review.namespace, map));
+    news.flat_map(|map| judge(map, new).into_iter().map(|finding| of_template(finding, map))).collect()
+}
+
+fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {
+    let Some(Object::StatefulSet(it) | Object::Deployment(it)) = object else { return None };
+    Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
+}
+
+fn of_template(finding: Finding, map: &ConfigMap) -> Finding {
+    let name = &map.metadata.name;
+    Finding {
+        field: format!("spec.template.spec.volumes: {name} {}", finding.field),
+        says: format!("its ConfigMap {name}: {}", finding.says),
+        ..finding
+    }
+}

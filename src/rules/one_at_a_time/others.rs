@@ -1,0 +1,142 @@
+//! Whether the others can do without the member that is to go.
+//!
+//! Must not know: what becomes of the member itself and of its data (`one_at_a_time.rs`).
+
+use super::super::UNTIL_SEEN;
+use super::super::departure::hold;
+use super::{Leaving, finding};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::condition::{self, Condition};
+use crate::view::{Member, State};
+
+impl Leaving<'_> {
+    /// While another one is missing, this one carries the cluster.
+    pub(super) fn others_are_needed(&self) -> Option<Findings> {
+        let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
+                   from this one";
+        let watch = |name: &str| {
+            format!(
+                "kubectl -n {} get pods --watch, and repeat the command when {name} is Ready",
+                self.review.namespace
+            )
+        };
+        let unknown = |says: &str, seen: String| {
+            Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
+        };
+        let wait = |says: String, instead: String| Some(vec![finding(Verdict::Wait, says, why, instead)]);
+        match self.view.state(self.cluster) {
+            State::Forming => return None,
+            State::Unknown => {
+                return unknown("it is not known whether the other members are Ready", self.view.seen());
+            }
+            _ if self.is_another() => {
+                return unknown("gatera has not seen this pod yet", self.seen());
+            }
+            State::Down => return Some(vec![self.nobody_is_ready()]),
+            State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
+        }
+        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
+            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
+        }
+        let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
+        if let Some((says, instead)) = self.rollout_goes_on() {
+            return wait(says, instead);
+        }
+        if let Some(pod) = self.cluster.leaving.first() {
+            return wait(
+                format!("{} is still leaving ({})", pod.name, self.seen()),
+                "repeat the command when it is gone".to_owned(),
+            );
+        }
+        let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
+        if let (Some(own), Some(its)) = (does(self.member), does(other)) {
+            let says = format!("{} {} ({})", other.name, its.says(), self.seen());
+            let instead = format!(
+                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod delete it, wait until it is Ready, then \
+                 {}",
+                own.says(),
+                other.name
+            );
+            return wait(says, instead);
+        }
+        if let Some(found) = self.is_switched_off(other) {
+            return Some(vec![found]);
+        }
+        if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
+            return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
+        }
+        let says = format!("{} {trouble} ({})", other.name, self.seen());
+        let uncreated = self.view.not_created(self.cluster).filter(|_| other.pod.is_none());
+        let instead = match (&other.pod, uncreated) {
+            (None, Some(why)) => format!("mend what is in its way: it cannot be created: {why}"),
+            (Some(_), _) => format!(
+                "cure {0} first (kubectl -n {1} describe pod {0}); that one may be deleted",
+                other.name, self.review.namespace
+            ),
+            (None, None) => format!(
+                "find out why {} does not exist (kubectl -n {} describe statefulset {})",
+                other.name, self.review.namespace, self.cluster.id.name
+            ),
+        };
+        Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// Somebody said that the node of this other member is switched off: its pod never becomes Ready.
+    fn is_switched_off(&self, other: &Member) -> Option<Finding> {
+        let (ns, name) = (&self.review.namespace, &other.name);
+        let node = &other.pod.as_ref()?.node;
+        self.view.node(node).filter(|it| it.out_of_service())?;
+        Some(finding(
+            Verdict::Wait,
+            format!("{name} is on node {node}, which is out of service ({})", self.seen()),
+            "a member that is gone counts as lost when the majority is counted",
+            format!(
+                "{name} is made again on another node; wait until it is Ready there (kubectl -n {ns} get pods --watch). If its volume \
+                 lives on {node} alone, that node has to come back, or its claim has to go: gatera explain G07"
+            ),
+        ))
+    }
+
+    /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
+    fn rollout_goes_on(&self) -> Option<(String, String)> {
+        let id = &self.cluster.id;
+        if !self.cluster.rolls() || !self.others().all(Member::ready) {
+            return None;
+        }
+        let (ns, name, seen) = (&id.namespace, &id.name, self.seen());
+        if self.is_ready() {
+            return Some((
+                format!(
+                    "a rollout of StatefulSet {name} is under way and restarts the next member by itself ({seen})"
+                ),
+                format!(
+                    "kubectl -n {ns} rollout status statefulset {name}, and repeat the command when it is done"
+                ),
+            ));
+        }
+        self.member.starting().then(|| {
+            (
+                format!("it is not Ready yet, and as soon as it is, the rollout of StatefulSet {name} restarts the next member ({seen})"),
+                format!("wait until it is Ready; if it hangs, {}", hold(self.cluster)),
+            )
+        })
+    }
+
+    fn nobody_is_ready(&self) -> Finding {
+        let matters = condition::matters(self.cluster, self.view);
+        let own = matters.iter().find(|it| it.members.contains(&self.member.name));
+        let known = own.filter(|it| it.condition != Condition::Starts).map(|it| format!("{it}; "));
+        finding(
+            Verdict::Deny,
+            format!("no member of its cluster is Ready, and its server runs ({})", self.seen()),
+            "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
+             restarted may forget whom it belonged to",
+            format!(
+                "{}give them some minutes, then `gatera status -n {}` names what each does and its way out; gatera explain G04 shows \
+                 the way back and the override it needs",
+                known.unwrap_or_default(),
+                self.review.namespace
+            ),
+        )
+    }
+}
