@@ -1,11 +1,12 @@
 //! Copies of what members read, made at the API server: by the leader for a rollout, and by whoever is asked about a pod
-//! that is the first to start with some content.
+//! that is the first to start with some content. And a look at what nobody read until now ([`Copies::look`]).
 //!
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
 //! twice is harmless; something else of that name is no copy.
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
@@ -14,10 +15,14 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::marks::{self, PREFIX};
+use crate::object::{self, Kind, Object};
 use crate::telemetry::chain;
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So many ConfigMaps are read for one request.
+const MOST: usize = 16;
 
 /// Where copies are made; `None`: nowhere.
 #[derive(Clone, Default)]
@@ -33,6 +38,31 @@ impl Copies {
     /// There.
     pub fn at(client: Client) -> Self {
         Self(Some(client))
+    }
+
+    /// These ConfigMaps, as far as they are there and are told in time. Whoever comes to read more than a few is not looked
+    /// after: what is not known is not judged.
+    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Vec<object::ConfigMap> {
+        let Some(client) = self.0.as_ref().filter(|_| !names.is_empty()) else { return Vec::new() };
+        let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
+        let one = async |name: String| api.get_opt(&name).await;
+        let all = try_join_all(names.into_iter().take(MOST).map(one));
+        let found = match timeout(PATIENCE, all).await {
+            Ok(Ok(found)) => found,
+            Ok(Err(error)) => {
+                warn!(namespace, error = chain(&error), "reading what a template is to read");
+                Vec::new()
+            }
+            Err(_) => {
+                warn!(namespace, error = "no answer", "reading what a template is to read");
+                Vec::new()
+            }
+        };
+        let read = |map| match Object::read(Kind::ConfigMap, &serde_json::to_string(&map).ok()?) {
+            Ok(Object::ConfigMap(map)) => Some(map),
+            _ => None,
+        };
+        found.into_iter().flatten().filter_map(read).collect()
     }
 
     /// Makes these, and says which of them are there now. A pod does not wait for long: without its copy it reads the

@@ -4,9 +4,11 @@
 //! every review is judged at both webhooks.
 
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 use gatera::config::Settings;
-use gatera::review::{self, Origin};
+use gatera::object::{Kind, Object};
+use gatera::review::{self, Origin, Review};
 use gatera::view::{View, World};
 use gatera::{mutate, report, rules};
 use proptest::prelude::*;
@@ -216,4 +218,19 @@ proptest! {
             prop_assert_eq!(&answer["response"]["uid"], "u1");
         }
     }
+}
+
+/// Each may be the file of one member, so each is judged by itself; the work must not grow with the square of their number.
+#[test]
+fn thousands_of_files_for_one_member_each_are_judged_in_time() {
+    let files = (0..8_000).map(|member| (format!("a-{member}.cnf"), json!("[galera]\nwsrep_on=OFF\n")));
+    let map = json!({ "metadata": { "name": "many", "labels": { "app": "galera", "instance": "x" } }, "data": files.collect::<serde_json::Map<_, _>>() });
+    let object = Object::read(Kind::ConfigMap, &map.to_string());
+    let review = Review::as_created(Origin::Validating, Kind::ConfigMap, scene::NAMESPACE, "many", object);
+    let settings = Settings::default();
+    let world = Scene::default().world(&settings);
+    let began = Instant::now();
+    let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+    assert!(!decision.allowed());
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
 }

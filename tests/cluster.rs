@@ -99,6 +99,25 @@ fn the_seed_documents_are_refused_word_for_word() {
     snapshot("kubectl-seed-verbatim", &said(&output, &ns));
 }
 
+/// The view holds only what somebody reads: the text is asked for when its reader comes.
+#[test]
+fn a_file_that_was_nobodys_is_judged_when_its_reader_comes() {
+    let (plane, _) = guarded::shared();
+    let ns = plane.namespace_with_labels("newly", &[("gatera.dev/mode", "enforce")]);
+    let run = |arguments: &[&str], text: &str| {
+        plane.kubectl_stdin(User::Ci, &[&["--namespace", &*ns], arguments].concat(), text)
+    };
+    let create = ["create", "configmap", "tuning", "--from-literal=tuning.cnf=[mysqld]\nwsrep_on=OFF\n"];
+    run(&create, "").succeeded();
+    let source = "          - configMap: {name: galera-instance-nodeconfig}\n";
+    let text = GALERA.replace(source, &format!("{source}          - configMap: {{name: tuning}}\n"));
+    assert_ne!(text, GALERA);
+    let refused = run(&["apply", "--filename=-"], &text);
+    let words = "its ConfigMap tuning: tuning.cnf line 2 sets wsrep_on = OFF";
+    assert!(refused.status == 1 && refused.stderr.contains(words), "{refused}");
+    run(&["apply", "--filename=-"], GALERA).succeeded();
+}
+
 /// The whole text of the template tells a restart from every other edit, as a real API server writes both.
 #[test]
 fn a_restart_waits_for_a_member_that_is_missing_and_nothing_else_does() {

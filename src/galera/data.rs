@@ -10,7 +10,7 @@ use super::image::Image;
 use super::options::{flags, last};
 use super::reading::File;
 use super::server::{self, DATA_DIRECTORIES};
-use crate::object::{Container, Mount, Workload};
+use crate::object::{Container, Literal, Mount, Workload};
 
 /// A folder of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Place {
     pub volume: Option<String>,
     /// Which folder of that, without slashes at its ends; empty: all of it.
     pub folder: String,
+    /// That folder is another one for each pod.
+    pub of_each: bool,
 }
 
 /// What holds the data, by what is found again when a pod is made anew: a volume may be called otherwise.
@@ -32,6 +34,8 @@ pub enum Backing {
     Template(String),
     /// One claim, by its name.
     Claim(String),
+    /// A folder of the node, by its path.
+    Node(String),
     /// A volume of another kind, by its name.
     Volume(String),
     /// The container itself.
@@ -48,14 +52,21 @@ impl Place {
     pub fn at(workload: &Workload, server: &Container, directory: String) -> Self {
         let (mount, rest) = covering(&server.volume_mounts, &directory);
         let Some(mount) = mount else {
-            return Self { directory, backing: Backing::Container, volume: None, folder: String::new() };
+            let folder = String::new();
+            return Self { directory, backing: Backing::Container, volume: None, folder, of_each: false };
         };
+        let varies = |name: &str| {
+            let mut of_pods = server.env.iter().filter(|var| var.name == name);
+            of_pods.any(|var| var.value_from.as_ref().is_some_and(|from| from.field_ref.is_some()))
+        };
+        let mut variables = mount.sub_path_expr.split("$(").skip(1).filter_map(|it| it.split_once(')'));
         let within = if mount.sub_path.is_empty() { &mount.sub_path_expr } else { &mount.sub_path };
         let parts = [within.trim_matches('/'), rest].into_iter().filter(|part| !part.is_empty());
         Self {
             folder: parts.collect::<Vec<_>>().join("/"),
             backing: backing(workload, &mount.name),
             volume: Some(mount.name.clone()),
+            of_each: variables.any(|(name, _)| varies(name)),
             directory,
         }
     }
@@ -74,6 +85,7 @@ impl fmt::Display for Place {
         match &self.backing {
             Backing::Template(name) => write!(f, "each member's claim from template {name}"),
             Backing::Claim(name) => write!(f, "claim {name}"),
+            Backing::Node(path) => write!(f, "folder {path} of its node"),
             Backing::Volume(name) => write!(f, "volume {name}"),
             Backing::Container => f.write_str("no volume at all"),
         }
@@ -90,7 +102,9 @@ fn directory(server: &Container, files: &[File<'_>]) -> Option<String> {
         return plain(flag.value.as_ref()?.look());
     }
     // A script may choose another, and hand it over as an option.
-    if server::starts_by_a_script(server) {
+    let words = || server.command.iter().chain(&server.args).map(Literal::look);
+    let in_a_script = |word: &str| !word.starts_with('-') && word.contains(DATADIR);
+    if server::starts_by_a_script(server) || words().any(in_a_script) {
         return None;
     }
     let by_file = files.iter().rev().find_map(|file| last(file.text, DATADIR));
@@ -129,8 +143,12 @@ fn backing(workload: &Workload, volume: &str) -> Backing {
         return Backing::Template(volume.to_owned());
     }
     let mut volumes = workload.spec.template.spec.volumes.iter();
-    let claim = volumes.find(|it| is(&it.name)).and_then(|it| it.persistent_volume_claim.as_ref());
-    claim.map_or_else(|| Backing::Volume(volume.to_owned()), |it| Backing::Claim(it.claim_name.clone()))
+    let found = volumes.find(|it| is(&it.name));
+    match found.map(|it| (&it.persistent_volume_claim, &it.host_path)) {
+        Some((Some(claim), _)) => Backing::Claim(claim.claim_name.clone()),
+        Some((_, Some(folder))) => Backing::Node(folder.path.clone()),
+        _ => Backing::Volume(volume.to_owned()),
+    }
 }
 
 #[cfg(test)]

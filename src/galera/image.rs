@@ -110,8 +110,8 @@ impl<'a> Image<'a> {
     pub fn release(&self, year: i16) -> Option<(u32, u32)> {
         let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
         let (_, since) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
-        let mut numbers = self.tag?.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
-        let release = numbers.nth(2)?.parse().ok()?;
+        let third = self.tag?.splitn(3, '.').nth(2)?;
+        let release = third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         let years = u32::try_from(year.saturating_sub(*since)).unwrap_or(0);
         Some((release, years.saturating_add(1).saturating_mul(8)))
     }

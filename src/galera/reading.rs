@@ -20,12 +20,14 @@ pub struct File<'a> {
     pub text: &'a str,
 }
 
-/// How the keys of one ConfigMap reach one server.
+/// How the keys of one ConfigMap reach one server. What no container sees is in neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading<'s, 'k> {
     /// These it reads together.
     pub together: BTreeSet<&'k str>,
-    /// Where the others are mounted, of which it may read one or several.
+    /// Of these it may read one, or some.
+    pub chosen: BTreeSet<&'k str>,
+    /// Where those are mounted.
     pub chosen_from: Option<&'s str>,
 }
 
@@ -38,28 +40,24 @@ pub fn reading<'s, 'k>(
 ) -> Option<Reading<'s, 'k>> {
     let named = flags(server).into_iter().find(|flag| flag.key == "defaults_file");
     let named = named.and_then(|flag| flag.value).map(|value| value.look().to_owned());
+    let is_read = |path: &str| named.as_ref().map_or_else(|| is_read_from(path), |named| named == path);
     let (mut all, mut mounted) = (Reading::default(), false);
-    for (mount, source) in mounts(spec, server, map) {
-        mounted = true;
-        for file in files(mount, source, keys) {
-            let Some((path, key)) = file else {
-                all.chosen_from = Some(&mount.mount_path);
-                continue;
-            };
-            match &named {
-                Some(named) if *named == path => drop(all.together.insert(key)),
-                None if is_read_from(&path) => drop(all.together.insert(key)),
-                _ => all.chosen_from = Some(&mount.mount_path),
+    // Whoever prepares the server's files may choose among those that he sees.
+    let prepares = spec.init_containers.iter().map(|container| (container, false));
+    for (container, serves) in std::iter::once((server, true)).chain(prepares) {
+        for (mount, source) in mounts(spec, container, map) {
+            mounted = true;
+            for (key, path) in files(mount, source, keys) {
+                if serves && path.is_some_and(|path| is_read(&path)) {
+                    all.together.insert(key);
+                } else {
+                    all.chosen.insert(key);
+                    all.chosen_from = all.chosen_from.or(Some(&*mount.mount_path));
+                }
             }
         }
     }
-    // Whoever prepares the server's files may choose among these.
-    let mut prepares = spec.init_containers.iter().flat_map(|container| mounts(spec, container, map));
-    if let Some((mount, _)) = prepares.next()
-        && !mounted
-    {
-        (mounted, all.chosen_from) = (true, Some(&*mount.mount_path));
-    }
+    all.chosen.retain(|key| !all.together.contains(key));
     mounted.then_some(all)
 }
 
@@ -78,8 +76,8 @@ fn mounts<'s>(
     })
 }
 
-/// What this mount makes of these keys: a path each; `None`: which file it is shows in each pod only.
-fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<Option<(String, &'k str)>> {
+/// What this mount makes of these keys: a path each, or none where it is another in each pod.
+fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec<(&'k str, Option<String>)> {
     let is_item = |key: &str| source.items.is_empty() || source.items.iter().any(|item| item.key == key);
     let keys = keys.iter().copied().filter(|key| is_item(key));
     let name = |key: &str| match source.items.iter().find(|item| item.key == key) {
@@ -88,9 +86,9 @@ fn files<'k>(mount: &Mount, source: &SourceRef, keys: &BTreeSet<&'k str>) -> Vec
     };
     let folder = mount.mount_path.trim_end_matches('/');
     match (&*mount.sub_path, &*mount.sub_path_expr) {
-        ("", "") => keys.map(|key| Some((format!("{folder}/{}", name(key)), key))).collect(),
-        ("", _) => vec![None],
-        (one, _) => keys.filter(|key| name(key) == one).map(|key| Some((folder.to_owned(), key))).collect(),
+        ("", "") => keys.map(|key| (key, Some(format!("{folder}/{}", name(key))))).collect(),
+        ("", _) => keys.map(|key| (key, None)).collect(),
+        (one, _) => keys.filter(|key| name(key) == one).map(|key| (key, Some(folder.to_owned()))).collect(),
     }
 }
 

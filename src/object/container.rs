@@ -109,11 +109,14 @@ pub struct EnvVar {
 /// Where the value of a variable comes from.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[allow(clippy::struct_field_names, reason = "as the API calls them")]
 pub struct ValueFrom {
     /// A key of a ConfigMap.
     pub config_map_key_ref: Option<SourceRef>,
     /// A key of a Secret.
     pub secret_key_ref: Option<SourceRef>,
+    /// A field of the pod, which is another in each.
+    pub field_ref: Option<serde::de::IgnoredAny>,
 }
 
 /// All keys of one object as variables.

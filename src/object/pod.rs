@@ -150,7 +150,16 @@ pub struct Volume {
     /// A claim that goes with the pod.
     pub ephemeral: Option<serde::de::IgnoredAny>,
     /// A folder of the node.
-    pub host_path: Option<serde::de::IgnoredAny>,
+    pub host_path: Option<HostPath>,
+}
+
+/// A folder of the node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HostPath {
+    /// Where.
+    #[serde(deserialize_with = "or_default")]
+    pub path: String,
 }
 
 /// An empty folder that goes with the pod.

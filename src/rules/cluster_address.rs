@@ -41,6 +41,7 @@ use crate::galera::{options, server};
 use crate::marks;
 use crate::object::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
+use crate::revision;
 use crate::verdict::{Finding, Findings};
 use crate::view::{Cluster, View, is_cluster};
 
@@ -84,7 +85,9 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = Findings::new();
     for cluster in view.readers_of(ns, &map.metadata.name) {
         let workload = &cluster.workload;
-        let switch = map.data.iter().find(|(_, text)| server::founds_by_file(text.look()));
+        let seen = revision::reaching(&workload.spec.template.spec).remove(&map.metadata.name);
+        let is_seen = |key: &str| seen.as_ref().is_some_and(|keys| keys.hold(key));
+        let switch = map.data.iter().find(|(key, text)| is_seen(key) && server::founds_by_file(text.look()));
         if let Some((key, _)) = switch.filter(|_| founds_too_many(ns, workload, view)) {
             let members = Members::of(ns, workload);
             let place = format!("wsrep_new_cluster in {key}");

@@ -34,10 +34,10 @@ use super::{Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::galera::data::{Backing, Place};
 use crate::galera::server;
 use crate::marks;
-use crate::object::{Kind, Object, Volume, Workload};
-use crate::review::{Operation, Review};
+use crate::object::{Container, Kind, Object, Volume, Workload};
+use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, State, View, is_cluster};
+use crate::view::{ClaimOf, Cluster, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",
@@ -56,10 +56,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let mut found = retention(new);
             let place = view.place_of_data(&review.namespace, new);
             let kept = data_volume(new, place.as_ref());
-            found.extend(match &kept {
-                Some(_) => kept,
-                None => moved(review, new, place.as_ref(), view),
-            });
+            // What cannot hold data at all is refused for that.
+            if kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn) {
+                found.extend(moved(review, new, place.as_ref(), view));
+            }
+            found.extend(kept);
             found.extend(beside_claims(review, new, place.as_ref(), view));
             found.extend(small_volumes(new));
             found.extend(claims_left_behind(review, new, view));
@@ -153,7 +154,7 @@ fn retention(new: &Workload) -> Findings {
 /// Where the server keeps its data, if that goes with the pod or is shared.
 fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let template = &new.spec.template;
-    let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+    let server = server_of(new)?;
     let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
     let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
     let Some((place, name)) = volume else {
@@ -199,7 +200,7 @@ fn unsafe_volume(volume: &Volume, replicas: i64, place: &Place) -> Option<(Verdi
             format!("is an ephemeral volume ({name}): its claim is deleted with the pod"),
         )),
         // Each member has a folder of its own.
-        Volume { persistent_volume_claim: Some(_), .. } if place.folder.contains("$(") => None,
+        Volume { persistent_volume_claim: Some(_), .. } if place.of_each => None,
         Volume { persistent_volume_claim: Some(claim), .. } if replicas > 1 => Some((
             Verdict::Deny,
             format!(
@@ -226,13 +227,12 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
     if claims(old) != claims(new) {
         return None;
     }
-    let from = view.place_of_data(&review.namespace, old).filter(|it| it.volume.is_some())?;
+    let Some(from) = view.place_of_data(&review.namespace, old) else { return perhaps_moved(old, new) };
+    if from.volume.is_none() || goes_with_the_pod(old, &from) {
+        return None;
+    }
     // Where that cannot be told, what is mounted where it was.
-    let there = || {
-        let template = &new.spec.template;
-        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
-        Some(Place::at(new, server, from.directory.clone()))
-    };
+    let there = || Some(Place::at(new, server_of(new)?, from.directory.clone()));
     if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
         return None;
     }
@@ -251,23 +251,58 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
             ),
         ),
     };
-    let instead = "leave mount, subPath and datadir as they are; to have the data elsewhere, set up a new cluster and fill it \
-                   from a backup";
-    Some(finding(verdict, "spec.template.spec".to_owned(), says, instead.to_owned()))
+    Some(finding(verdict, MOVED.to_owned(), says, STAY.to_owned()))
 }
+
+/// Where it is cannot be told, and what may hold it is no longer mounted where it was.
+fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
+    let (before, after) = (server_of(old)?, server_of(new)?);
+    let mut mounts =
+        before.volume_mounts.iter().map(|mount| Place::at(old, before, mount.mount_path.clone()));
+    let place = mounts.find(|from| {
+        let lasts = matches!(from.backing, Backing::Template(_) | Backing::Claim(_) | Backing::Node(_));
+        lasts && !Place::at(new, after, from.directory.clone()).is_same(from)
+    })?;
+    let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
+    Some(finding(Verdict::Warn, MOVED.to_owned(), says, STAY.to_owned()))
+}
+
+fn server_of(workload: &Workload) -> Option<&Container> {
+    let template = &workload.spec.template;
+    server::container(&template.spec, template.metadata.mark(marks::CONTAINER))
+}
+
+/// There is nothing to lose in it but what is lost with every restart.
+fn goes_with_the_pod(workload: &Workload, place: &Place) -> bool {
+    let mut volumes = workload.spec.template.spec.volumes.iter();
+    let volume = volumes.find(|it| Some(&it.name) == place.volume.as_ref());
+    matches!(place.backing, Backing::Volume(_))
+        && volume.is_some_and(|it| it.empty_dir.is_some() || it.ephemeral.is_some())
+}
+
+const MOVED: &str = "spec.template.spec";
+const STAY: &str = "leave mount, subPath and datadir as they are; to have the data elsewhere, fill a new cluster from a backup";
 
 /// A StatefulSet that is created beside claims of its own, and has its server keep its data elsewhere.
 fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    // What exists already is not created beside anything.
+    if review.operation != Operation::Create || review.origin == Origin::Audit {
+        return None;
+    }
+    let server = server_of(new)?;
+    let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
     let claims = view.claims_of(&review.namespace, new);
-    let claim = claims.first().filter(|_| review.operation == Operation::Create && review.old.is_none())?;
-    let place = place.filter(|it| it.volume.is_some() && !matches!(it.backing, Backing::Template(_)))?;
-    let says = format!(
-        "{} claims of it exist ({} …), and its server would keep its data on {place}",
-        claims.len(),
-        claim.name
-    );
+    // Of a template that the server mounts elsewhere, the claims may hold something else.
+    let mounted = |claim: &&ClaimOf| {
+        server.volume_mounts.iter().any(|it| claim.name.starts_with(&format!("{}-", it.name)))
+    };
+    let claim = claims.iter().find(|claim| place.volume.is_none() || !mounted(claim))?;
+    // An image may keep its data where nobody sees.
+    let verdict = if place.volume.is_none() { Verdict::Warn } else { Verdict::Deny };
+    let says =
+        format!("claims of it exist ({} …), and its server would keep its data on {place}", claim.name);
     let instead = "mount the claim template at the data directory, as it was".to_owned();
-    Some(finding(Verdict::Deny, "spec.template.spec".to_owned(), says, instead))
+    Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
 /// A server that fills its disk stops, and all members fill theirs at the same time.

@@ -1,12 +1,13 @@
 //! ConfigMaps that were nobody's business until now: a template of ours comes that reads them.
 //!
 //! Not a rule: whichever rule judges the text of a ConfigMap asks this at the template as well, so that the order in which
-//! objects are applied saves nobody. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
+//! objects are applied saves nobody. The guard asks the API server for the text, since its view holds only what somebody
+//! reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
 
 use crate::object::{ConfigMap, Object, Workload};
 use crate::review::{Origin, Review};
 use crate::revision;
-use crate::verdict::{Finding, Findings};
+use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 /// What is wrong with those, said of the template.
@@ -23,8 +24,15 @@ pub(super) fn judged(
     let before = before.map(|old| revision::reaching(&old.spec.template.spec)).unwrap_or_default();
     let names = revision::reaching(&new.spec.template.spec).into_keys().filter(|it| !before.contains_key(it));
     let maps = names.filter_map(|name| view.config_map(&review.namespace, &name));
-    let news = maps.filter(|map| !view.is_galeras(&review.namespace, map));
-    news.flat_map(|map| judge(map, new).into_iter().map(|finding| of_template(finding, map))).collect()
+    let found = maps.flat_map(|map| {
+        // One that was Galera's by itself was judged when it was written, without a reader; of that nothing is repeated but
+        // what its reader makes fatal.
+        let judged_before = view.is_galeras(&review.namespace, map);
+        let news =
+            judge(map, new).into_iter().filter(move |it| !judged_before || it.verdict == Verdict::Deny);
+        news.map(|finding| of_template(finding, map))
+    });
+    found.collect()
 }
 
 fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Workload> {

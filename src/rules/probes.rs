@@ -77,7 +77,11 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
         ),
         Some(kept) => (
             format!("nothing takes its place: gatera adds none, since {kept}"),
-            "leave it in, or take livenessProbe out, too",
+            if server.liveness_probe.is_some() {
+                "leave it in, or take livenessProbe out, too"
+            } else {
+                "leave it in"
+            },
         ),
     };
     let says =

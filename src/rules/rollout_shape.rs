@@ -73,6 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => takes_back(review, new, view)
             .into_iter()
             .chain(waited_for(review, view))
+            .chain(budgets::waited_for(review, new, view))
             .chain(shape(new))
             .collect(),
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {

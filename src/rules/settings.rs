@@ -40,7 +40,7 @@ mod files;
 mod together;
 mod values;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, WRITTEN, newly_read};
 use crate::galera::address::Address;
@@ -106,11 +106,17 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
     let place = Setting::in_file(of_one);
     // A file may be read together with others by one server, and with none by another.
     let mut judged = BTreeSet::new();
-    for set in &sets.all {
-        let settings = effective(map, set);
+    let known = texts(map).collect();
+    for set in sets.together.iter().cloned().chain(sets.alone.iter().map(|key| BTreeSet::from([*key]))) {
+        let settings = effective(&known, &set);
         found.extend(files::lost(&settings));
         let news = settings.iter().filter(|(key, it)| judged.insert((it.file, it.line, (*key).to_owned())));
-        found.extend(news.flat_map(|(key, placed)| place.judge(key, placed)));
+        found.extend(news.flat_map(|(key, placed)| {
+            let doubtful = sets.is_doubtful(placed.file);
+            let mut findings = place.judge(key, placed);
+            findings.iter_mut().filter(|_| doubtful).for_each(|it| it.verdict = Verdict::Warn);
+            findings
+        }));
     }
     found.extend(sets.unknown());
     found
@@ -121,9 +127,12 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     let name = &new.metadata.name;
     if let Some(cluster) = view.readers_of(ns, name).find(|cluster| cluster.has_data()) {
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-        let files = texts(old).chain(texts(new)).map(|(file, _)| file).collect();
-        for set in &Sets::of(ns, name, &files, view, None).all {
-            let [was, is] = [old, new].map(|map| effective(map, set));
+        let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
+        let files = was.keys().chain(is.keys()).copied().collect();
+        let sets = Sets::of(ns, name, &files, view, None);
+        // Of files for one member each another one more changes nothing for those that are there.
+        for set in sets.together.iter().chain([&sets.alone]) {
+            let [was, is] = [&was, &is].map(|files| effective(files, set));
             found.extend(Setting::in_file(false).changes(&was, &is, &whose));
         }
     }
@@ -131,8 +140,10 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
 }
 
 /// What a server ends up with that reads these files.
-fn effective<'m>(map: &'m ConfigMap, files: &BTreeSet<&str>) -> Effective<'m> {
-    Effective::of_files(texts(map).filter(|(file, _)| files.contains(file)))
+fn effective<'m>(known: &BTreeMap<&'m str, &'m str>, files: &BTreeSet<&'m str>) -> Effective<'m> {
+    Effective::of_files(
+        files.iter().filter_map(|file| known.get_key_value(file).map(|(file, text)| (*file, *text))),
+    )
 }
 
 /// The keys that are option files, in the order in which a server reads them.

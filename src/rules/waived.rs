@@ -61,7 +61,7 @@ impl Waived {
                     if lingers(review, meta, kind) {
                         let take_off = take_off(kind, &review.namespace, &meta.name);
                         add(format!(
-                            "{subject} carries an override: {release}; when what it was for is done: {take_off}"
+                            "{subject} carries an override; when that is done: {take_off} ({release})"
                         ));
                     }
                     Some(release)

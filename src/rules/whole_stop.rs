@@ -93,8 +93,10 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         _ => (
             Verdict::Wait,
             format!(
-                "bring all members to Ready first: gatera status -n {} tells what each needs",
-                cluster.id.namespace
+                "bring all members to Ready first: gatera status -n {0} tells what each needs; if that is what the new StatefulSet is \
+                 for: {1}",
+                cluster.id.namespace,
+                release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view)
             ),
         ),
     };

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::config::Settings;
 use crate::guard::Guard;
+use crate::object::ConfigMap;
 use crate::reserve::Outcome;
 use crate::review::Review;
 use crate::rules;
@@ -19,12 +20,13 @@ pub(super) struct Known<'a> {
     pub(super) now: Timestamp,
     pub(super) settings: &'a Settings,
     pub(super) freshness: Freshness,
+    pub(super) fetched: Vec<ConfigMap>,
 }
 
 impl Known<'_> {
     pub(super) fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
-        let Self { world, now, settings, freshness } = *self;
-        View { world, now, settings, freshness, released, made: &[] }
+        let Self { world, now, settings, freshness, ref fetched } = *self;
+        View { world, now, settings, freshness, released, made: &[], fetched }
     }
 }
 

@@ -89,7 +89,8 @@ async fn admit(
     answer(&guard, endpoint, caller, &body.bytes).await
 }
 
-/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster.
+/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster, or a template
+/// comes that reads what nobody read before.
 async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
     let started = (guard.clock)();
     let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
@@ -114,7 +115,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
             .into_response();
     }
     let review = &incoming.review;
-    let known = Known { world: &world, now: started, settings: &settings, freshness };
+    let unread = View::new(&world, started, &settings).unread_config_maps(review);
+    let fetched = guard.copies.look(&review.namespace, unread).await;
+    let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
     let (mut decision, released) = decide(guard, review, &known).await;
     let view = known.after(&released);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {

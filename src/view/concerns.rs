@@ -7,7 +7,7 @@ use super::{Cluster, Id, Note, View};
 use crate::galera::adopt;
 use crate::object::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
-use crate::revision::Digest;
+use crate::revision::{self, Digest};
 
 impl<'a> View<'a> {
     /// The clusters that the object of a review belongs to, or that use it.
@@ -65,7 +65,19 @@ impl<'a> View<'a> {
 
     /// The ConfigMap of this name, as far as it is known.
     pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
-        self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref)
+        let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
+        let is = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
+        known.or_else(|| self.fetched.iter().find(is))
+    }
+
+    /// The ConfigMaps that a template which comes reads as files, and that the world does not hold.
+    pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
+        let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
+        if !self.adoption().adopts(&new.spec.template.metadata.labels) {
+            return Vec::new();
+        }
+        let names = revision::reaching(&new.spec.template.spec).into_keys();
+        names.filter(|name| self.config_map(&review.namespace, name).is_none()).collect()
     }
 
     /// One Service.
@@ -147,7 +159,8 @@ impl Cluster {
 
     /// Its members run as this ServiceAccount.
     fn runs_as(&self, account: &str) -> bool {
-        self.workload.spec.template.spec.service_account_name == account
+        // That one is made again by itself.
+        account != "default" && self.workload.spec.template.spec.service_account_name == account
     }
 
     /// Its members read this Secret.

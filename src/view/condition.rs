@@ -255,7 +255,7 @@ impl<'a> Scene<'a> {
                      node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
                 )
             }
-            Condition::Missing => match self.not_created {
+            Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
                 Some(why) => format!("it cannot be created: {why}{}", self.brought_back(why)),
                 None => {
                     let set = &self.cluster.id.name;
@@ -322,9 +322,12 @@ impl<'a> Scene<'a> {
     fn brought_back(&self, why: &str) -> String {
         let release = self.cluster.workload.metadata.helm_release().filter(|_| why.contains("not found"));
         let ns = &self.cluster.id.namespace;
-        release
-            .map(|it| format!("; helm -n {ns} rollback {it} makes again what was deleted of it"))
-            .unwrap_or_default()
+        let back = |it| {
+            format!(
+                "; what was deleted of its release helm -n {ns} rollback {it} REVISION makes again (helm -n {ns} history {it})"
+            )
+        };
+        release.map(back).unwrap_or_default()
     }
 
     /// Whom those that restored their last view wait for.

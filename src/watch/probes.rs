@@ -2,7 +2,8 @@
 //! Events of it, which last an hour.
 //!
 //! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
-//! of this kind. Who may write such Events is for a policy of the chart to say (`policy-events.yaml`).
+//! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
+//! created is only repeated, and decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -241,7 +241,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
     key("wsrep_provider", Deny(Is(&["none", ""])), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
-    key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "take REPLICATE_MYISAM and REPLICATE_ARIA out of it; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
+    key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
     key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
     key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma, or a joiner does not start while those donors are away"),

@@ -66,7 +66,10 @@ impl Leaving<'_> {
             return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
-        let uncreated = self.view.not_created(self.cluster).filter(|_| other.pod.is_none());
+        let uncreated = self
+            .view
+            .not_created(self.cluster)
+            .filter(|why| other.pod.is_none() && why.contains(&*other.name));
         let instead = match (&other.pod, uncreated) {
             (None, Some(why)) => format!("mend what is in its way: it cannot be created: {why}"),
             (Some(_), _) => format!(

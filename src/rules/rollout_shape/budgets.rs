@@ -1,8 +1,8 @@
 //! The part of G14 about disruption budgets: how many members a drain may take.
 
 use super::{deny, warn};
-use crate::object::{Budget, Object};
-use crate::review::Review;
+use crate::object::{Budget, Object, Workload};
+use crate::review::{Origin, Review};
 use crate::verdict::{Finding, Findings};
 use crate::view::{Cluster, View};
 
@@ -25,9 +25,9 @@ fn judged(
 ) -> Findings {
     let protects = |budget: &&Budget| budget.protects(&cluster.workload.spec.template.metadata.labels);
     match (old.filter(protects), new.filter(protects)) {
-        (None, Some(new)) => written(cluster, new),
+        (None, Some(new)) => written(&cluster.id.name, cluster.workload.replicas(), new),
         (Some(old), Some(new)) => {
-            let mut found = written(cluster, new);
+            let mut found = written(&cluster.id.name, cluster.workload.replicas(), new);
             // What was too much before may stay, and not become more.
             let members = cluster.workload.replicas();
             if old.lets_go(members) < new.lets_go(members) {
@@ -40,11 +40,29 @@ fn judged(
     }
 }
 
+/// Budgets that were there before the StatefulSet whose members they are about. `check` and the audit judge each itself.
+pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
+    if matches!(review.origin, Origin::Check | Origin::Audit) {
+        return Findings::new();
+    }
+    let labels = &new.spec.template.metadata.labels;
+    let about = view.budgets_in(&review.namespace).filter(|budget| budget.protects(labels));
+    let found = about.flat_map(|budget| {
+        let name = &budget.metadata.name;
+        written(&review.name, new.replicas(), budget).into_iter().map(move |finding| Finding {
+            says: format!("PodDisruptionBudget {name}: {}", finding.says),
+            instead: format!("in PodDisruptionBudget {name}: {}", finding.instead),
+            field: format!("spec.template.metadata.labels: {name} {}", finding.field),
+            ..finding
+        })
+    });
+    found.collect()
+}
+
 const POLICY: &str = "spec.unhealthyPodEvictionPolicy";
 
 /// What a budget breaks by itself.
-fn written(cluster: &Cluster, budget: &Budget) -> Findings {
-    let (name, members) = (&cluster.id.name, cluster.workload.replicas());
+fn written(name: &str, members: i64, budget: &Budget) -> Findings {
     let field =
         if budget.spec.max_unavailable.is_some() { "spec.maxUnavailable" } else { "spec.minAvailable" };
     let number = match budget.lets_go(members) {

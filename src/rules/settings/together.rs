@@ -13,16 +13,20 @@ use crate::object::Workload;
 use crate::verdict::{Finding, Verdict};
 use crate::view::View;
 
-/// Keys of one ConfigMap, set by set.
+/// Keys of one ConfigMap, by how they are read.
+#[derive(Default)]
 pub(super) struct Sets<'a> {
-    /// What is read together.
-    pub(super) all: BTreeSet<BTreeSet<&'a str>>,
-    /// Where the files are of which a server reads nobody knows which.
+    /// Each of these sets is read together.
+    pub(super) together: BTreeSet<BTreeSet<&'a str>>,
+    /// Of these somebody reads one, or some.
+    pub(super) alone: BTreeSet<&'a str>,
+    /// Where those are mounted.
     chosen_from: Option<String>,
 }
 
 impl<'a> Sets<'a> {
-    /// Of these option files, with a reader that comes.
+    /// Of these option files, with a reader that comes. Files that nobody reads yet are taken for read together, unless they
+    /// bear the number of a member.
     pub(super) fn of(
         ns: &str,
         map: &str,
@@ -31,30 +35,27 @@ impl<'a> Sets<'a> {
         coming: Option<&Workload>,
     ) -> Self {
         let known = view.readers_of(ns, map).map(|it| &*it.workload).chain(view.deployments_in(ns));
-        let templates = known.chain(coming);
-        let readings: Vec<_> = templates.filter_map(|it| read_by(it, map, files)).collect();
-        let mut sets = Self { all: BTreeSet::new(), chosen_from: None };
+        let readings: Vec<_> = known.chain(coming).filter_map(|it| read_by(it, map, files)).collect();
+        let mut sets = Self::default();
         if readings.is_empty() {
-            let (alone, together): (Vec<_>, BTreeSet<_>) = (
-                files.iter().copied().filter(|key| is_numbered(key)).collect(),
-                files.iter().copied().filter(|key| !is_numbered(key)).collect(),
-            );
-            sets.all.insert(together);
-            sets.all.extend(alone.into_iter().map(|key| BTreeSet::from([key])));
+            let (alone, together) = files.iter().copied().partition(|key| is_numbered(key));
+            (sets.alone, sets.together) = (alone, BTreeSet::from([together]));
         }
-        for Reading { together, chosen_from } in readings {
-            let rest: Vec<_> = files.difference(&together).copied().collect();
-            if rest.len() > 1 {
+        for Reading { together, chosen, chosen_from } in readings {
+            if chosen.len() > 1 {
                 sets.chosen_from = sets.chosen_from.or_else(|| chosen_from.map(str::to_owned));
             }
-            sets.all.extend(rest.into_iter().map(|key| BTreeSet::from([key])));
-            sets.all.insert(together);
+            sets.alone.extend(chosen);
+            sets.together.insert(together);
         }
-        // What one server reads together need not be judged alone for another.
-        let alone = |set: &BTreeSet<&str>| set.len() == 1;
-        let larger: BTreeSet<_> = sets.all.iter().filter(|set| !alone(set)).flatten().copied().collect();
-        sets.all.retain(|set| !alone(set) || !set.is_subset(&larger));
+        let together = |key: &&str| !sets.together.iter().any(|set| set.contains(key));
+        sets.alone = sets.alone.iter().copied().filter(together).collect();
         sets
+    }
+
+    /// Nothing but its name tells that this file is read at all.
+    pub(super) fn is_doubtful(&self, file: &str) -> bool {
+        self.alone.contains(file) && !is_numbered(file)
     }
 
     /// What cannot be told is said.

@@ -1,0 +1,114 @@
+//! What servers read, as far as it is known: their option files, and what follows from those.
+//!
+//! Must not know: what is wrong with any of it.
+
+use super::{Cluster, Id, View};
+use crate::galera::data::Place;
+use crate::galera::reading::File;
+use crate::galera::{address, adopt, options, server};
+use crate::marks;
+use crate::object::{ConfigMap, Labels, Literal, PodSpec, Workload};
+use crate::revision;
+
+impl<'a> View<'a> {
+    /// What makes this pod a new cluster's first node, if anything does.
+    pub fn founds_new_cluster(
+        &self,
+        namespace: &str,
+        labels: &Labels,
+        spec: &PodSpec,
+        named: Option<&str>,
+    ) -> Option<String> {
+        let server = self.filled_in(namespace, server::container(spec, named)?);
+        server::founds_new_cluster(&server, &self.files(namespace, spec, None))
+            .or_else(|| adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned()))
+    }
+
+    /// The files of ConfigMaps that a pod sees, as far as they are known, one ConfigMap as it is about to be.
+    fn files<'s>(&self, namespace: &str, spec: &'s PodSpec, coming: Option<&'s ConfigMap>) -> Vec<File<'s>>
+    where
+        'a: 's,
+    {
+        let mut reaching = revision::reaching(spec);
+        let known = |map: &'s str| {
+            // Several volumes may refer to it.
+            let keys = reaching.remove(map)?;
+            let coming = coming.filter(|it| it.metadata.name == map);
+            let it = coming.or_else(|| self.config_map(namespace, map))?;
+            let read = it.data.iter().filter(|(key, _)| keys.hold(key));
+            Some(read.map(|(key, text)| File { map, key, text: text.look() }).collect::<Vec<_>>())
+        };
+        spec.config_maps().filter_map(known).flatten().collect()
+    }
+
+    /// Where the server of this StatefulSet keeps its data, as far as that can be told.
+    pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<Place> {
+        let template = &workload.spec.template;
+        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        let server = self.filled_in(namespace, server);
+        // What nobody knows may say something else.
+        let unknown = |name: &String| self.config_map(namespace, name).is_none();
+        if revision::reaching(&template.spec).keys().any(unknown) {
+            return None;
+        }
+        Place::of(workload, &server, &self.files(namespace, &template.spec, None))
+    }
+
+    /// The address that the members of this workload start with, where anything visible says it; with a ConfigMap as it
+    /// is about to be.
+    pub fn cluster_address<'s>(
+        &self,
+        namespace: &str,
+        workload: &'s Workload,
+        coming: Option<&'s ConfigMap>,
+    ) -> Option<address::Placed<'s>>
+    where
+        'a: 's,
+    {
+        let template = &workload.spec.template;
+        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        address::of_container(server, &self.files(namespace, &template.spec, coming))
+    }
+
+    /// The texts of a pod's ConfigMaps, as far as they are known.
+    pub fn option_files(&self, namespace: &str, spec: &'a PodSpec) -> impl Iterator<Item = &'a str> {
+        let maps = &self.world.facts.config_maps;
+        let known = spec.config_maps().filter_map(move |name| maps.get(&Id::new(namespace, name)));
+        known.flat_map(|map| map.data.values().map(Literal::look))
+    }
+
+    /// The clusters whose members read this ConfigMap.
+    pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
+        self.clusters_in(namespace)
+            .filter(move |it| it.workload.spec.template.spec.config_maps().any(|name| name == config_map))
+    }
+
+    /// Some workload of this namespace that is adopted reads this ConfigMap.
+    pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
+        let reads =
+            |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
+        self.readers_of(namespace, config_map).next().is_some()
+            || self
+                .world
+                .facts
+                .deployments
+                .range(Id::new(namespace, "")..)
+                .take_while(|(id, _)| id.namespace == namespace)
+                .any(|(_, it)| reads(it))
+    }
+
+    /// This ConfigMap is Galera's: a workload of ours reads it, or it shows it. The latter catches a ConfigMap that is
+    /// created before its reader.
+    pub fn is_galeras(&self, namespace: &str, map: &ConfigMap) -> bool {
+        self.is_read(namespace, &map.metadata.name) || self.shows_galera(map)
+    }
+
+    /// It carries the labels, or its text configures Galera and nobody else manages it.
+    pub(super) fn shows_galera(&self, map: &ConfigMap) -> bool {
+        let meta = &map.metadata;
+        let configures =
+            |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
+        self.adoption().adopts(&meta.labels)
+            || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
+    }
+}
