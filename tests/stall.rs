@@ -121,6 +121,7 @@ fn a_stalled_watch_makes_the_view_stale_within_15_seconds() {
         "/api/v1/persistentvolumeclaims",
         "/api/v1/services",
         "/apis/policy/v1/poddisruptionbudgets",
+        "/apis/autoscaling/v1/horizontalpodautoscalers",
         "/api/v1/nodes",
         "/api/v1/namespaces?",
         "/api/v1/configmaps",

@@ -24,6 +24,8 @@ use crate::view::{Cluster, Id, PodFact, View};
 
 /// Members that are not Ready are listened to this often at first,
 const EVERY: Duration = Duration::from_secs(10);
+/// those that are missing only after this long,
+const MISSES: Duration = Duration::from_secs(30);
 /// and this often after some time.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
 /// So many in one answer, since an Event may be as long as etcd lets it be;
@@ -112,7 +114,11 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
         let waiting = waiting(&guard);
         rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
         for (run, namespace) in waiting {
-            let rest = rests.entry(run.clone()).or_insert(Rest { until: Instant::now(), pause: EVERY });
+            // A pod is missing for a moment whenever one restarts.
+            let first = if run.what == What::Creation { MISSES } else { Duration::ZERO };
+            let rest = rests
+                .entry(run.clone())
+                .or_insert_with(|| Rest { until: Instant::now() + first, pause: EVERY });
             if Instant::now() < rest.until {
                 continue;
             }
@@ -171,9 +177,8 @@ fn waiting(guard: &Guard) -> Vec<(Run, String)> {
         let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
         let namespace = cluster.id.namespace.clone();
         let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, what: What::Server };
-        // Before its first pod it is somebody's manifest, and nobody waits for it here.
-        let began = cluster.has_data() || cluster.pods().next().is_some();
-        let missing = began && cluster.members.iter().any(|it| it.pod.is_none());
+        // Before it holds data it is somebody's manifest, and nobody waits for it here.
+        let missing = cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;
         let creation = missing.then(|| Run { uid: set.clone(), since: None, what: What::Creation });
         waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
