@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
 use crate::config::Settings;
-use crate::copies::Copies;
+use crate::config_maps::ConfigMaps;
 use crate::events::{Notice, Restraint};
 use crate::reserve::Book;
 use crate::telemetry::Metrics;
@@ -48,8 +48,8 @@ pub struct Guard {
     pub ready: Readiness,
     /// Members that were let go moments ago.
     pub book: Book,
-    /// Makes copies of what members read.
-    pub copies: Copies,
+    /// Reads and copies what servers read.
+    pub config_maps: ConfigMaps,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     restraint: Mutex<Restraint>,
@@ -70,7 +70,7 @@ impl Guard {
             clock,
             ready,
             book: Book::of_one_replica(),
-            copies: Copies::default(),
+            config_maps: ConfigMaps::default(),
             events: None,
             restraint: Mutex::default(),
             news: Notify::new(),
@@ -90,10 +90,10 @@ impl Guard {
         Self { book, ..self }
     }
 
-    /// Copies of what members read are made there.
+    /// What servers read is looked up and copied there.
     #[must_use]
-    pub fn copying(self, copies: Copies) -> Self {
-        Self { copies, ..self }
+    pub fn reading(self, config_maps: ConfigMaps) -> Self {
+        Self { config_maps, ..self }
     }
 
     /// How current this world is by now.

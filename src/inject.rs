@@ -53,8 +53,7 @@ impl<'a> Patient<'a> {
     fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
         let labels = &read.metadata.labels;
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
-        let server =
-            server::container(&read.spec, read.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
+        let server = server::in_pod(&read.metadata, &read.spec).filter(|_| adopted)?;
         let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
         let cluster = match owner {
             Some(owner) => view.cluster(namespace, &owner.name),
@@ -178,8 +177,8 @@ pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, 
     // While members are told to found a cluster (the way back from DOWN), what they have is left to them. Looked at last:
     // it means reading option files.
     let template = &cluster.workload.spec.template;
-    let (labels, named) = (&template.metadata.labels, template.metadata.mark(marks::CONTAINER));
-    let founds = || view.founds_new_cluster(&cluster.id.namespace, labels, &template.spec, named).is_some();
+    let founds =
+        || view.founds_new_cluster(&cluster.id.namespace, &template.metadata, &template.spec).is_some();
     if outdated.is_empty() || founds() { Vec::new() } else { outdated }
 }
 

@@ -48,8 +48,8 @@ deciding! {
 pub mod certs;
 pub mod check;
 pub mod cli;
+pub mod config_maps;
 pub mod connect;
-pub mod copies;
 pub mod events;
 pub mod guard;
 pub mod inspect;

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 
 use crate::certs::Lives;
 use crate::config::Settings;
-use crate::copies::Copies;
+use crate::config_maps::ConfigMaps;
 use crate::register::{self, Registration};
 use crate::reserve::Book;
 use crate::view::World;
@@ -184,8 +184,8 @@ fn start(
     let (tell, notices) = events::channel();
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
-    let copies = Copies::at(client.clone());
-    let guard = Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book).copying(copies);
+    let maps = ConfigMaps::at(client.clone());
+    let guard = Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book).reading(maps);
     let guard = Arc::new(guard);
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);

@@ -23,7 +23,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
 use crate::galera::{adopt, server};
-use crate::marks;
 use crate::object::{ConfigMap, Labels, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
@@ -158,7 +157,7 @@ pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
     adoption.adopts(&template.metadata.labels)
         && (on_purpose || workload.metadata.controller().is_none())
-        && server::container(&template.spec, template.metadata.mark(marks::CONTAINER)).is_some()
+        && server::of(template).is_some()
 }
 
 /// What a rule is handed.

@@ -8,8 +8,8 @@
 mod contents;
 mod follow;
 mod keeper;
+pub mod member_events;
 mod once;
-pub mod probes;
 mod sent;
 
 use std::sync::Arc;
@@ -67,10 +67,8 @@ enum Told {
     Gone(Id),
     Listed,
     Unreadable(Id, Unreadable),
-    /// Probes of members that are not Ready.
-    Said(Vec<probes::Outcome>),
-    /// Why members of a StatefulSet could not be created.
-    NotCreated(Vec<probes::Outcome>),
+    /// Events about members that are not Ready, or of a StatefulSet that lacks one.
+    Said(member_events::Topic, Vec<member_events::Outcome>),
 }
 
 /// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
@@ -157,7 +155,7 @@ impl Watches {
             tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
-        tasks.spawn(probes::hear(client.clone(), Arc::clone(guard), tell.clone()));
+        tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
         let keeper = Keeper::new(sources, want, adoption.clone());
         let pending = keeper.pending();

@@ -65,8 +65,8 @@ fn dangerous_commands_are_refused_in_these_words() {
     snapshot("kubectl-words", &text);
 }
 
-/// The seed documents, mended where they would not run at all (`seed-verbatim.yaml` says where): every object with a written-out password or a group that nobody reads is refused, the
-/// rest is created.
+/// The seed documents, mended where they would not run at all (`seed-verbatim.yaml` says where): every object with a written-out
+/// password or a group that nobody reads is refused, the rest is created.
 #[test]
 fn the_seed_documents_are_refused_in_the_words_of_check() {
     let (plane, _) = guarded::shared();

@@ -226,11 +226,40 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_the_node_is_known_by_its_path() {
+        let volume = r#"{"name":"disk","hostPath":{"path":"/srv/db"}}"#;
+        let mounts = r#""volumeMounts":[{"name":"disk","mountPath":"/var/lib/mysql"}]"#;
+        let is = "/var/lib/mysql: folder /srv/db of its node";
+        assert_eq!(place("mariadb:10.11", mounts, volume, "").as_deref(), Some(is));
+    }
+
+    #[test]
+    fn a_folder_that_is_named_by_a_field_of_the_pod_is_another_one_for_each() {
+        let of_each = |name: &str, from: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"g"}},"spec":{{"template":{{"spec":{{"containers":[{{"name":"s","image":"mariadb:10.11",
+                    "env":[{{"name":"WHO",{from}}}],
+                    "volumeMounts":[{{"name":"d","mountPath":"/var/lib/mysql","subPathExpr":"a/$({name})"}}]}}]}}}}}}}}"#
+            );
+            let Ok(Object::StatefulSet(set)) = Object::read(Kind::StatefulSet, &json) else {
+                panic!("{json}")
+            };
+            Place::of(&set, &set.spec.template.spec.containers[0], &[]).unwrap().of_each
+        };
+        let field = r#""valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}"#;
+        assert!(of_each("WHO", field));
+        assert!(!of_each("WHO", r#""value":"all""#));
+        assert!(!of_each("NOBODY", field));
+    }
+
+    #[test]
     fn what_is_not_shown_is_not_guessed() {
         let script = r#""command":["bash","-c","exec /start.sh"],"volumeMounts":[{"name":"data","mountPath":"/var/lib/mysql"}]"#;
         assert_eq!(place("mariadb:10.11", script, "", ""), None);
         let elsewhere = r#""volumeMounts":[{"name":"data","mountPath":"/data"}]"#;
         assert_eq!(place("example.com/db:1", elsewhere, "", ""), None);
+        let chosen = r#""args":["sh","-c","exec mariadbd --datadir=$D"],"volumeMounts":[{"name":"data","mountPath":"/var/lib/mysql"}]"#;
+        assert_eq!(place("mariadb:10.11", chosen, "", ""), None);
         let relative = r#""args":["mariadbd","--datadir=data"]"#;
         assert_eq!(place("mariadb:10.11", relative, "", ""), None);
     }

@@ -5,7 +5,8 @@ use super::image::Image;
 use super::options::{Value, flags, last, switch};
 use super::reading::File;
 use super::{programs, start};
-use crate::object::{Container, Literal, PodSpec};
+use crate::marks;
+use crate::object::{Container, Literal, Meta, PodSpec, Template};
 
 /// Where images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
@@ -19,6 +20,16 @@ const ENTRY_POINTS: [&str; 4] = [
     "/opt/bitnami/scripts/mariadb-galera/entrypoint.sh",
 ];
 const IMAGES: [&str; 3] = ["mariadb", "galera", "percona-xtradb-cluster"];
+
+/// The server container of a template.
+pub fn of(template: &Template) -> Option<&Container> {
+    in_pod(&template.metadata, &template.spec)
+}
+
+/// The server container of a pod, or of what pods are made from.
+pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
+    container(spec, metadata.mark(marks::CONTAINER))
+}
 
 /// The server container: the one `gatera.dev/container` names, else the one that mounts the data, declares the group
 /// communication port, or runs a server's image as a server. `None`: a stranger that merely shares a label.

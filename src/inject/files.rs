@@ -180,8 +180,7 @@ fn address(patient: &Patient<'_>) -> Option<String> {
     let cluster =
         patient.cluster.filter(|_| patient.member && patient.mark(marks::ADDRESS) != Some("keep"))?;
     // Somebody starts a cluster that is down from this member, with an override. The list would keep it from founding.
-    let named = patient.mark(marks::CONTAINER);
-    let founds = view.founds_new_cluster(namespace, &read.metadata.labels, &read.spec, named).is_some();
+    let founds = view.founds_new_cluster(namespace, &read.metadata, &read.spec).is_some();
     if founds { None } else { members(cluster, view) }
 }
 

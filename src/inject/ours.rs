@@ -43,7 +43,7 @@ pub fn doubt<'p>(pod: &'p Pod, view: &View<'_>) -> Option<Doubt<'p>> {
     if version != VERSION {
         return Some(Doubt::OtherVersion);
     }
-    let server = server::container(&pod.spec, meta.mark(marks::CONTAINER));
+    let server = server::in_pod(meta, &pod.spec);
     let adopted = view.adoption().adopts(&meta.labels);
     let Some(server) = server.filter(|_| adopted) else {
         return forged(INJECTED, "gatera prepares no such pod");

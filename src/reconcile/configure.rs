@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::apply::{annotate, tell};
 use super::{Done, Means};
-use crate::copies::make;
+use crate::config_maps::make;
 use crate::marks::{self, PREFIX};
 use crate::plan::rollout::{self, Configure, Copy};
 use crate::plan::{Step, Told};

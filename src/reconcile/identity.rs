@@ -13,7 +13,7 @@ use crate::inject;
 use crate::marks;
 use crate::plan::identity::{self, Concluded, concluded};
 use crate::view::Id;
-use crate::watch::probes;
+use crate::watch::member_events::{Topic, outcomes_of};
 
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
@@ -23,7 +23,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
     });
     let mut outcomes = Vec::new();
     for pod in pods {
-        outcomes.extend(probes::outcomes_of(&means.client, &id.namespace, &pod).await?);
+        outcomes.extend(outcomes_of(&means.client, Topic::Probes, &id.namespace, &pod).await?);
     }
     let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
     let told: identity::Told = told.collect();

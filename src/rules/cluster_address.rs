@@ -38,7 +38,6 @@ mod hosts;
 use super::{Rule, WRITTEN};
 use crate::galera::address::{Placed, Source};
 use crate::galera::{options, server};
-use crate::marks;
 use crate::object::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
 use crate::revision;
@@ -117,7 +116,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
 /// The address that a StatefulSet gives its members, wherever it takes it from.
 fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Findings {
     let (ns, template) = (&*review.namespace, &workload.spec.template);
-    let Some(server) = server::container(&template.spec, template.metadata.mark(marks::CONTAINER)) else {
+    let Some(server) = server::of(template) else {
         return Findings::new();
     };
     let container = format!("spec.template.spec.containers[{}]", server.name);

@@ -43,7 +43,6 @@
 use super::{Rule, Verb, WRITTEN, template};
 use crate::galera::image::{Image, Step};
 use crate::galera::{programs, server};
-use crate::marks;
 use crate::object::{Container, Kind, Object, Template};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -74,8 +73,8 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return None };
     let cluster = view.cluster_of_pod(&review.namespace, &review.name)?;
     let pod = cluster.pod(&review.name).filter(|pod| pod.running)?;
-    let named = old.metadata.mark(marks::CONTAINER);
-    let (before, after) = (server::container(&old.spec, named)?, server::container(&new.spec, named)?);
+    let before = server::in_pod(&old.metadata, &old.spec)?;
+    let after = server::in_pod(&old.metadata, &new.spec)?;
     (before.name == after.name && before.image != after.image).then(|| {
         let Cluster { id, .. } = cluster;
         let place = format!("spec.containers[{}].image", after.name);

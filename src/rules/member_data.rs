@@ -33,8 +33,7 @@
 use super::{Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::galera::data::{Backing, Place};
 use crate::galera::server;
-use crate::marks;
-use crate::object::{Container, Kind, Object, Volume, Workload};
+use crate::object::{Kind, Object, Volume, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{ClaimOf, Cluster, State, View, is_cluster};
@@ -154,7 +153,7 @@ fn retention(new: &Workload) -> Findings {
 /// Where the server keeps its data, if that goes with the pod or is shared.
 fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let template = &new.spec.template;
-    let server = server_of(new)?;
+    let server = server::of(&new.spec.template)?;
     let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
     let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
     let Some((place, name)) = volume else {
@@ -232,7 +231,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
         return None;
     }
     // Where that cannot be told, what is mounted where it was.
-    let there = || Some(Place::at(new, server_of(new)?, from.directory.clone()));
+    let there = || Some(Place::at(new, server::of(&new.spec.template)?, from.directory.clone()));
     if to.map_or_else(there, |to| Some(to.clone())).is_some_and(|to| to.is_same(&from)) {
         return None;
     }
@@ -256,7 +255,7 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
 
 /// Where it is cannot be told, and what may hold it is no longer mounted where it was.
 fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
-    let (before, after) = (server_of(old)?, server_of(new)?);
+    let (before, after) = (server::of(&old.spec.template)?, server::of(&new.spec.template)?);
     let mut mounts =
         before.volume_mounts.iter().map(|mount| Place::at(old, before, mount.mount_path.clone()));
     let place = mounts.find(|from| {
@@ -265,11 +264,6 @@ fn perhaps_moved(old: &Workload, new: &Workload) -> Option<Finding> {
     })?;
     let says = format!("its data may be on {place}, which is no longer mounted at {}", place.directory);
     Some(finding(Verdict::Warn, MOVED.to_owned(), says, STAY.to_owned()))
-}
-
-fn server_of(workload: &Workload) -> Option<&Container> {
-    let template = &workload.spec.template;
-    server::container(&template.spec, template.metadata.mark(marks::CONTAINER))
 }
 
 /// There is nothing to lose in it but what is lost with every restart.
@@ -289,7 +283,7 @@ fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &
     if review.operation != Operation::Create || review.origin == Origin::Audit {
         return None;
     }
-    let server = server_of(new)?;
+    let server = server::of(&new.spec.template)?;
     let place = place.filter(|it| !matches!(it.backing, Backing::Template(_)))?;
     let claims = view.claims_of(&review.namespace, new);
     // Of a template that the server mounts elsewhere, the claims may hold something else.

@@ -70,7 +70,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// The patience that somebody wrote down is gone.
 fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
     let patience = before.startup_probe.as_ref().filter(|_| server.startup_probe.is_none())?.patience();
-    let (who, instead) = match &prospect.kept {
+    let (left, instead) = match &prospect.kept {
         None => (
             "only gatera's own is left, and that only in pods that start while gatera runs".to_owned(),
             "leave it in",
@@ -85,8 +85,8 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
         ),
     };
     let says =
-        format!("startupProbe of container {}, which waited {patience}s, is taken away: {who}", server.name);
-    let why = "a member that joins copies the whole database before it answers; whoever loses patience with it kills it again and again";
+        format!("startupProbe of container {}, which waited {patience}s, is taken away: {left}", server.name);
+    let why = "a member that joins copies the whole database before it answers; a liveness probe that does not wait for that kills it again and again";
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
     Some(finding(Verdict::Warn, field, says, why, instead.to_owned()))
 }

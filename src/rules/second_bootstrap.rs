@@ -180,7 +180,7 @@ fn deployment_applied(
 /// Who founds: the switch, if this pod is Galera's at all.
 fn founder(ns: &str, meta: &Meta, spec: &PodSpec, view: &View<'_>) -> Option<String> {
     let adopted = view.adoption().adopts(&meta.labels);
-    adopted.then(|| view.founds_new_cluster(ns, &meta.labels, spec, meta.mark("container"))).flatten()
+    adopted.then(|| view.founds_new_cluster(ns, meta, spec)).flatten()
 }
 
 /// A member whose own switch founds a cluster would do so at every restart.

@@ -46,7 +46,6 @@ use super::{Rule, WRITTEN, newly_read};
 use crate::galera::address::Address;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
-use crate::marks;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -183,8 +182,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
 fn command_line<'a>(workload: &'a Workload, view: &View<'_>) -> Option<(&'a str, Effective<'a>)> {
     let template = &workload.spec.template;
     let adopted = view.adoption().adopts(&template.metadata.labels);
-    let server =
-        server::container(&template.spec, template.metadata.mark(marks::CONTAINER)).filter(|_| adopted)?;
+    let server = server::of(template).filter(|_| adopted)?;
     Some((&server.name, Effective::of_flags(options::flags(server))))
 }
 

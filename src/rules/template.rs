@@ -3,7 +3,6 @@
 //! Owns: no rule. Must not know: what any rule looks for.
 
 use crate::galera::server;
-use crate::marks;
 use crate::object::{Container, Object, Template};
 use crate::view::{View, is_cluster};
 
@@ -15,5 +14,5 @@ pub(super) fn of<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<(&'a
         Object::Deployment(it) => Some(&it.spec.template).filter(|it| adoption.adopts(&it.metadata.labels)),
         _ => None,
     }?;
-    Some((template, server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?))
+    Some((template, server::of(template)?))
 }

@@ -116,7 +116,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     }
     let review = &incoming.review;
     let unread = View::new(&world, started, &settings).unread_config_maps(review);
-    let fetched = guard.copies.look(&review.namespace, unread).await;
+    let fetched = guard.config_maps.look(&review.namespace, unread).await;
     let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
     let (mut decision, released) = decide(guard, review, &known).await;
     let view = known.after(&released);
@@ -125,7 +125,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     } else {
         Vec::new()
     };
-    let made = guard.copies.make(&review.namespace, wanted).await;
+    let made = guard.config_maps.copy(&review.namespace, wanted).await;
     let view = View { made: &made, ..view };
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {

@@ -115,9 +115,8 @@ impl<'a> View<'a> {
         let (view, ns) = (*self, &*cluster.id.namespace);
         let founds = move |it: &Workload| {
             let template = &it.spec.template;
-            let (labels, named) = (&template.metadata.labels, template.metadata.mark(marks::CONTAINER));
-            adopt::is_bootstrap(labels)
-                && view.founds_new_cluster(ns, labels, &template.spec, named).is_some()
+            adopt::is_bootstrap(&template.metadata.labels)
+                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
         };
         self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
     }

@@ -9,7 +9,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Container, PodSpec, Template, Workload};
+use crate::object::{Container, PodSpec, Workload};
 use crate::revision::{self, Revision, Unknown};
 
 /// How a cluster is, as far as Kubernetes can tell.
@@ -203,7 +203,8 @@ impl Cluster {
 
     /// What every pod is to be, and the server in it.
     pub fn server(&self) -> Option<(&PodSpec, &Container)> {
-        server_of(&self.workload.spec.template)
+        let template = &self.workload.spec.template;
+        Some((&template.spec, server::of(template)?))
     }
 
     /// Its id, once that is recorded.
@@ -339,13 +340,10 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
     found
 }
 
-fn server_of(template: &Template) -> Option<(&PodSpec, &Container)> {
-    Some((&template.spec, server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?))
-}
-
 /// What its servers would read now.
 fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown> {
-    let sources = server_of(&workload.spec.template).map(|(spec, server)| revision::sources(spec, server));
+    let template = &workload.spec.template;
+    let sources = server::of(template).map(|server| revision::sources(&template.spec, server));
     let sources = sources.unwrap_or_default();
     let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
     Revision::of(&sources, contents)

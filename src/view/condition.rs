@@ -1,6 +1,6 @@
 //! What is the matter with a cluster that is not whole: every state by its name, with its way out.
 //!
-//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/probes.rs`); what is found here
+//! Must not know: formats, requests. What members told their probes is heard from Events (`watch/member_events.rs`); what is found here
 //! is for people, and makes no verdict milder.
 
 use jiff::{SignedDuration, Timestamp};
@@ -324,7 +324,7 @@ impl<'a> Scene<'a> {
         let ns = &self.cluster.id.namespace;
         let back = |it| {
             format!(
-                "; what was deleted of its release helm -n {ns} rollback {it} REVISION makes again (helm -n {ns} history {it})"
+                "; helm -n {ns} rollback {it} REVISION creates again what was deleted of its release (helm -n {ns} history {it} lists the revisions)"
             )
         };
         release.map(back).unwrap_or_default()

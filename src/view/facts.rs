@@ -195,7 +195,7 @@ impl PodFact {
     /// Keeps what matters.
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
-        let server = server::container(&pod.spec, meta.mark(marks::CONTAINER));
+        let server = server::in_pod(meta, &pod.spec);
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),

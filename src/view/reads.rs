@@ -6,22 +6,16 @@ use super::{Cluster, Id, View};
 use crate::galera::data::Place;
 use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
-use crate::marks;
-use crate::object::{ConfigMap, Labels, Literal, PodSpec, Workload};
+use crate::object::{ConfigMap, Literal, Meta, PodSpec, Workload};
 use crate::revision;
 
 impl<'a> View<'a> {
     /// What makes this pod a new cluster's first node, if anything does.
-    pub fn founds_new_cluster(
-        &self,
-        namespace: &str,
-        labels: &Labels,
-        spec: &PodSpec,
-        named: Option<&str>,
-    ) -> Option<String> {
-        let server = self.filled_in(namespace, server::container(spec, named)?);
-        server::founds_new_cluster(&server, &self.files(namespace, spec, None))
-            .or_else(|| adopt::is_bootstrap(labels).then(|| "label app=galera-bootstrap".to_owned()))
+    pub fn founds_new_cluster(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> Option<String> {
+        let server = self.filled_in(namespace, server::in_pod(metadata, spec)?);
+        server::founds_new_cluster(&server, &self.files(namespace, spec, None)).or_else(|| {
+            adopt::is_bootstrap(&metadata.labels).then(|| "label app=galera-bootstrap".to_owned())
+        })
     }
 
     /// The files of ConfigMaps that a pod sees, as far as they are known, one ConfigMap as it is about to be.
@@ -44,7 +38,7 @@ impl<'a> View<'a> {
     /// Where the server of this StatefulSet keeps its data, as far as that can be told.
     pub fn place_of_data(&self, namespace: &str, workload: &Workload) -> Option<Place> {
         let template = &workload.spec.template;
-        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        let server = server::of(template)?;
         let server = self.filled_in(namespace, server);
         // What nobody knows may say something else.
         let unknown = |name: &String| self.config_map(namespace, name).is_none();
@@ -66,7 +60,7 @@ impl<'a> View<'a> {
         'a: 's,
     {
         let template = &workload.spec.template;
-        let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+        let server = server::of(template)?;
         address::of_container(server, &self.files(namespace, &template.spec, coming))
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::{Told, unreadable};
-use crate::object::{Kind, Object};
+use crate::config_maps;
 use crate::plan::rollout;
 use crate::revision::Revision;
 use crate::telemetry::chain;
@@ -82,12 +82,11 @@ fn templates(facts: &Facts) -> impl Iterator<Item = Id> {
 }
 
 /// A ConfigMap that was fetched, for the facts.
-pub(super) fn open(id: &Id, map: &ConfigMap) -> Option<Told> {
-    let text = serde_json::to_string(map).ok()?;
-    Some(match Object::read(Kind::ConfigMap, &text) {
+pub(super) fn open(id: &Id, map: &ConfigMap) -> Told {
+    match config_maps::read(map) {
         Ok(map) => Told::Put(Box::new(map)),
         Err(problem) => unreadable(id.clone(), problem),
-    })
+    }
 }
 
 /// Fetches whatever it is asked for, until nobody can ask any more.
@@ -117,7 +116,7 @@ async fn one(client: &Client, id: &Id) -> Option<Told> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     loop {
         match api.get_opt(&id.name).await {
-            Ok(found) => return open(id, &found?),
+            Ok(found) => return Some(open(id, &found?)),
             Err(error) => warn!(%id, error = chain(&error), "fetching a ConfigMap"),
         }
         tokio::time::sleep(PAUSE).await;

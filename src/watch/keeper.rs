@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Told;
 use super::contents::Contents;
-use super::probes::Outcome;
+use super::member_events::{Outcome, Topic};
 use crate::galera::adopt::Adoption;
 use crate::guard::Guard;
 use crate::object::Kind;
@@ -141,8 +141,8 @@ impl Keeper {
                     self.forget(index, &id);
                 }
             }
-            Told::Said(outcomes) => return self.listen(&outcomes),
-            Told::NotCreated(outcomes) => {
+            Told::Said(Topic::Probes, outcomes) => return self.listen(&outcomes),
+            Told::Said(Topic::Creation, outcomes) => {
                 let Some(last) = outcomes.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
@@ -245,7 +245,7 @@ mod tests {
                 at: "2026-12-01T09:30:00Z".parse().unwrap(),
                 message: format!("Readiness probe failed: the server is {state}\n"),
             };
-            Told::Said(states.iter().map(outcome).collect())
+            Told::Said(Topic::Probes, states.iter().map(outcome).collect())
         };
         assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
         assert!(
@@ -253,7 +253,7 @@ mod tests {
             "it goes back and forth, and ends where it was"
         );
         assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
-        assert!(!keeper.hear(0, Told::Said(Vec::new())));
+        assert!(!keeper.hear(0, Told::Said(Topic::Probes, Vec::new())));
     }
 
     #[test]

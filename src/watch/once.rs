@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::contents::{self, AT_ONCE};
-use super::probes::{self, Outcome};
+use super::member_events::{Outcome, Topic, outcomes};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
 use crate::galera::adopt::Adoption;
@@ -89,19 +89,17 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     Ok(listed)
 }
 
-/// What servers that are not Ready told their probes, and why others were not created: kubelets and the StatefulSet controller
-/// make Events of it. Whoever may not list Events, or
-/// asks when they are gone, knows less.
+/// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
+/// when they are gone, knows less.
 async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods.values().any(|pod| pod.server && !pod.ready) {
-        for Outcome { about, uid, at, message } in
-            probes::outcomes(client, namespace).await.unwrap_or_default()
-        {
+        let found = outcomes(client, Topic::Probes, namespace).await.unwrap_or_default();
+        for Outcome { about, uid, at, message } in found {
             facts.hear(&about, &uid, at, &message);
         }
     }
     if facts.lacks_a_pod() {
-        let found = probes::not_created(client, namespace, None).await.unwrap_or_default();
+        let found = outcomes(client, Topic::Creation, namespace).await.unwrap_or_default();
         for Outcome { about, uid, at, message } in found {
             facts.not_created(about, &uid, at, &message);
         }
@@ -126,7 +124,7 @@ async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts, adoption: &Adoption
 async fn content(client: &Client, id: Id) -> Result<Option<Told>, Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     match api.get_opt(&id.name).await {
-        Ok(found) => Ok(found.and_then(|map| contents::open(&id, &map))),
+        Ok(found) => Ok(found.map(|map| contents::open(&id, &map))),
         Err(error) => Err(Error::Content(id, error)),
     }
 }

@@ -13,6 +13,8 @@ use crate::transfer;
 use crate::writer::Writer;
 use serde_json::json;
 
+const VERBATIM: &str = include_str!("../fixtures/seed-verbatim.yaml");
+
 /// Refused by this rule, and nothing else went wrong.
 #[track_caller]
 fn refused(output: &Output, rule: &str, words: &str) {
@@ -45,6 +47,9 @@ fn what_erased_the_database_is_refused_or_harmless() {
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
     apply_the_manifests_again(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    apply_the_documents_word_for_word(&galera);
+    the_mount_of_the_data_stays_where_it_is(&galera);
     assert_eq!(galera.until_synced(3, 3), cluster);
     the_other_commands(&galera);
     transfer::ready_never_outlives_its_server(&galera, 1);
@@ -109,6 +114,34 @@ fn apply_the_manifests_again(galera: &Galera<'_>) {
     let pods = galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).stdout;
     assert_eq!(pods, "", "no second bootstrap node");
     assert_eq!(events(galera, "BootstrapRemoved").len(), 1, "what is applied again is left alone");
+}
+
+/// Their namespace is the one that they are applied to, and their image cannot be had here. One of their objects was never
+/// valid: its script stands under metadata.
+fn apply_the_documents_word_for_word(galera: &Galera<'_>) {
+    let here = VERBATIM.replace("  namespace: default\n", "").replace("mariadb:latest", "mariadb:10.11");
+    let applied = galera.apply(&here);
+    assert_eq!(applied.stderr.matches("rror from server").count(), 1, "{applied}");
+    assert!(applied.stderr.contains("unknown field \"metadata.wait-for-sync.sh\""), "{applied}");
+    assert!(applied.stderr.contains("[G04]"), "{applied}");
+    let replicas = ["get", "deployment/galera-instance-bootstrap", "--output=jsonpath={.spec.replicas}"];
+    assert_eq!(galera.kubectl(&replicas).stdout, "0");
+}
+
+/// Each member would come up empty, in its container's own folder.
+fn the_mount_of_the_data_stays_where_it_is(galera: &Galera<'_>) {
+    let set = "statefulset/galera-instance-galera";
+    let revision = ["get", set, "--output=jsonpath={.status.updateRevision}"];
+    let before = galera.kubectl(&revision).stdout;
+    for path in ["/var/lib/mysql-data", "/var"] {
+        let patch = json!([
+            { "op": "test", "path": "/spec/template/spec/containers/0/volumeMounts/1/mountPath", "value": "/var/lib/mysql" },
+            { "op": "replace", "path": "/spec/template/spec/containers/0/volumeMounts/1/mountPath", "value": path },
+        ]);
+        let moved = galera.kubectl(&["patch", set, "--type=json", "--patch", &patch.to_string()]);
+        refused(&moved, "G07", "/var/lib/mysql");
+    }
+    assert_eq!(galera.kubectl(&revision).stdout, before, "no pod is made anew");
 }
 
 fn the_other_commands(galera: &Galera<'_>) {

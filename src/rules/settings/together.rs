@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use super::finding;
 use crate::galera::reading::{Reading, reading};
 use crate::galera::server;
-use crate::marks;
 use crate::object::Workload;
 use crate::verdict::{Finding, Verdict};
 use crate::view::View;
@@ -53,7 +52,7 @@ impl<'a> Sets<'a> {
         sets
     }
 
-    /// Nothing but its name tells that this file is read at all.
+    /// Whether a server reads this file as options is not known: no mount says so, and its name bears no member's number.
     pub(super) fn is_doubtful(&self, file: &str) -> bool {
         self.alone.contains(file) && !is_numbered(file)
     }
@@ -75,7 +74,7 @@ impl<'a> Sets<'a> {
 
 fn read_by<'w, 'k>(workload: &'w Workload, map: &str, files: &BTreeSet<&'k str>) -> Option<Reading<'w, 'k>> {
     let template = &workload.spec.template;
-    let server = server::container(&template.spec, template.metadata.mark(marks::CONTAINER))?;
+    let server = server::of(template)?;
     reading(&template.spec, server, map, files)
 }
 

@@ -1,8 +1,9 @@
-//! Copies of what members read, made at the API server: by the leader for a rollout, and by whoever is asked about a pod
-//! that is the first to start with some content. And a look at what nobody read until now ([`Copies::look`]).
+//! ConfigMaps at the API server, named one by one: a look at those that nobody read until now ([`ConfigMaps::look`]), and
+//! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
+//! starts with some content.
 //!
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
-//! twice is harmless; something else of that name is no copy.
+//! twice is harmless; something else of that name is not a copy.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::marks::{self, PREFIX};
-use crate::object::{self, Kind, Object};
+use crate::object::{self, Kind, Object, Unreadable};
 use crate::telemetry::chain;
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
@@ -24,50 +25,40 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// So many ConfigMaps are read for one request.
 const MOST: usize = 16;
 
-/// Where copies are made; `None`: nowhere.
+/// Where they are asked for while a request waits; `None`: nowhere.
 #[derive(Clone, Default)]
-pub struct Copies(Option<Client>);
+pub struct ConfigMaps(Option<Client>);
 
-impl std::fmt::Debug for Copies {
+impl std::fmt::Debug for ConfigMaps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "Copies" } else { "no copies" })
+        f.write_str(if self.0.is_some() { "ConfigMaps" } else { "no ConfigMaps" })
     }
 }
 
-impl Copies {
+impl ConfigMaps {
     /// There.
     pub fn at(client: Client) -> Self {
         Self(Some(client))
     }
 
-    /// These ConfigMaps, as far as they are there and are told in time. Whoever comes to read more than a few is not looked
-    /// after: what is not known is not judged.
+    /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
+    /// not known is not judged.
     pub async fn look(&self, namespace: &str, names: Vec<String>) -> Vec<object::ConfigMap> {
         let Some(client) = self.0.as_ref().filter(|_| !names.is_empty()) else { return Vec::new() };
         let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
         let one = async |name: String| api.get_opt(&name).await;
         let all = try_join_all(names.into_iter().take(MOST).map(one));
-        let found = match timeout(PATIENCE, all).await {
-            Ok(Ok(found)) => found,
-            Ok(Err(error)) => {
-                warn!(namespace, error = chain(&error), "reading what a template is to read");
-                Vec::new()
-            }
-            Err(_) => {
-                warn!(namespace, error = "no answer", "reading what a template is to read");
-                Vec::new()
-            }
-        };
-        let read = |map| match Object::read(Kind::ConfigMap, &serde_json::to_string(&map).ok()?) {
+        let found = in_time(namespace, "reading what a template is to read", all).await;
+        let read = |map| match read(&map) {
             Ok(Object::ConfigMap(map)) => Some(map),
             _ => None,
         };
         found.into_iter().flatten().filter_map(read).collect()
     }
 
-    /// Makes these, and says which of them are there now. A pod does not wait for long: without its copy it reads the
+    /// Makes these copies, and says which of them are there now. A pod does not wait for long: without its copy it reads the
     /// ConfigMap itself.
-    pub async fn make(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
+    pub async fn copy(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
         let Some(client) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
         let all = async {
             let mut made = Vec::new();
@@ -76,20 +67,27 @@ impl Copies {
                 make(client, namespace, copy).await?;
                 made.push(name);
             }
-            Ok::<_, kube::Error>(made)
+            Ok(made)
         };
-        match timeout(PATIENCE, all).await {
-            Ok(Ok(made)) => made,
-            Ok(Err(error)) => {
-                warn!(namespace, error = chain(&error), "making a copy of a ConfigMap");
-                Vec::new()
-            }
-            Err(_) => {
-                warn!(namespace, error = "no answer", "making a copy of a ConfigMap");
-                Vec::new()
-            }
-        }
+        in_time(namespace, "making a copy of a ConfigMap", all).await
     }
+}
+
+/// What came of it; nothing, if it failed or a request cannot wait for it any longer.
+async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube::Result<Vec<T>>>) -> Vec<T> {
+    let problem = match timeout(PATIENCE, all).await {
+        Ok(Ok(found)) => return found,
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "no answer".to_owned(),
+    };
+    warn!(namespace, error = problem, "{what}");
+    Vec::new()
+}
+
+/// As the guard knows it.
+pub fn read(map: &ConfigMap) -> Result<Object, Unreadable> {
+    // A typed object of the API has only keys that are text.
+    Object::read(Kind::ConfigMap, &serde_json::to_string(map).unwrap_or_default())
 }
 
 /// Makes one, unless it is there.

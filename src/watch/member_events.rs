@@ -1,7 +1,7 @@
-//! What probes said when they failed, and why a member could not be created: kubelets and the StatefulSet controller make
-//! Events of it, which last an hour.
+//! Events that others make of our members and that last an hour: what probes said when they failed (kubelets), and why a
+//! member could not be created (the StatefulSet controller).
 //!
-//! Listed when somebody needs it, not watched: API servers keep no cache of Events, and in a large cluster most of them are
+//! Listed when somebody needs them, not watched: API servers keep no cache of Events, and in a large cluster most of them are
 //! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
 //! created is only repeated, and decides nothing.
 
@@ -24,10 +24,10 @@ use crate::view::{Cluster, Id, PodFact, View};
 
 /// Members that are not Ready are listened to this often at first,
 const EVERY: Duration = Duration::from_secs(10);
-/// those that are missing only after this long,
-const MISSES: Duration = Duration::from_secs(30);
 /// and this often after some time.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
+/// A pod is missing for a moment whenever one restarts: nobody asks why before that.
+const MISSES: Duration = Duration::from_secs(30);
 /// So many in one answer, since an Event may be as long as etcd lets it be;
 const AT_ONCE: u32 = 10;
 /// so many answers,
@@ -35,7 +35,25 @@ const MOST_PAGES: u32 = 100;
 /// and no probe of ours says more than this.
 const LONGEST: usize = 2048;
 
-/// One of them.
+/// What Events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// A probe of a pod that failed.
+    Probes,
+    /// A pod of a StatefulSet that cannot be created.
+    Creation,
+}
+
+impl Topic {
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Probes => "reason=Unhealthy,involvedObject.kind=Pod",
+            Self::Creation => "reason=FailedCreate,involvedObject.kind=StatefulSet",
+        }
+    }
+}
+
+/// One such Event.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Whose: a pod's, or of a StatefulSet whose pods cannot be created.
@@ -49,38 +67,25 @@ pub struct Outcome {
 }
 
 /// All that are remembered, oldest first.
-pub async fn outcomes(client: &Client, namespace: Option<&str>) -> kube::Result<Vec<Outcome>> {
+pub async fn outcomes(client: &Client, about: Topic, namespace: Option<&str>) -> kube::Result<Vec<Outcome>> {
     let api: Api<Event> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
     };
-    list(&api, &ListParams::default().fields(OF_PODS).limit(PAGE)).await
+    list(&api, &ListParams::default().fields(about.fields()).limit(PAGE)).await
 }
 
-/// Those of one pod, by its uid. A guard must not be filled up by whoever may write Events.
-pub async fn outcomes_of(client: &Client, namespace: &str, uid: &str) -> kube::Result<Vec<Outcome>> {
-    let about = format!("{OF_PODS},involvedObject.uid={uid}");
-    let api = Api::namespaced(client.clone(), namespace);
-    list(&api, &ListParams::default().fields(&about).limit(AT_ONCE)).await
-}
-
-/// Why pods of StatefulSets could not be created, oldest first; of one of them, by its uid, or of all.
-pub async fn not_created(
+/// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
+pub async fn outcomes_of(
     client: &Client,
-    namespace: Option<&str>,
-    uid: Option<&str>,
+    about: Topic,
+    namespace: &str,
+    uid: &str,
 ) -> kube::Result<Vec<Outcome>> {
-    let api: Api<Event> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let one = uid.map(|uid| format!(",involvedObject.uid={uid}")).unwrap_or_default();
-    let about = format!("{OF_STATEFUL_SETS}{one}");
-    list(&api, &ListParams::default().fields(&about).limit(if uid.is_some() { AT_ONCE } else { PAGE })).await
+    let fields = format!("{},involvedObject.uid={uid}", about.fields());
+    let api = Api::namespaced(client.clone(), namespace);
+    list(&api, &ListParams::default().fields(&fields).limit(AT_ONCE)).await
 }
-
-const OF_STATEFUL_SETS: &str = "reason=FailedCreate,involvedObject.kind=StatefulSet";
-const OF_PODS: &str = "reason=Unhealthy,involvedObject.kind=Pod";
 
 async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome>> {
     let (mut params, mut found) = (params.clone(), Vec::new());
@@ -114,8 +119,7 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
         let waiting = waiting(&guard);
         rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
         for (run, namespace) in waiting {
-            // A pod is missing for a moment whenever one restarts.
-            let first = if run.what == What::Creation { MISSES } else { Duration::ZERO };
+            let first = if run.about == Topic::Creation { MISSES } else { Duration::ZERO };
             let rest = rests
                 .entry(run.clone())
                 .or_insert_with(|| Rest { until: Instant::now() + first, pause: EVERY });
@@ -124,19 +128,11 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
             }
             rest.until = Instant::now() + rest.pause;
             rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
-            let Run { uid, what, .. } = run;
-            let listing = async {
-                match what {
-                    What::Server => outcomes_of(&client, &namespace, &uid).await.map(Told::Said),
-                    What::Creation => {
-                        not_created(&client, Some(&namespace), Some(&uid)).await.map(Told::NotCreated)
-                    }
-                }
-            };
+            let listing = outcomes_of(&client, run.about, &namespace, &run.uid);
             match timeout(EVERY, listing).await {
                 // No source of the keeper's: it tells of no object.
-                Ok(Ok(told)) => {
-                    if tell.send((0, told)).await.is_err() {
+                Ok(Ok(outcomes)) => {
+                    if tell.send((0, Told::Said(run.about, outcomes))).await.is_err() {
                         return;
                     }
                 }
@@ -152,14 +148,7 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
 struct Run {
     uid: String,
     since: Option<Timestamp>,
-    what: What,
-}
-
-/// What is listened to.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum What {
-    Server,
-    Creation,
+    about: Topic,
 }
 
 /// Somebody who is not Ready for long is listened to less and less often.
@@ -176,11 +165,11 @@ fn waiting(guard: &Guard) -> Vec<(Run, String)> {
     let of = |cluster: &Cluster| {
         let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
         let namespace = cluster.id.namespace.clone();
-        let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, what: What::Server };
+        let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
         // Before it holds data it is somebody's manifest, and nobody waits for it here.
         let missing = cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;
-        let creation = missing.then(|| Run { uid: set.clone(), since: None, what: What::Creation });
+        let creation = missing.then(|| Run { uid: set.clone(), since: None, about: Topic::Creation });
         waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
     };
     clusters.flat_map(of).collect()
