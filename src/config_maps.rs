@@ -112,3 +112,65 @@ fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
         && there.annotations().get(&mark) == map.annotations().get(&mark)
         && there.metadata.deletion_timestamp.is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server that has every ConfigMap, and how often it was asked.
+    fn server(answers: bool) -> (ConfigMaps, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = service_fn(move |request: Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            async move {
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                let map = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"a.cnf":"[mysqld]"}}}}"#);
+                Ok::<_, Infallible>(Response::new(Body::from(map.into_bytes())))
+            }
+        });
+        (ConfigMaps::at(Client::new(service, "default")), asked)
+    }
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("map-{number}")).collect()
+    }
+
+    #[tokio::test]
+    async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
+        let (maps, asked) = server(true);
+        let found = maps.look("db", names(300)).await;
+        assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
+        assert_eq!(&*found[1].metadata.name, "map-1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_an_api_server_that_does_not_answer() {
+        let (maps, asked) = server(false);
+        let begun = tokio::time::Instant::now();
+        assert!(maps.look("db", names(2)).await.is_empty());
+        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        let copy = serde_json::json!({ "metadata": { "name": "a" } });
+        assert!(maps.copy("db", vec![copy]).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_for_nothing() {
+        let (maps, asked) = server(true);
+        assert!(maps.look("db", Vec::new()).await.is_empty());
+        assert!(maps.copy("db", Vec::new()).await.is_empty());
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+    }
+}
