@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::config::Settings;
-use crate::manifest::{self, Document};
-use crate::object::{Kind, Object};
-use crate::report;
-use crate::review::{Origin, Review};
-use crate::rules;
-use crate::verdict::{Decision, Effect};
-use crate::view::{Facts, Freshness, View, World};
+use decide::config::Settings;
+use decide::manifest::{self, Document};
+use decide::object::{Kind, Object};
+use decide::report;
+use decide::review::{Origin, Review};
+use decide::rules;
+use decide::verdict::{Decision, Effect};
+use decide::view::{Facts, Freshness, View, World};
 
 /// What a pipeline branches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,9 +10,10 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use jiff::Timestamp;
 
-use crate::config::Settings;
 use crate::telemetry::chain;
-use crate::{check, inspect, reload, rollout, rules, selftest, serve};
+use crate::{check, inspect, reload, rollout, selftest, serve};
+use decide::config::Settings;
+use decide::rules;
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.

@@ -15,9 +15,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::marks::{self, PREFIX};
-use crate::object::{self, Kind, Object, Unreadable};
 use crate::telemetry::chain;
+use decide::marks::{self, PREFIX};
+use decide::object::{self, Kind, Object, Unreadable};
 
 /// A pod waits for it, and API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -18,15 +18,15 @@ use kube::runtime::events::{self as recorder, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use crate::audit::{Audited, News};
-use crate::object::{Fingerprint, Kind};
-use crate::plan::Told;
-use crate::plan::rollout::STOPPED;
-use crate::report;
-use crate::review::{Operation, Origin, Review};
 use crate::telemetry::chain;
-use crate::verdict::{Decision, Effect, Finding, Softened};
-use crate::view::{Facts, Id, View};
+use decide::audit::{Audited, News};
+use decide::object::{Fingerprint, Kind};
+use decide::plan::Told;
+use decide::plan::rollout::STOPPED;
+use decide::report;
+use decide::review::{Operation, Origin, Review};
+use decide::verdict::{Decision, Effect, Finding, Softened};
+use decide::view::{Facts, Id, View};
 
 /// So many may wait.
 const QUEUE: usize = 256;

@@ -13,12 +13,12 @@ use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
 
-use crate::config::Settings;
 use crate::config_maps::ConfigMaps;
 use crate::events::{Notice, Restraint};
 use crate::reserve::Book;
 use crate::telemetry::Metrics;
-use crate::view::{Freshness, World};
+use decide::config::Settings;
+use decide::view::{Freshness, World};
 
 pub use heard::Heard;
 pub use ready::{Readiness, Report};

@@ -11,13 +11,14 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use kube::Client;
 
-use crate::audit;
 use crate::check::Outcome;
-use crate::config::Settings;
-use crate::report::status::Status;
 use crate::telemetry::chain;
-use crate::view::{Cluster, Freshness, View, World};
-use crate::{connect, report, watch};
+use crate::{connect, watch};
+use decide::audit;
+use decide::config::Settings;
+use decide::report;
+use decide::report::status::Status;
+use decide::view::{Cluster, Freshness, View, World};
 
 /// Options of `gatera audit`, and of every look.
 #[derive(Clone, Debug, Args)]

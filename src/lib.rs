@@ -3,48 +3,17 @@
 //! ```text
 //!   request ──> serve ──> review ─┐                        ┌─> report ──> answer
 //!                                 ├─> rules::evaluate ─────┤
-//!   watch ───> facts ───> World ──┘     (one engine)       └─> mutate, inject ──> patch
+//!   watch ───> facts ───> World ──┘     (one engine)       └─> amend ──> patch
 //!                           │
 //!                           ├─> plan ──> reconcile (leader)      check: files ──> the same World and reviews
 //!                           └─> audit ─> gauges, Events, `gatera audit`
 //! ```
 //!
-//! Three laws. *One engine*: webhook and `gatera check` call the same `evaluate`. *Deciding is pure, doing is thin*:
-//! the modules of the first half know no client, no clock, no file; clippy's fence (clippy.toml) and `tests/house.rs`
-//! hold them to it. *Parse once*: JSON stops at `object`, behind `review` and `view`; only `mutate` and `inject` edit it.
+//! Three laws. *One engine*: webhook and `gatera check` call the same `evaluate`. *Deciding is pure, doing is thin*: what
+//! decides is a crate of its own, `src/decide`, which depends on no client, no runtime and no clock. *Parse once*: JSON stops
+//! at `decide::object`.
 #![forbid(unsafe_code)]
 
-/// Declares the modules that decide, with the fence around each.
-macro_rules! deciding {
-    ($($(#[$doc:meta])* $name:ident)+) => {
-        $($(#[$doc])* #[deny(clippy::disallowed_types, clippy::disallowed_methods)] pub mod $name;)+
-    };
-}
-
-deciding! {
-    audit
-    config
-    edit
-    exempt
-    galera
-    inject
-    manifest
-    marks
-    mutate
-    object
-    overrides
-    plan
-    report
-    review
-    revision
-    rules
-    unread
-    verdict
-    view
-    webhooks
-}
-
-// Doing: clients, sockets, files, the clock.
 pub mod certs;
 pub mod check;
 pub mod cli;

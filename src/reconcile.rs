@@ -18,9 +18,9 @@ use tracing::{info, warn};
 
 use crate::guard::Guard;
 use crate::lease::Leading;
-use crate::plan::{self, Pace, Step, Told};
 use crate::telemetry::chain;
-use crate::view::View;
+use decide::plan::{self, Pace, Step, Told};
+use decide::view::View;
 
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {

@@ -30,8 +30,8 @@ use crate::certs::{self, Leaf, Lives, Material, Pair};
 use crate::guard::Guard;
 use crate::lease::Leading;
 use crate::telemetry::chain;
-use crate::view::Freshness;
-use crate::webhooks::Target;
+use decide::view::Freshness;
+use decide::webhooks::Target;
 
 use entries::{Configuration, Settling};
 use watch::Seen;

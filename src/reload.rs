@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::config::{self, Settings};
-use crate::galera::adopt::Adoption;
 use crate::guard::Guard;
-use crate::rules;
 use crate::telemetry::chain;
+use decide::config::{self, Settings};
+use decide::galera::adopt::Adoption;
+use decide::rules;
 
 /// How often the content is looked at. A kubelet swaps a link somewhere above the file, which no watch on the file sees.
 const LOOK: Duration = Duration::from_secs(2);

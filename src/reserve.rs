@@ -20,9 +20,9 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::ownership;
-use crate::rules::Departure;
 use crate::telemetry::chain;
-use crate::view::{Id, Release, Released};
+use decide::rules::Departure;
+use decide::view::{Id, Release, Released};
 
 use note::Note;
 

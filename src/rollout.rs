@@ -17,12 +17,12 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::config::Settings;
 use crate::inspect::{self, StatusOptions};
-use crate::marks::{self, PREFIX};
-use crate::report::rollout::{self as report, Copy};
-use crate::revision::{Digest, Revision};
-use crate::view::{Cluster, Id, View, Wish, World};
+use decide::config::Settings;
+use decide::marks::{self, PREFIX};
+use decide::report::rollout::{self as report, Copy};
+use decide::revision::{Digest, Revision};
+use decide::view::{Cluster, Id, View, Wish, World};
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]

@@ -15,10 +15,10 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
-use crate::config::Settings;
 use crate::connect;
-use crate::galera::adopt::{Adoption, Requirement, Selector};
 use crate::telemetry::chain;
+use decide::config::Settings;
+use decide::galera::adopt::{Adoption, Requirement, Selector};
 
 /// Options of `gatera selftest`.
 #[derive(Clone, Debug, Args)]

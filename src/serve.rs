@@ -8,7 +8,7 @@ mod accept;
 mod body;
 mod budget;
 mod connections;
-mod decide;
+mod judge;
 mod router;
 mod signals;
 mod tasks;
@@ -34,13 +34,13 @@ use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
 use crate::certs::Lives;
-use crate::config::Settings;
 use crate::config_maps::ConfigMaps;
 use crate::register::{self, Registration};
 use crate::reserve::Book;
-use crate::view::World;
-use crate::webhooks::Target;
 use crate::{connect, events, lease, reconcile, reload, telemetry, watch};
+use decide::config::Settings;
+use decide::view::World;
+use decide::webhooks::Target;
 
 pub use accept::{Port, Stage, accept};
 pub use body::LARGEST_BODY;

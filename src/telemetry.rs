@@ -15,10 +15,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-use crate::audit::Counts;
-use crate::plan::rollout::Stage;
-use crate::verdict::{Decision, Softened};
-use crate::view::State;
+use decide::audit::Counts;
+use decide::plan::rollout::Stage;
+use decide::verdict::{Decision, Softened};
+use decide::view::State;
 
 /// Everything that is counted.
 #[derive(Debug)]

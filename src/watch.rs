@@ -24,10 +24,10 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 use tracing::warn;
 
-use crate::galera::adopt::Adoption;
 use crate::guard::{Guard, Heard};
-use crate::object::{Kind, Object, Unreadable};
-use crate::view::{Freshness, Id, World};
+use decide::galera::adopt::Adoption;
+use decide::object::{Kind, Object, Unreadable};
+use decide::view::{Freshness, Id, World};
 
 pub use once::{Error, Listed, once};
 

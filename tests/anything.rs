@@ -6,11 +6,12 @@
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use gatera::config::Settings;
-use gatera::object::{Kind, Object};
-use gatera::review::{self, Origin, Review};
-use gatera::view::{View, World};
-use gatera::{mutate, report, rules};
+use decide::amend::amend;
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::review::{self, Origin, Review};
+use decide::view::{View, World};
+use decide::{report, rules};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -116,7 +117,7 @@ fn answer(body: &[u8]) -> Option<Value> {
                 let mut decision = rules::evaluate(&incoming.review, &view);
                 let patch = incoming
                     .object
-                    .and_then(|object| mutate::amend(&incoming.review, object.get(), &mut decision, &view));
+                    .and_then(|object| amend(&incoming.review, object.get(), &mut decision, &view));
                 Some(report::admission(
                     &incoming.uid,
                     &incoming.review,

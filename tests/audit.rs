@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use gatera::audit::{self, Audit, Told};
-use gatera::config::Settings;
-use gatera::object::{Kind, Object};
-use gatera::report;
-use gatera::view::{Facts, Freshness, Id, View, World};
+use decide::audit::{self, Audit, Told};
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::report;
+use decide::view::{Facts, Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};

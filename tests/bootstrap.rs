@@ -9,11 +9,11 @@ pub mod gate;
 pub mod live;
 mod small;
 
-use gatera::config::Settings;
-use gatera::plan::bootstrap::{self, Stage};
-use gatera::plan::{self, Step};
-use gatera::report::status::{self, Status};
-use gatera::view::View;
+use decide::config::Settings;
+use decide::plan::bootstrap::{self, Stage};
+use decide::plan::{self, Step};
+use decide::report::status::{self, Status};
+use decide::view::View;
 use serde_json::{Value, json};
 
 use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene};

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gatera::config::Settings;
-use gatera::report;
-use gatera::review::{self, Origin};
-use gatera::rules::{self, Verb};
-use gatera::verdict::{Effect, Judged, Verdict};
-use gatera::view::{View, World};
-use gatera::webhooks::{ENTRIES, Endpoint};
+use decide::config::Settings;
+use decide::report;
+use decide::review::{self, Origin};
+use decide::rules::{self, Verb};
+use decide::verdict::{Effect, Judged, Verdict};
+use decide::view::{View, World};
+use decide::webhooks::{ENTRIES, Endpoint};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -6,11 +6,11 @@ mod scripts;
 
 use std::collections::BTreeMap;
 
-use gatera::config::Settings;
-use gatera::galera::options;
-use gatera::inject;
-use gatera::object::{Kind, Object};
-use gatera::view::View;
+use decide::amend::inject;
+use decide::config::Settings;
+use decide::galera::options;
+use decide::object::{Kind, Object};
+use decide::view::View;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ use crate::scene::{self, NAMESPACE, Scene};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/galera");
 const INSTANCE: &str = "galera-instance";
-const SCRIPT: &str = include_str!("../src/inject/wait-for-sync.sh");
-const STEP: &str = include_str!("../src/inject/start-member.sh");
+const SCRIPT: &str = include_str!("../src/decide/amend/inject/wait-for-sync.sh");
+const STEP: &str = include_str!("../src/decide/amend/inject/start-member.sh");
 /// Passwords that are the same in every run.
 const FIXED: [&str; 2] =
     ["--set-string=auth.rootPassword=for-a-test", "--set-string=auth.sstPassword=for-a-test"];
@@ -40,8 +40,8 @@ fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
 }
 
 fn objects(text: &str) -> BTreeMap<String, Value> {
-    let documents = gatera::manifest::read(text).unwrap();
-    let objects = documents.iter().map(gatera::manifest::Document::json).filter(|it| !it.is_null());
+    let documents = decide::manifest::read(text).unwrap();
+    let objects = documents.iter().map(decide::manifest::Document::json).filter(|it| !it.is_null());
     objects
         .map(|it| {
             (format!("{}/{}", it["kind"].as_str().unwrap(), it["metadata"]["name"].as_str().unwrap()), it)
@@ -98,7 +98,7 @@ fn its_scripts_are_those_that_are_injected() {
     let objects = rendered(&[]);
     for (name, injected) in [("wait-for-sync.sh", SCRIPT), ("start-member.sh", STEP)] {
         let own = std::fs::read_to_string(format!("{CHART}/files/{name}")).unwrap();
-        assert!(own == injected, "cp src/inject/{name} charts/galera/files/");
+        assert!(own == injected, "cp src/decide/amend/inject/{name} charts/galera/files/");
         for map in ["node-scripts", "bootstrap"] {
             let text = &objects[&format!("ConfigMap/galera-instance-{map}")]["data"][name];
             assert!(text == injected, "{map} {name}");

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-use gatera::config::Settings;
-use gatera::rules::RULES;
-use gatera::webhooks::{self, Endpoint, Target};
+use decide::config::Settings;
+use decide::rules::RULES;
+use decide::webhooks::{self, Endpoint, Target};
 use serde_json::{Value, json};
 
 use crate::cluster::running_cluster;
@@ -31,7 +31,7 @@ fn rendered(arguments: &[&str]) -> Output {
 }
 
 fn objects(text: &str) -> Vec<Value> {
-    gatera::manifest::read(text).unwrap().iter().map(gatera::manifest::Document::json).collect()
+    decide::manifest::read(text).unwrap().iter().map(decide::manifest::Document::json).collect()
 }
 
 fn of_kind(objects: &[Value], kind: &str) -> Value {
@@ -82,7 +82,7 @@ fn what_can_be_chosen_arrives() {
     let settings = of_kind(&objects, "ConfigMap")["data"]["settings.yaml"].as_str().unwrap().to_owned();
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     let settings = Settings::read(&settings, &ids).unwrap();
-    assert_eq!(settings.mode("G11"), gatera::verdict::Mode::Warn);
+    assert_eq!(settings.mode("G11"), decide::verdict::Mode::Warn);
     assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Target::Service { namespace: "gatera".into(), name: "gatera".into() };

@@ -150,12 +150,12 @@ fn rules_are_listed_and_explained() {
     let ran = gatera(&["rules"], b"");
     assert_eq!(ran.code, 0);
     let lines: Vec<_> = ran.out.lines().collect();
-    assert_eq!(lines.len(), gatera::rules::RULES.len());
-    for rule in gatera::rules::RULES {
+    assert_eq!(lines.len(), decide::rules::RULES.len());
+    for rule in decide::rules::RULES {
         assert_eq!(gatera(&["explain", &rule.id.to_lowercase()], b"").out, format!("{}\n", rule.manual()));
     }
     let ran = gatera(&["explain", "G99"], b"");
-    let ids: Vec<_> = gatera::rules::RULES.iter().map(|rule| rule.id).collect();
+    let ids: Vec<_> = decide::rules::RULES.iter().map(|rule| rule.id).collect();
     let there_are = format!("gatera: there is no rule G99; there are {}\n", ids.join(", "));
     assert_eq!((ran.code, ran.err), (2, there_are));
 }

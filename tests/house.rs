@@ -1,14 +1,12 @@
-//! The house: imports go one way, and the fence around the deciding half stands.
-//!
-//! clippy's `disallowed-types` and `disallowed-methods` know types, this test knows rooms: what a deciding module
-//! imports must itself decide. Both are needed, and both are shown to bite.
+//! The house: what decides cannot reach the world, every file says what it is for, and the README's tables are the program's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use gatera::marks::{MARKS, Whose};
-use gatera::rules;
-use gatera::webhooks::{ENTRIES, Entry, Selects};
+use decide::marks::{MARKS, Whose};
+use decide::rules;
+use decide::webhooks::{ENTRIES, Entry, Selects};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -28,103 +26,38 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The modules that `src/lib.rs` declares as deciding, which is where clippy's fence is put up.
-fn deciding() -> Vec<String> {
-    let map = fs::read_to_string(root().join("src/lib.rs")).unwrap();
-    assert!(
-        map.contains("#[deny(clippy::disallowed_types, clippy::disallowed_methods)] pub mod $name;"),
-        "the fence is down"
-    );
-    let (_, list) = map.split_once("deciding! {").unwrap();
-    let (list, _) = list.split_once('}').unwrap();
-    list.split_whitespace().map(str::to_owned).collect()
-}
-
-/// Why this line of a deciding module is on the wrong side of the fence.
-fn trespass(line: &str, deciding: &[String]) -> Option<String> {
-    let code = line.split("//").next().unwrap_or_default();
-    for outside in [
-        "tokio",
-        "kube::",
-        "k8s_openapi",
-        "std::fs",
-        "std::env",
-        "std::net",
-        "std::process",
-        "std::thread",
-        "::now()",
-        "println!",
-        "tracing",
-    ] {
-        if code.contains(outside) {
-            return Some(format!("it mentions {outside}"));
-        }
-    }
-    let rooms = code
-        .split("crate::")
-        .skip(1)
-        .map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default());
-    rooms
-        .into_iter()
-        .find(|room| !room.is_empty() && !deciding.iter().any(|it| it == room))
-        .map(|room| format!("it looks into {room}"))
-}
-
+/// What decides depends on nothing that reaches the world: no client, no runtime, no server, nothing that logs.
 #[test]
-fn what_decides_knows_nothing_of_what_does() {
-    let deciding = deciding();
-    assert!(deciding.len() > 10, "{deciding:?}");
-    for path in files(&root().join("src")) {
-        let inside = path.strip_prefix(root().join("src")).unwrap();
-        let room = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        if !deciding.contains(&room) {
-            continue;
-        }
-        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
-            if let Some(why) = trespass(line, &deciding) {
-                panic!(
-                    "{}:{}: a deciding module must not do this: {why}\n  {line}",
-                    inside.display(),
-                    number + 1
-                );
-            }
-        }
+fn what_decides_cannot_reach_the_world() {
+    let arguments = ["tree", "--package=gatera-decide", "--edges=normal", "--prefix=none", "--format={p}"];
+    let output =
+        Command::new(env!("CARGO")).args(arguments).arg("--locked").current_dir(root()).output().unwrap();
+    let tree = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names: Vec<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.contains(&"gatera-decide") && names.contains(&"serde_json"), "{tree}");
+    for outside in
+        ["gatera", "kube", "kube-client", "k8s-openapi", "tokio", "hyper", "rustls", "tracing", "axum"]
+    {
+        assert!(!names.contains(&outside), "the crate that decides depends on {outside}:\n{tree}");
     }
 }
 
+/// The standard library is there for everybody, and so is jiff's clock: those are refused by clippy, with a reason.
 #[test]
-fn the_fence_bites() {
-    let deciding = deciding();
-    for line in [
-        "use kube::Client;",
-        "let now = Timestamp::now();",
-        "std::fs::read_to_string(path)",
-        "use crate::serve::Guard;",
-        "    crate::lease::decide()",
-        "tokio::spawn(async {})",
-    ] {
-        assert!(trespass(line, &deciding).is_some(), "{line}");
-    }
-    for line in [
-        "use crate::view::View;",
-        "// kube::Client is for those who do",
-        "use crate::{object, verdict};",
-        "fn now(view: &View) {}",
-    ] {
-        assert_eq!(trespass(line, &deciding), None, "{line}");
-    }
-    let fence = fs::read_to_string(root().join("clippy.toml")).unwrap();
+fn what_decides_has_no_clock_and_no_files() {
+    let fence = fs::read_to_string(root().join("src/decide/clippy.toml")).unwrap();
     for path in [
-        "kube::Client",
-        "kube::Api",
+        "std::fs::read_to_string",
         "std::time::SystemTime",
-        "jiff::Timestamp::now",
-        "tokio::spawn",
+        "std::time::Instant",
         "std::env::var",
+        "jiff::Timestamp::now",
+        "jiff::Zoned::now",
     ] {
         assert!(
             fence.contains(&format!("path = \"{path}\", reason = \"")),
-            "{path} is not fenced, or without a reason"
+            "{path} is not refused, or without a reason"
         );
     }
 }
@@ -202,7 +135,7 @@ fn the_readme_lists_the_marks_by_whose_they_are() {
             assert!(row.starts_with(&begins) && row.ends_with(&ends), "{row}\nis to be {begins}… {ends}");
         }
     }
-    let source = fs::read_to_string(root().join("src/marks.rs")).unwrap();
+    let source = fs::read_to_string(root().join("src/decide/marks.rs")).unwrap();
     let named = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
     for (name, value) in named
         .filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN" | "UNKNOWN" | "FOUNDS" | "FREE" | "NONE"))

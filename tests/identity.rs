@@ -1,13 +1,13 @@
 //! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
 //! is told then.
 
-use gatera::config::Settings;
-use gatera::galera::identity::{self, Identity};
-use gatera::inject;
-use gatera::object::{Kind, Object};
-use gatera::plan::identity::{Concluded, Told, concluded};
-use gatera::plan::{self, Step};
-use gatera::view::{Facts, Freshness, View, World};
+use decide::amend::inject;
+use decide::config::Settings;
+use decide::galera::identity::{self, Identity};
+use decide::object::{Kind, Object};
+use decide::plan::identity::{Concluded, Told, concluded};
+use decide::plan::{self, Step};
+use decide::view::{Facts, Freshness, View, World};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};

@@ -3,10 +3,10 @@
 mod step;
 mod taken;
 
-use gatera::config::Settings;
-use gatera::inject;
-use gatera::object::{Kind, Object};
-use gatera::view::View;
+use decide::amend::inject;
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::view::View;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

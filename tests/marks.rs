@@ -3,11 +3,12 @@
 
 mod live;
 
-use gatera::config::Settings;
-use gatera::object::{Kind, Object};
-use gatera::review::{Origin, Review};
-use gatera::view::View;
-use gatera::{inject, mutate, plan, rules};
+use decide::amend::{amend, inject};
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::review::{Origin, Review};
+use decide::view::View;
+use decide::{plan, rules};
 use serde_json::{Value, json};
 
 use crate::router::{ask, guard};
@@ -296,7 +297,7 @@ fn amended(set: &Value, view: &View<'_>) -> Option<json_patch::Patch> {
     let read = Object::read(Kind::StatefulSet, &text);
     let review = Review::as_created(Origin::Mutating, Kind::StatefulSet, NAMESPACE, STATEFUL_SET, read);
     let mut decision = rules::evaluate(&review, view);
-    mutate::amend(&review, &text, &mut decision, view)
+    amend(&review, &text, &mut decision, view)
 }
 
 /// Claims that wait for a volume may be about to get theirs back: what a manifest says of data is not believed.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use gatera::config::Settings;
-use gatera::galera::adopt::Adoption;
+use decide::config::Settings;
+use decide::galera::adopt::Adoption;
+use decide::verdict::Mode;
+use decide::view::{View, World};
 use gatera::reload;
 use gatera::serve::Guard;
-use gatera::verdict::Mode;
-use gatera::view::{View, World};
 use tokio::sync::watch;
 
 use crate::guarded::{self, Start, install, program};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
-use gatera::config::Settings;
+use decide::config::Settings;
+use decide::view::World;
 use gatera::serve::{Guard, LARGEST_BODY, admission, operations};
-use gatera::view::World;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

@@ -2,9 +2,9 @@
 //!
 //! The objects go through the same reader as everything else; nothing here knows a rule.
 
-use gatera::config::Settings;
-use gatera::object::{Kind, Object};
-use gatera::view::{Facts, Freshness, World};
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::view::{Facts, Freshness, World};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -4,11 +4,12 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use gatera::config::Settings;
-use gatera::object::{Kind, Object};
-use gatera::review::{self, Origin};
-use gatera::view::{Facts, Freshness, View, World};
-use gatera::{audit, check, events, report, rules};
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::review::{self, Origin};
+use decide::view::{Facts, Freshness, View, World};
+use decide::{audit, report, rules};
+use gatera::{check, events};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use gatera::config::Settings;
-use gatera::galera::start_note::{Doing, StartNote};
-use gatera::object::{Kind, Object};
-use gatera::report::status::{self, Status};
-use gatera::review::{self, Origin};
-use gatera::view::condition::Condition;
-use gatera::view::{Facts, Freshness, Id, PodFact, View, World};
-use gatera::{audit, report, rules};
+use decide::config::Settings;
+use decide::galera::start_note::{Doing, StartNote};
+use decide::object::{Kind, Object};
+use decide::report::status::{self, Status};
+use decide::review::{self, Origin};
+use decide::view::condition::Condition;
+use decide::view::{Facts, Freshness, Id, PodFact, View, World};
+use decide::{audit, report, rules};
 use serde_json::{Value, json};
 
 use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};

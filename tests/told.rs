@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use gatera::config::Settings;
-use gatera::review::{self, Origin};
+use decide::config::Settings;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::view::{View, World};
+use gatera::events;
 use gatera::serve::Guard;
-use gatera::view::{View, World};
-use gatera::{events, rules};
 use serde_json::{Value, json};
 
 use crate::router::{self, ask};

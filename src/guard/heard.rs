@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tokio::time::Instant;
 
-use crate::view::Freshness;
+use decide::view::Freshness;
 
 /// One moment for each watch. Cloning it shares them.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwapOption;
 use jiff::Timestamp;
 
-use crate::view::Freshness;
+use decide::view::Freshness;
 
 /// What readiness is made of besides the view.
 #[derive(Debug, Default)]

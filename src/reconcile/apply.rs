@@ -15,10 +15,10 @@ use serde_json::json;
 use super::{Done, Means, configure, finish, identity};
 use crate::events;
 use crate::guard::FIELD_MANAGER;
-use crate::marks::{self, PREFIX};
-use crate::object::Kind;
-use crate::plan::{Condemned, Mark, Step, Told};
-use crate::view::Id;
+use decide::marks::{self, PREFIX};
+use decide::object::Kind;
+use decide::plan::{Condemned, Mark, Step, Told};
+use decide::view::Id;
 
 /// Does one step.
 pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {

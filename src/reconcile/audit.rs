@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::audit::{self, Audit, Counts, Told};
 use crate::events;
 use crate::guard::Guard;
 use crate::lease::Leading;
-use crate::view::{Freshness, View};
+use decide::audit::{self, Audit, Counts, Told};
+use decide::view::{Freshness, View};
 
 /// Under a storm of events everything is judged this often, no more,
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);

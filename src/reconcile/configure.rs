@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use super::apply::{annotate, tell};
 use super::{Done, Means};
 use crate::config_maps::make;
-use crate::marks::{self, PREFIX};
-use crate::plan::rollout::{self, Configure, Copy};
-use crate::plan::{Step, Told};
-use crate::view::{Id, Note};
+use decide::marks::{self, PREFIX};
+use decide::plan::rollout::{self, Configure, Copy};
+use decide::plan::{Step, Told};
+use decide::view::{Id, Note};
 
 /// Copies that nobody uses any more, besides the newest of them.
 const HISTORY: usize = 5;

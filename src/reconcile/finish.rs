@@ -10,9 +10,9 @@ use kube::{Api, Client};
 
 use super::apply::{delete, mark, spare, tell};
 use super::{Done, Means};
-use crate::object::{self, Kind, Meta, Object, Reader};
-use crate::plan::{self, Condemned, Finish, Found, Step, Warrant};
-use crate::view::Target;
+use decide::object::{self, Kind, Meta, Object, Reader};
+use decide::plan::{self, Condemned, Finish, Found, Step, Warrant};
+use decide::view::Target;
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
 pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {

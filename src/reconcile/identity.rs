@@ -8,12 +8,12 @@ use kube::{Api, Client};
 
 use super::apply::annotate;
 use super::{Done, Means};
-use crate::galera::identity::Answer;
-use crate::inject;
-use crate::marks;
-use crate::plan::identity::{self, Concluded, concluded};
-use crate::view::Id;
 use crate::watch::member_events::{Topic, outcomes_of};
+use decide::amend::inject;
+use decide::galera::identity::Answer;
+use decide::marks;
+use decide::plan::identity::{self, Concluded, concluded};
+use decide::view::Id;
 
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {

@@ -181,9 +181,9 @@ mod tests {
 
     use super::*;
     use crate::certs::{Leaf, Lives};
-    use crate::config::Settings;
     use crate::guard::Guard;
-    use crate::webhooks::Target;
+    use decide::config::Settings;
+    use decide::webhooks::Target;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()

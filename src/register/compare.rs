@@ -80,8 +80,8 @@ pub(super) fn decoded(bundle: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Settings;
-    use crate::webhooks::{Endpoint, Target, entries};
+    use decide::config::Settings;
+    use decide::webhooks::{Endpoint, Target, entries};
 
     /// The table, and the same after an API server had it.
     fn table() -> (Vec<Value>, Vec<Value>) {

@@ -19,7 +19,7 @@ use tracing::info;
 use crate::events;
 use crate::guard::FIELD_MANAGER;
 use crate::telemetry::Trouble;
-use crate::webhooks::{self, Endpoint, Target};
+use decide::webhooks::{self, Endpoint, Target};
 
 use super::compare::{as_values, decoded, encoded, foreign, same};
 use super::{Desk, Error, Seen, words};

@@ -4,9 +4,9 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::marks::PREFIX;
-use crate::rules::Departure;
-use crate::view::Id;
+use decide::marks::PREFIX;
+use decide::rules::Departure;
+use decide::view::Id;
 
 /// The annotation's name, behind the prefix of all of ours.
 const LET_GO: &str = "let-go";

@@ -1,6 +1,6 @@
 //! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
 //!
-//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`decide.rs`) -> AdmissionReview.
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview.
 //! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403, 408, 413 or 503 with
 //! words.
 
@@ -13,16 +13,18 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use tracing::info;
 
+use crate::events;
 use crate::guard::Guard;
-use crate::review::{self, Origin};
-use crate::verdict::{Decision, Judged};
-use crate::view::{Freshness, View, World};
-use crate::webhooks::Endpoint;
-use crate::{events, inject, mutate, report};
+use decide::amend::{amend, inject};
+use decide::report;
+use decide::review::{self, Origin};
+use decide::verdict::{Decision, Judged};
+use decide::view::{Freshness, View, World};
+use decide::webhooks::Endpoint;
 
 use super::accept::Caller;
 use super::body::Intake;
-use super::decide::{Known, decide};
+use super::judge::{Known, judge};
 
 /// Said to whoever was asked for a certificate and has none.
 const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
@@ -118,7 +120,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let unread = View::new(&world, started, &settings).unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
     let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
-    let (mut decision, released) = decide(guard, review, &known).await;
+    let (mut decision, released) = judge(guard, review, &known).await;
     let view = known.after(&released);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
         inject::copies(review, &view)
@@ -129,7 +131,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let view = View { made: &made, ..view };
     let patch = match (endpoint, incoming.object) {
         (Endpoint::Mutate, Some(object)) if decision.allowed() => {
-            mutate::amend(review, object.get(), &mut decision, &view)
+            amend(review, object.get(), &mut decision, &view)
         }
         _ => None,
     };

@@ -16,10 +16,10 @@ use tracing::warn;
 
 use super::{Told, unreadable};
 use crate::config_maps;
-use crate::plan::rollout;
-use crate::revision::Revision;
 use crate::telemetry::chain;
-use crate::view::{Facts, Id};
+use decide::plan::rollout;
+use decide::revision::Revision;
+use decide::view::{Facts, Id};
 
 /// So many are fetched at once when the guard starts.
 pub(super) const AT_ONCE: usize = 16;

@@ -24,8 +24,8 @@ use tracing::warn;
 use super::sent::Sent;
 use super::{PAGE, Told, id, read};
 use crate::guard::Heard;
-use crate::object::Kind;
 use crate::telemetry::chain;
+use decide::object::Kind;
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
 const ROUND: u32 = 8;

@@ -14,10 +14,10 @@ use tokio::time::{Instant, sleep};
 use super::Told;
 use super::contents::Contents;
 use super::member_events::{Outcome, Topic};
-use crate::galera::adopt::Adoption;
 use crate::guard::Guard;
-use crate::object::Kind;
-use crate::view::{Facts, Freshness, Id, World};
+use decide::galera::adopt::Adoption;
+use decide::object::Kind;
+use decide::view::{Facts, Freshness, Id, World};
 
 /// Under a storm of events a World is built this often, no more,
 const AT_MOST_EVERY: Duration = Duration::from_millis(20);
@@ -178,7 +178,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Object;
+    use decide::object::Object;
 
     fn keeper(kinds: &[Kind]) -> Keeper {
         let (want, _) = mpsc::unbounded_channel();

@@ -20,7 +20,7 @@ use tracing::warn;
 use super::{PAGE, Told};
 use crate::guard::Guard;
 use crate::telemetry::chain;
-use crate::view::{Cluster, Id, PodFact, View};
+use decide::view::{Cluster, Id, PodFact, View};
 
 /// Members that are not Ready are listened to this often at first,
 const EVERY: Duration = Duration::from_secs(10);

@@ -13,9 +13,9 @@ use super::contents::{self, AT_ONCE};
 use super::member_events::{Outcome, Topic, outcomes};
 use super::sent::Sent;
 use super::{PAGE, Told, WATCHED, read, resource};
-use crate::galera::adopt::Adoption;
-use crate::object::Kind;
-use crate::view::{Facts, Id};
+use decide::galera::adopt::Adoption;
+use decide::object::Kind;
+use decide::view::{Facts, Id};
 
 /// What was listed.
 #[derive(Debug)]

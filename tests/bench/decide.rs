@@ -8,10 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use gatera::config::Settings;
-use gatera::review::{self, Origin};
-use gatera::view::{Facts, Freshness, View, World};
-use gatera::{mutate, report, rules};
+use decide::amend::amend;
+use decide::config::Settings;
+use decide::review::{self, Origin};
+use decide::view::{Facts, Freshness, View, World};
+use decide::{report, rules};
 use hdrhistogram::Histogram;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -74,7 +75,7 @@ impl Engine {
         let review = &incoming.review;
         let mut decision = rules::evaluate(review, &view);
         let object = incoming.object.filter(|_| mutating && decision.allowed());
-        let patch = object.and_then(|object| mutate::amend(review, object.get(), &mut decision, &view));
+        let patch = object.and_then(|object| amend(review, object.get(), &mut decision, &view));
         let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
         serde_json::to_vec(&answer).expect("an answer is JSON")
     }
@@ -116,7 +117,7 @@ pub fn measure(plan: &Plan, engine: &Engine, facts: &Facts) -> Decisions {
         paced_mix: Percentiles::of(&paced_mix),
         paced_while_rebuilding: Percentiles::of(&shaken),
         rebuild: Percentiles::of(&rebuilds),
-        plan: leads(plan.length() / 10, engine, gatera::plan::next),
+        plan: leads(plan.length() / 10, engine, decide::plan::next),
         unpaced: unpaced(engine, plan),
     }
 }
@@ -188,7 +189,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
         ("pod deleted", of(Shape::Delete)),
         ("ConfigMap update", of(Shape::Config)),
         ("Secret update", of(Shape::Secret)),
-        ("audit of every cluster", leads(each, engine, gatera::audit::run)),
+        ("audit of every cluster", leads(each, engine, decide::audit::run)),
     ]
 }
 

@@ -5,8 +5,8 @@
 use std::fs;
 use std::hint::black_box;
 
+use decide::config::Settings;
 use gatera::check;
-use gatera::config::Settings;
 use jiff::Timestamp;
 use serde::Serialize;
 

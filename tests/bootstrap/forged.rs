@@ -1,9 +1,9 @@
 //! A note or a mark that somebody else wrote deletes nothing; and what others read stays, whoever they are. On small
 //! worlds; `forged_live.rs` has the attack on a control plane.
 
-use gatera::object::{Kind, Object, Reader};
-use gatera::plan::{self, Finish, Found, Step, Warrant};
-use gatera::view::{Id, Target};
+use decide::object::{Kind, Object, Reader};
+use decide::plan::{self, Finish, Found, Step, Warrant};
+use decide::view::{Id, Target};
 use serde_json::{Value, json};
 
 use super::small::{Small, word};

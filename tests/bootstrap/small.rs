@@ -1,8 +1,8 @@
 //! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
 
-use gatera::object::{Kind, Object, Reader};
-use gatera::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
-use gatera::view::{Facts, Freshness, Target, View, World};
+use decide::object::{Kind, Object, Reader};
+use decide::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
+use decide::view::{Facts, Freshness, Target, View, World};
 use serde_json::{Value, json};
 
 use super::{SERVICE, WITHOUT, settings, uid_of};

@@ -1,7 +1,7 @@
 //! What is done in a case, and the AdmissionReview an API server would send about it.
 
-use gatera::object::Kind;
-use gatera::rules::Verb;
+use decide::object::Kind;
+use decide::rules::Verb;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

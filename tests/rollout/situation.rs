@@ -1,9 +1,9 @@
 //! A situation: a cluster in the middle of a rollout, in a few words, and what is due in it.
 
-use gatera::config::Settings;
-use gatera::plan::Step;
-use gatera::plan::rollout::{self, Stage};
-use gatera::view::{View, World};
+use decide::config::Settings;
+use decide::plan::Step;
+use decide::plan::rollout::{self, Stage};
+use decide::view::{View, World};
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};

@@ -1,10 +1,10 @@
 //! What a pod starts with: the copy of its revision, or the ConfigMap itself and a word about it.
 
-use gatera::config::Settings;
-use gatera::inject;
-use gatera::object::{Kind, Object};
-use gatera::review::{self, Origin};
-use gatera::view::View;
+use decide::amend::inject;
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::review::{self, Origin};
+use decide::view::View;
 use serde_json::{Value, json};
 
 use super::situation::{File, Situation};

@@ -1,10 +1,10 @@
 //! What whoever changes a ConfigMap is told, before anything happens.
 
-use gatera::config::Settings;
-use gatera::report;
-use gatera::review::{self, Origin};
-use gatera::rules;
-use gatera::view::View;
+use decide::config::Settings;
+use decide::report;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::view::View;
 use serde_json::json;
 
 use super::situation::{File, Situation};

@@ -5,10 +5,10 @@
 //! that were let go exists for it. Data: a [`Request`] in; the store changes, or there is a [`Refusal`] with a rule and
 //! words.
 
-use gatera::object::Kind;
-use gatera::review::{Operation, Origin};
-use gatera::verdict::{Effect, Softened};
-use gatera::webhooks::Endpoint;
+use decide::object::Kind;
+use decide::review::{Operation, Origin};
+use decide::verdict::{Effect, Softened};
+use decide::webhooks::Endpoint;
 use serde_json::{Value, json};
 
 use super::asked::{asks, verb};
@@ -230,7 +230,7 @@ impl Sim {
                 let cluster = view.cluster_of_pod(NAMESPACE, &request.name);
                 cluster.and_then(|it| it.member(&request.name)).is_none_or(|it| !it.ready())
             });
-        let by_override = |it: &gatera::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
+        let by_override = |it: &decide::verdict::Judged| matches!(it.softened, Some(Softened::ByOverride(_)));
         let overridden = answer.decision.judged.iter().any(by_override);
         Some(Ok(match () {
             () if overridden => Leave::Overridden,

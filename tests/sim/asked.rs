@@ -4,11 +4,12 @@
 //! namespaces never apply. Data: a request in; out come the endpoints that are asked, each with whether it fails
 //! closed.
 
-use gatera::config::Settings;
-use gatera::object::Labels;
-use gatera::review::Operation;
-use gatera::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
-use gatera::{exempt, marks};
+use decide::config::Settings;
+use decide::marks;
+use decide::object::Labels;
+use decide::passing::exempt;
+use decide::review::Operation;
+use decide::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 //!
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
-use gatera::object::Kind;
-use gatera::plan::Pace;
+use decide::object::Kind;
+use decide::plan::Pace;
 use serde_json::json;
 
 use super::api::Leave;

@@ -7,12 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gatera::config::Settings;
-use gatera::review::{self, Origin};
-use gatera::rules::{self, Departure};
-use gatera::verdict::Decision;
-use gatera::view::{Facts, Freshness, Id, Release, Released, View, World};
-use gatera::{inject, mutate, report};
+use decide::amend::{amend, inject};
+use decide::config::Settings;
+use decide::report;
+use decide::review::{self, Origin};
+use decide::rules::{self, Departure};
+use decide::verdict::Decision;
+use decide::view::{Facts, Freshness, Id, Release, Released, View, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -189,8 +190,7 @@ impl Guard {
         }
         let object = incoming.object.filter(|_| origin == Origin::Mutating && decision.allowed());
         let patch = object.and_then(|object| {
-            let amend =
-                |view: &View<'_>| mutate::amend(review, object.get(), &mut decision, &View { made, ..*view });
+            let amend = |view: &View<'_>| amend(review, object.get(), &mut decision, &View { made, ..*view });
             self.look(index, now, amend)
         });
         let words = report::refusal(&review.subject(), &decision);

@@ -12,8 +12,8 @@
 
 use std::collections::BTreeMap;
 
-use gatera::plan::rollout::{self, Stage};
-use gatera::rules;
+use decide::plan::rollout::{self, Stage};
+use decide::rules;
 use serde_json::Value;
 
 use super::api::{Leave, Refusal};

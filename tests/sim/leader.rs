@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use gatera::galera::identity::{Answer, Identity};
-use gatera::inject;
-use gatera::marks::{self, PREFIX};
-use gatera::object::{ConfigMap, Kind, Object, Reader};
-use gatera::plan::identity::{self, Concluded};
-use gatera::plan::rollout::{self, Configure, Copy};
-use gatera::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
-use gatera::view::{Id, Target, View};
+use decide::amend::inject;
+use decide::galera::identity::{Answer, Identity};
+use decide::marks::{self, PREFIX};
+use decide::object::{ConfigMap, Kind, Object, Reader};
+use decide::plan::identity::{self, Concluded};
+use decide::plan::rollout::{self, Configure, Copy};
+use decide::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
+use decide::view::{Id, Target, View};
 use serde_json::{Value, json};
 
 use super::clock::{SECOND, moment};

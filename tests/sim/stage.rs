@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use gatera::config::Settings;
-use gatera::object::Kind;
-use gatera::plan::Pace;
+use decide::config::Settings;
+use decide::object::Kind;
+use decide::plan::Pace;
 use serde_json::Value;
 
 use super::api::Approved;

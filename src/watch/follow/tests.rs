@@ -10,7 +10,7 @@ use hyper::body::{Bytes, Frame};
 use tower::service_fn;
 
 use super::*;
-use crate::view::Freshness;
+use decide::view::Freshness;
 
 /// What the API server does with one request.
 enum Reply {

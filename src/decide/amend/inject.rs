@@ -1,0 +1,205 @@
+//! Injection: what a pod of a Galera cluster gets on its way in, so that a member can leave and join safely.
+//!
+//! Owns: the list of what is added, in [`into_pod`], and the marks. Must not know: HTTP, clients. Data: the pod as raw
+//! JSON (a typed pod would drop fields newer than our types), what is known about its cluster; the pod is changed in
+//! place, and what a person should know comes back as lines. Everything is added if it is absent and left alone if it
+//! is good enough, so that doing it twice changes nothing.
+
+mod configuration;
+mod files;
+pub mod identity;
+mod ours;
+mod probes;
+mod profile;
+mod spread;
+mod start;
+
+use serde_json::{Value, json};
+
+use crate::amend::edit;
+use crate::galera::server;
+use crate::marks;
+use crate::object::{Container, Meta, Object, Pod, PodSpec};
+use crate::review::{Operation, Origin, Review};
+use crate::revision::Unknown;
+use crate::view::{Cluster, PodFact, View};
+
+use profile::Profile;
+
+pub use ours::{Doubt, doubt};
+pub use start::Start;
+
+/// Room to shut down: waiting for a joiner, then flushing to disk.
+const GRACE: i64 = 600;
+/// What is left of it for flushing when waiting is over.
+const FLUSH: i64 = 60;
+
+/// Whose injection it is.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What the parts of injection look at.
+struct Patient<'a> {
+    read: &'a Pod,
+    cluster: Option<&'a Cluster>,
+    /// A member of the StatefulSet, not the bootstrap node.
+    member: bool,
+    profile: Profile,
+    view: &'a View<'a>,
+    namespace: &'a str,
+}
+
+impl<'a> Patient<'a> {
+    /// A pod of a cluster, and the server in it.
+    fn of(read: &'a Pod, namespace: &'a str, view: &'a View<'a>) -> Option<(Self, &'a Container)> {
+        let labels = &read.metadata.labels;
+        let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
+        let server = server::in_pod(&read.metadata, &read.spec).filter(|_| adopted)?;
+        let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
+        let cluster = match owner {
+            Some(owner) => view.cluster(namespace, &owner.name),
+            None => view.cluster_of(namespace, labels),
+        };
+        let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
+        Some((Self { read, cluster, member: owner.is_some(), profile, view, namespace }, server))
+    }
+
+    fn mark(&self, name: &str) -> Option<&str> {
+        self.read.metadata.mark(name)
+    }
+}
+
+/// What injection will make of the probes of a server container, so that a rule can say it at the template already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prospect {
+    /// Why the container keeps its probes; `None`: it gets ours.
+    pub kept: Option<String>,
+    /// Something is in the way, so that the pod gets nothing at all.
+    pub in_the_way: bool,
+    /// The liveness probe gives way to a look at the port.
+    pub replaces_liveness: bool,
+    /// Ready will mean Synced.
+    pub readiness_proves: bool,
+    /// Whether a server that crashed will know its position.
+    pub start: Start,
+}
+
+impl Prospect {
+    /// Of the server container of a pod like this one, to which a StatefulSet adds the volumes of these claims.
+    pub fn of<'a>(
+        server: &Container,
+        meta: &Meta,
+        spec: &PodSpec,
+        claims: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let profile = Profile::of(server, meta.mark(marks::PROFILE));
+        let conflict = files::conflict(server, spec, claims);
+        let in_the_way = conflict.is_some();
+        let kept = conflict.or_else(|| profile.keeps_probes().map(str::to_owned));
+        let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
+        let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
+        let replaces_readiness = kept.is_none() && meta.mark(marks::READINESS) != Some("keep");
+        let readiness_proves = !in_the_way && sees || replaces_readiness;
+        let start = match Start::of(server, meta) {
+            Start::Prepended if in_the_way => Start::Blind {
+                why: "gatera injects nothing into its pods",
+                instead: "give the volume that is in the way another name or place",
+            },
+            start => start,
+        };
+        Self { replaces_liveness: asks && kept.is_none(), readiness_proves, in_the_way, start, kept }
+    }
+}
+
+/// Puts everything into the pod. Returns what a person should know. Marks of ours that somebody else wrote never stay:
+/// they would tell of a pod that was never prepared.
+pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
+    for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
+        edit::correct(pod, &[], mark, None);
+    }
+    let Some((patient, server)) = Patient::of(read, namespace, view) else { return Vec::new() };
+    let mut remarks = Vec::new();
+    if let Some(conflict) = files::conflict(server, &read.spec, None) {
+        remarks.push(format!("gatera injects nothing into this pod: {conflict}"));
+        return remarks;
+    }
+    let grace = longer_grace(pod);
+    files::add_volumes(pod, &patient, identity::of(&patient, server));
+    configuration::add(pod, &patient, server, &mut remarks);
+    spread::add(pod, &patient, &mut remarks);
+    let (name, mut proven) = (server.name.clone(), false);
+    if let Some(container) = container_mut(pod, &name) {
+        files::add_mounts(container, &patient);
+        probes::add_pre_stop(container, grace - FLUSH);
+        proven = probes::add(container, server, &patient, &mut remarks);
+        start::add(container, server, &patient, &mut remarks);
+        last_words(container);
+    }
+    let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
+    edit::annotate(pod, marks::INJECTED, &mark);
+    remarks
+}
+
+/// The copies of ConfigMaps that a new pod needs and nobody has made yet.
+pub fn copies(review: &Review, view: &View<'_>) -> Vec<Value> {
+    let new = review.operation == Operation::Create && review.subresource.is_empty();
+    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new) else { return Vec::new() };
+    Patient::of(read, &review.namespace, view)
+        .map_or_else(Vec::new, |(patient, server)| configuration::wanted(&patient, server))
+}
+
+/// A new member whose StatefulSet, or what it reads, is not known yet.
+pub fn is_early(review: &Review, view: &View<'_>) -> bool {
+    let new = review.operation == Operation::Create && review.subresource.is_empty() && !review.dry_run;
+    let Some(Object::Pod(read)) = review.new.as_ref().filter(|_| new && review.origin == Origin::Mutating)
+    else {
+        return false;
+    };
+    let member = |(patient, _): (Patient<'_>, &Container)| {
+        let live = patient.cluster.map(|cluster| &cluster.live);
+        patient.member && matches!(live, None | Some(Err(Unknown::NotThere(_))))
+    };
+    Patient::of(read, &review.namespace, view).is_some_and(member)
+}
+
+/// Members that run with an address that is no longer the cluster's: their pods, and the option file each should have.
+/// A server reads it when it starts, so nobody restarts; those who run learn of each other by gossip.
+pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, String)> {
+    let Some(address) = files::members(cluster, view) else { return Vec::new() };
+    let there = cluster.members.iter().filter_map(|member| member.pod.as_deref());
+    let outdated: Vec<_> = there
+        .filter(|pod| !pod.going && !pod.keeps_address)
+        .filter_map(|pod| {
+            let now = pod.my_cnf.as_deref()?;
+            let then = files::with_address(now, &address);
+            (then != now).then_some((pod, then))
+        })
+        .collect();
+    // While members are told to found a cluster (the way back from DOWN), what they have is left to them. Looked at last:
+    // it means reading option files.
+    let template = &cluster.workload.spec.template;
+    let founds =
+        || view.founds_new_cluster(&cluster.id.namespace, &template.metadata, &template.spec).is_some();
+    if outdated.is_empty() || founds() { Vec::new() } else { outdated }
+}
+
+/// What a server says at its end stands in the pod's status, unless it left a message itself.
+fn last_words(container: &mut Value) {
+    if matches!(container["terminationMessagePolicy"].as_str(), None | Some("File")) {
+        edit::set(container, &["terminationMessagePolicy"], json!("FallbackToLogsOnError"));
+    }
+}
+
+/// The grace period, raised to the floor; a longer one stays.
+fn longer_grace(pod: &mut Value) -> i64 {
+    let own = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let grace = own.max(GRACE);
+    edit::set(pod, &["spec", "terminationGracePeriodSeconds"], json!(grace));
+    grace
+}
+
+fn container_mut<'a>(pod: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+    edit::at(pod, &["spec", "containers"])?
+        .as_array_mut()?
+        .iter_mut()
+        .find(|container| container["name"] == name)
+}

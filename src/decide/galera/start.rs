@@ -1,0 +1,97 @@
+//! What stands in front of a server when its container starts, and whether its position is recovered there after a crash.
+//!
+//! The script itself is `amend/inject/start-member.sh`; here it is only recognised.
+
+use super::image::Image;
+use super::programs;
+use crate::object::{Container, Literal};
+
+/// The script that recovers the position, by whatever path a template carries it.
+const STEP: &str = "start-member.sh";
+
+/// What becomes of the position of a server that was not stopped in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// The step stands in front.
+    Step,
+    /// The image, or mysqld_safe, recovers the position itself.
+    Itself,
+    /// The command is one in front of which the step can stand.
+    Bare,
+    /// A script of somebody's, of which nothing is known.
+    Unknown,
+}
+
+impl Front {
+    /// Of a container that runs a server.
+    pub fn of(container: &Container) -> Self {
+        let words = || container.command.iter().chain(&container.args);
+        if words().any(is_step) {
+            return Self::Step;
+        }
+        let image = Image::read(&container.image);
+        let whole: Vec<_> = words().cloned().collect();
+        let safe = |path: &str| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
+        if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
+            return Self::Itself;
+        }
+        // Wrappers of the kind that pass on their arguments may stand in front of the server, or of what prepares it.
+        let wraps = |word: &str| matches!(name(word), "tini" | "dumb-init");
+        let mut rest = words().map(Literal::look).peekable();
+        if rest.next_if(|word| wraps(word)).is_some() {
+            while rest.next_if(|word| word.starts_with('-')).is_some() {}
+        }
+        let prepared = rest.next_if(|word| name(word) == "docker-entrypoint.sh").is_some();
+        let options = prepared || container.command.is_empty();
+        let server =
+            |word: &&str| matches!(name(word), "mariadbd" | "mysqld") || options && word.starts_with('-');
+        if rest.peek().is_none_or(server) { Self::Bare } else { Self::Unknown }
+    }
+
+    /// A server that crashed starts from where its data is.
+    pub fn recovers(self) -> bool {
+        matches!(self, Self::Step | Self::Itself)
+    }
+}
+
+/// This word is the step.
+pub(super) fn is_step(word: &Literal) -> bool {
+    name(word.look()) == STEP
+}
+
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_front() {
+        for (image, command, front) in [
+            ("mariadb:10.11", &[][..], Front::Bare),
+            ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Bare),
+            ("our/db:1", &["mysqld", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
+            ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
+            ("our/db:1", &["tini", "-g", "--", "mariadbd"], Front::Bare),
+            ("our/db:1", &["tini", "--", "/scripts/start.sh"], Front::Unknown),
+            ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], Front::Bare),
+            ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], Front::Unknown),
+            ("our/db:1", &["bash"], Front::Unknown),
+            ("mariadb:10.11", &["mariadbd-safe"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec mysqld_safe"], Front::Itself),
+            ("percona/percona-xtradb-cluster:8.0", &[], Front::Itself),
+            ("our/pxc:8.0", &["sh", "-c", "exec /entrypoint.sh mysqld"], Front::Itself),
+            ("mariadb:10.11", &["sh", "-c", "exec docker-entrypoint.sh mariadbd"], Front::Unknown),
+            ("mariadb:10.11", &["/scripts/start.sh"], Front::Unknown),
+        ] {
+            let command = command.iter().map(|word| Literal::from(*word)).collect();
+            let container = Container { image: image.into(), command, ..Container::default() };
+            assert_eq!(Front::of(&container), front, "{image} {:?}", container.command);
+        }
+    }
+}

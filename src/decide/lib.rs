@@ -1,0 +1,32 @@
+//! What the guard decides, and the words it says: pure functions of what was asked and what is known. No client, no runtime,
+//! no clock, no file: this crate depends on none (`cargo tree --package gatera-decide`).
+//!
+//! ```text
+//!   text ──> object ──> review ─┐                           ┌─> report ──> text
+//!                               ├─> rules::evaluate ────────┤
+//!            object ──> view ───┘      │                    └─> amend ──> patch
+//!                        │             └─ passing, marks, galera, revision, config
+//!                        ├─> plan ──> the leader's next steps
+//!                        └─> audit ─> what would be refused today
+//! ```
+//!
+//! *Parse once*: JSON stops at `object`, behind `review` and `view`; only `amend` edits it. Time comes in with the
+//! [`view::View`]. `webhooks` says which requests API servers should send, from the same tables that `rules` decides by.
+#![forbid(unsafe_code)]
+
+pub mod amend;
+pub mod audit;
+pub mod config;
+pub mod galera;
+pub mod manifest;
+pub mod marks;
+pub mod object;
+pub mod passing;
+pub mod plan;
+pub mod report;
+pub mod review;
+pub mod revision;
+pub mod rules;
+pub mod verdict;
+pub mod view;
+pub mod webhooks;

@@ -1,0 +1,266 @@
+//! What the leader does next: a pure function of the view.
+//!
+//! Owns: [`Step`] and [`next`]. Must not know: clients; `reconcile.rs` applies the steps. A step that is done is not
+//! planned again, so in steady state there is nothing to do and no API call is made. `plan/bootstrap.rs` knows when the
+//! bootstrap node goes, `plan/warrant.rs` what may be deleted without the view showing it.
+
+pub mod bootstrap;
+pub mod identity;
+mod pace;
+pub mod rollout;
+mod warrant;
+
+use std::time::Duration;
+
+use crate::amend::inject;
+use crate::marks;
+use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
+
+use bootstrap::Stage;
+use rollout::Configure;
+
+pub use pace::Pace;
+pub use warrant::{Found, Warrant, is_marked, warrant};
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Write the marks of a cluster that holds data.
+    Mark(Mark),
+    /// A member that runs gets another option file.
+    Address {
+        /// Its pod.
+        pod: Id,
+        /// The pod's uid.
+        uid: String,
+        /// The option file.
+        text: String,
+    },
+    /// Ask what the pods of a cluster told of its id, and record what follows.
+    Ask {
+        /// The StatefulSet.
+        id: Id,
+        /// Its uid.
+        uid: String,
+    },
+    /// A pod that runs is told its cluster's id.
+    Identity {
+        /// The pod.
+        pod: Id,
+        /// Its uid.
+        uid: String,
+        /// What it is told: an id, or another word.
+        is: String,
+    },
+    /// Write down which configuration members start with.
+    Configure(Box<Configure>),
+    /// A member restarts.
+    Evict {
+        /// Its StatefulSet.
+        id: Id,
+        /// Its pod.
+        pod: String,
+        /// The pod's uid.
+        uid: String,
+        /// It has to be due for so long before it is done.
+        patience: Duration,
+    },
+    /// Write the guard's mark on an object that is about to go.
+    Condemn(Condemned),
+    /// Delete this object.
+    Delete(Condemned),
+    /// The note named what it must not: tell everybody, and put the right one in its place.
+    Correct {
+        /// What is told.
+        told: Vec<Told>,
+        /// Without a note it is taken out.
+        mark: Mark,
+    },
+    /// The rest of a clean-up, each part harmless when it is done twice.
+    Finish(Finish),
+    /// Tell everybody what the clean-up waits for, if it waits for long.
+    Tell(Told),
+}
+
+impl Step {
+    /// It deletes or restarts something, or says who does: it begins only if it still follows from the world.
+    pub fn destroys(&self) -> bool {
+        matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
+    }
+
+    /// It is done once it was due for so long without a break: what lasts shorter is not worth it.
+    pub fn patience(&self) -> Duration {
+        match self {
+            Self::Tell(_) => LASTS,
+            Self::Configure(it) => it.patience,
+            Self::Evict { patience, .. } => *patience,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+/// An object that goes, in the version in which it was judged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Condemned {
+    /// The StatefulSet whose bootstrap node it belongs to; it is in the same namespace.
+    pub id: Id,
+    /// The uid of that StatefulSet.
+    pub owner: String,
+    /// The object.
+    pub target: Target,
+    /// Its version.
+    pub version: String,
+}
+
+/// The rest of a clean-up: delete what no watch shows, tell everybody, and write the note by which it is over.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Finish {
+    /// The StatefulSet.
+    pub id: Id,
+    /// Its uid.
+    pub uid: String,
+    /// What the view does not show any more, or never did: gone, or to be looked up and judged ([`warrant`]).
+    pub rest: Vec<Target>,
+    /// What is left alone, and why.
+    pub left: Vec<(Target, String)>,
+    /// How the cluster is.
+    pub count: String,
+}
+
+impl Finish {
+    /// What everybody should know, if these are left alone.
+    pub fn told(&self, left: &[(Target, String)]) -> Vec<Told> {
+        let stays = |target: &Target| left.iter().any(|(it, _)| it == target);
+        let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
+        let about = |reason, note| Told { id: self.id.clone(), uid: self.uid.clone(), reason, note };
+        let removed = (!gone.is_empty())
+            .then(|| about(REMOVED, format!("removed {}: {}", gone.join(", "), self.count)));
+        let kept = left.iter().map(|(target, why)| about(NOT_REMOVED, not_removed(&self.id, target, why)));
+        kept.chain(removed).collect()
+    }
+
+    /// By this note it is over.
+    pub fn mark(&self) -> Mark {
+        let bootstrap = Some(Removal::Done.note(&self.uid));
+        Mark { id: self.id.clone(), uid: self.uid.clone(), version: String::new(), bootstrap }
+    }
+}
+
+/// The marks of a StatefulSet: data, and what becomes of its bootstrap node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// The StatefulSet.
+    pub id: Id,
+    /// Its uid.
+    pub uid: String,
+    /// Only if it is still this version of it; empty: any.
+    pub version: String,
+    /// What becomes of its bootstrap node, if that is known.
+    pub bootstrap: Option<String>,
+}
+
+impl Mark {
+    fn of(cluster: &Cluster) -> Self {
+        let meta = &cluster.workload.metadata;
+        let bootstrap = meta.mark(marks::BOOTSTRAP).map(str::to_owned);
+        Self { id: cluster.id.clone(), uid: meta.uid.clone(), version: String::new(), bootstrap }
+    }
+
+    fn with(cluster: &Cluster, removal: &Removal) -> Self {
+        let mark = Self::of(cluster);
+        Self { bootstrap: Some(removal.note(&mark.uid)), ..mark }
+    }
+}
+
+/// Something about a cluster that everybody should see.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Told {
+    /// Its StatefulSet.
+    pub id: Id,
+    /// The StatefulSet's uid.
+    pub uid: String,
+    /// One word for it.
+    pub reason: &'static str,
+    /// What is to be said.
+    pub note: String,
+}
+
+impl Told {
+    fn about(cluster: &Cluster, reason: &'static str, note: String) -> Self {
+        Self { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone(), reason, note }
+    }
+}
+
+/// Everything there is to do, in an order that is always the same.
+pub fn next(view: &View<'_>) -> Vec<Step> {
+    if view.freshness != Freshness::Current {
+        return Vec::new();
+    }
+    let stays = |it: &&Cluster| {
+        let ns = &*it.id.namespace;
+        !it.workload.metadata.going() && !view.namespace_going(ns) && !view.left_alone(ns)
+    };
+    view.world.clusters().filter(stays).flat_map(|cluster| of(cluster, view)).collect()
+}
+
+fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    // Verified or not: a Ready that proves nothing may still mean data, and a mark that is missing lets a second bootstrap
+    // wipe it.
+    let mut marks = cluster.workload.metadata.mark(marks::DATA) == Some("none") && cluster.ready() > 0;
+    match bootstrap::stage(cluster, view) {
+        Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
+        Stage::Kept(why) => {
+            let note = format!("the bootstrap node stays: {why}");
+            steps.push(Step::Tell(Told::about(cluster, KEPT, note)));
+        }
+        Stage::Going(_, Some(step)) => {
+            marks &= !matches!(*step, Step::Mark(_));
+            steps.push(*step);
+        }
+    }
+    if marks {
+        steps.insert(0, Step::Mark(Mark::of(cluster)));
+    }
+    let outdated = inject::outdated(cluster, view).into_iter();
+    steps.extend(outdated.map(|(pod, text)| Step::Address {
+        pod: Id::new(&cluster.id.namespace, &pod.name),
+        uid: pod.uid.clone(),
+        text,
+    }));
+    let outdated = inject::identity::outdated(cluster, view).into_iter();
+    steps.extend(outdated.map(|(pod, is)| Step::Identity {
+        pod: Id::new(&cluster.id.namespace, &pod.name),
+        uid: pod.uid.clone(),
+        is: is.to_owned(),
+    }));
+    steps.extend(rollout::stage(cluster, view).step());
+    if identity::asks(cluster, view) {
+        steps.push(Step::Ask { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone() });
+    }
+    steps
+}
+
+/// Why nothing is done in its namespace.
+fn looks_only(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let ns = &*cluster.id.namespace;
+    let mode = view.only_looks(ns)?;
+    Some(format!("namespace {ns} is in mode {}, in which gatera only looks", mode.name()))
+}
+
+/// What lasts shorter is not worth an Event.
+const LASTS: Duration = Duration::from_secs(10);
+
+/// Why an Event is written.
+const KEPT: &str = "BootstrapKept";
+const REMOVED: &str = "BootstrapRemoved";
+const NOT_REMOVED: &str = "NotRemoved";
+
+fn not_removed(id: &Id, target: &Target, why: &str) -> String {
+    format!(
+        "{target} is left alone: {why}; if nothing needs it: kubectl -n {} delete {} {}",
+        id.namespace,
+        target.kind.name().to_ascii_lowercase(),
+        target.name
+    )
+}

@@ -1,0 +1,275 @@
+//! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
+//! `plan status`.
+//!
+//! Must not know: clients. The JSON is a contract; fields are added, never renamed:
+//!
+//! ```text
+//! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
+//!                  "members": [{ "name", "says", "condition": its name, or null where it serves, "ready", "verified", "node": or null,
+//!                                "seen": looks, waits, receives, stalls, full, strays or freezes, what a probe saw last of one that served before, or null,
+//!                                "start": what it reported of a start that has not come to its end, or null:
+//!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
+//!                                           "doing": the same, as a probe saw it, or null } }],
+//!                  "matters": [{ "condition", "members": [name], "instead" }],
+//!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
+//!                  "leftClaims": [name],
+//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
+//! ```
+//!
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first) or `SKIPPED` (nothing to do).
+
+use serde_json::{Value, json};
+
+use crate::amend::inject;
+use crate::galera::identity::Identity;
+use crate::galera::start_note::{Doing, Start, StartNote};
+use crate::marks;
+use crate::marks::overrides::Override;
+use crate::object::Kind;
+use crate::plan::bootstrap::{self, Stage};
+use crate::plan::rollout;
+use crate::rules;
+use crate::view::condition::{self, Condition, Matter};
+use crate::view::{Cluster, Id, Member, View};
+
+/// One cluster.
+#[derive(Debug)]
+pub struct Status<'a> {
+    cluster: &'a Cluster,
+    state: &'static str,
+    /// Each, and what is the matter with it.
+    members: Vec<(&'a Member, Option<Condition>)>,
+    matters: Vec<Matter>,
+    steps: Vec<Step>,
+    /// What somebody should do about it.
+    advice: Option<String>,
+    /// What its StatefulSet releases now.
+    waived: Option<Override>,
+}
+
+#[derive(Debug)]
+struct Step {
+    name: &'static str,
+    status: &'static str,
+    says: String,
+}
+
+const COMPLETE: &str = "COMPLETE";
+const IN_PROGRESS: &str = "IN_PROGRESS";
+const PENDING: &str = "PENDING";
+const SKIPPED: &str = "SKIPPED";
+
+impl<'a> Status<'a> {
+    /// Of this cluster.
+    pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
+        let stage = bootstrap::stage(cluster, view);
+        let kept = matches!(stage, Stage::Kept(_));
+        let mut steps =
+            vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
+        steps.push(configuration(rollout::stage(cluster, view)));
+        if view.left_alone(&cluster.id.namespace) {
+            for step in steps.iter_mut().skip(2) {
+                (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
+            }
+        }
+        // What keeps the bootstrap node says it already.
+        let advice = bootstrap::unverified(cluster).filter(|_| !kept);
+        let members = cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect();
+        let matters = condition::matters(cluster, view);
+        let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
+        let waived = waived.and_then(|text| Override::read(text, view.now).ok());
+        Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice, waived }
+    }
+
+    /// How far it is with its configuration, and in words.
+    pub fn configuration(&self) -> (&'static str, &str) {
+        self.steps.last().map_or((SKIPPED, ""), |step| (step.status, &step.says))
+    }
+
+    fn plan(&self) -> &'static str {
+        let over = |step: &Step| matches!(step.status, COMPLETE | SKIPPED);
+        if self.steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
+    }
+}
+
+/// The node that founds the cluster.
+fn node(cluster: &Cluster, stage: &Stage) -> Step {
+    let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
+    let (status, says) = match (stage, pods.first()) {
+        (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
+        (_, Some(pod)) if pod.going => (COMPLETE, format!("{} is being deleted", pod.name)),
+        (_, Some(pod)) => (IN_PROGRESS, format!("{} is not Ready yet", pod.name)),
+        (Stage::Removed, _) => (COMPLETE, "removed".to_owned()),
+        _ if cluster.has_data() => (SKIPPED, "the members hold data and need none".to_owned()),
+        (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
+        _ => (PENDING, "there is none: the first member founds nothing by itself".to_owned()),
+    };
+    Step { name: "bootstrap node", status, says }
+}
+
+fn members(cluster: &Cluster) -> Step {
+    let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
+    let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
+    let status = match (all, cluster.rolls()) {
+        (true, false) => COMPLETE,
+        (_, true) => IN_PROGRESS,
+        _ if asked == 0 => SKIPPED,
+        _ => IN_PROGRESS,
+    };
+    let rolls = if cluster.rolls() { ", a rollout runs" } else { "" };
+    Step { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
+}
+
+fn removal(stage: Stage) -> Step {
+    let (status, says) = match stage {
+        Stage::Absent => (SKIPPED, "there is none".to_owned()),
+        Stage::Removed => (COMPLETE, String::new()),
+        Stage::LeftAlone(why) => (SKIPPED, why),
+        Stage::Kept(why) => (PENDING, why),
+        Stage::Going(what, _) => (IN_PROGRESS, what),
+    };
+    Step { name: "remove the bootstrap node", status, says }
+}
+
+fn membership(cluster: &Cluster, view: &View<'_>) -> Step {
+    let outdated = inject::outdated(cluster, view);
+    let names: Vec<_> = outdated.iter().map(|(pod, _)| &*pod.name).collect();
+    let (status, says) = match &names[..] {
+        [] => (COMPLETE, String::new()),
+        names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
+    };
+    Step { name: "membership", status, says }
+}
+
+fn configuration(stage: rollout::Stage) -> Step {
+    use rollout::Stage;
+    let (status, says) = match stage {
+        Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        Stage::Settled => (COMPLETE, String::new()),
+        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why),
+        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says),
+    };
+    Step { name: "configuration", status, says }
+}
+
+/// How one member is, in two words or three.
+fn word(member: &Member, condition: Option<Condition>) -> &'static str {
+    match (condition, &member.pod) {
+        (Some(condition), _) => condition.says(),
+        (None, Some(pod)) if pod.verified => "Synced",
+        _ => "Ready, unverified",
+    }
+}
+
+/// For a person.
+pub fn text(all: &[Status<'_>]) -> String {
+    all.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(status: &Status<'_>) -> String {
+    let Status { cluster, state, members, matters, steps, advice, waived } = status;
+    let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    match cluster.identity() {
+        Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
+        None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
+        None => {}
+    }
+    if let Some(release) = waived {
+        let Id { namespace, name } = &cluster.id;
+        let take_off = rules::take_off(Kind::StatefulSet, namespace, name);
+        text.push_str(&format!("├── Override {release} (when that is done: {take_off})\n"));
+    }
+    text.push_str("├── Members\n");
+    let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
+    let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
+    let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
+    let words = wide(&mut rows.iter().map(|(_, word)| word.len()));
+    let lines = rows.iter().map(|(member, word)| {
+        let node = member.pod.as_ref().map_or("", |pod| &pod.node);
+        format!("{:names$}  {word:words$}  {node}", member.name)
+    });
+    branches(&mut text, "│   ", &lines.collect::<Vec<_>>());
+    let starts: Vec<_> = cluster.starts().map(|(name, note)| format!("{name:names$}  {note}")).collect();
+    if !starts.is_empty() {
+        text.push_str("├── Where members that have not joined start from, as each reported\n");
+        branches(&mut text, "│   ", &starts);
+    }
+    if !matters.is_empty() {
+        text.push_str("├── What is the matter, and the way out (each: gatera explain G02)\n");
+        branches(&mut text, "│   ", &matters.iter().map(ToString::to_string).collect::<Vec<_>>());
+    }
+    let left: Vec<_> = cluster.left_claims().map(|claim| claim.name.clone()).collect();
+    if !left.is_empty() {
+        text.push_str("├── Claims of members that are gone, kept with their data\n");
+        branches(&mut text, "│   ", &left);
+    }
+    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", status.plan()));
+    let lines = steps.iter().map(|Step { name, status, says }| match &**says {
+        "" => format!("Step {name} [{status}]"),
+        says => format!("Step {name} [{status}] ({says})"),
+    });
+    branches(&mut text, "    ", &lines.collect::<Vec<_>>());
+    if let Some(advice) = advice {
+        text.push_str(&format!("unverified: {advice}\n"));
+    }
+    text
+}
+
+pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
+    for (index, line) in lines.iter().enumerate() {
+        let branch = if index + 1 == lines.len() { "└──" } else { "├──" };
+        text.push_str(format!("{indent}{branch} {line}").trim_end());
+        text.push('\n');
+    }
+}
+
+/// For a program.
+pub fn json(all: &[Status<'_>]) -> Value {
+    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() })
+}
+
+fn start(told: &StartNote) -> Value {
+    let (at, safe) = match told {
+        StartNote::Started(Start { at, safe_to_bootstrap, .. }) => (Some(at.to_string()), *safe_to_bootstrap),
+        StartNote::Refused(_) => (None, None),
+    };
+    let position = told.position();
+    json!({
+        "says": told.to_string(),
+        "at": at,
+        "id": position.map(|it| &it.id),
+        "seqno": position.map(|it| it.seqno),
+        "safeToBootstrap": safe,
+        "doing": told.doing().map(Doing::name),
+    })
+}
+
+fn cluster(status: &Status<'_>) -> Value {
+    let Status { cluster, state, members, matters, steps, waived, .. } = status;
+    let member = |(it, condition): &(&Member, Option<Condition>)| {
+        let pod = it.pod.as_ref();
+        json!({
+            "name": it.name,
+            "says": word(it, *condition),
+            "condition": condition.map(Condition::name),
+            "ready": it.ready(),
+            "verified": pod.is_some_and(|pod| pod.verified),
+            "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
+            "seen": pod.and_then(|pod| pod.seen).map(Doing::name),
+            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_ref()).map(start),
+        })
+    };
+    let step = |Step { name, status, says }: &Step| json!({ "name": name, "status": status, "says": says });
+    json!({
+        "namespace": cluster.id.namespace,
+        "name": cluster.id.name,
+        "state": state,
+        "says": cluster.describe(),
+        "id": cluster.identity().map(Identity::as_str),
+        "members": members.iter().map(member).collect::<Vec<_>>(),
+        "matters": super::matters(matters),
+        "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
+        "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
+        "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
+    })
+}

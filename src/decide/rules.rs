@@ -1,0 +1,265 @@
+//! The rulebook: one table, one function that asks it.
+//!
+//! Owns: [`RULES`] and [`evaluate`], the only door between a review and a decision. The webhook, `gatera check` and
+//! the background audit all go through it, so the same change gets the same words everywhere. Must not know: HTTP,
+//! clients, files, output formats.
+//!
+//! *The change is judged, not the state.* What an object broke before, in the same place, is a warning when it is
+//! edited: everything can be improved step by step, and nothing gets worse. Creation is judged whole.
+
+mod anti_affinity;
+mod bootstrap_needed;
+mod cluster_address;
+mod departure;
+mod fixed_fields;
+mod image;
+mod managed;
+mod member_data;
+mod newly_read;
+mod one_at_a_time;
+mod own_marks;
+mod password_drift;
+mod plain_password;
+mod probes;
+mod references;
+mod restarts;
+mod rollout_shape;
+mod scale_order;
+mod second_bootstrap;
+mod services;
+mod settings;
+mod start;
+mod template;
+mod waived;
+mod whole_stop;
+
+pub use departure::{Departure, departure, refuse_unreserved};
+pub use own_marks::{Correction, corrections};
+pub use second_bootstrap::held_at_zero;
+pub use waived::take_off;
+
+use waived::Waived;
+
+use std::collections::HashMap;
+
+use crate::object::{Kind, Object};
+use crate::passing::exempt;
+use crate::passing::unread;
+use crate::review::{Operation, Origin, Review};
+use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
+use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
+
+/// One rule. Its module's documentation is the manual page that `gatera explain` prints.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable once published.
+    pub id: &'static str,
+    /// For people.
+    pub name: &'static str,
+    /// What it looks at, and at which of the things that can be done to it; it is asked about nothing else.
+    pub touches: &'static [(Kind, &'static [Verb])],
+    source: &'static str,
+    check: fn(&Review, &View<'_>) -> Findings,
+}
+
+/// What is done to an object, as far as rules tell it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs, reason = "the verbs of the API, and its subresources")]
+pub enum Verb {
+    Create,
+    Update,
+    Delete,
+    Scale,
+    Evict,
+    /// Whoever reports how an object does may write its metadata, too.
+    Report,
+}
+
+/// What to do while the view does not say enough.
+const UNTIL_SEEN: &str =
+    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
+
+/// Every write of the object itself.
+const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
+
+impl Verb {
+    /// `None`: no rule looks at this.
+    fn of(review: &Review) -> Option<Self> {
+        match (&*review.subresource, review.operation) {
+            ("", Operation::Create) => Some(Self::Create),
+            ("", Operation::Update) => Some(Self::Update),
+            ("", Operation::Delete) => Some(Self::Delete),
+            ("scale", _) => Some(Self::Scale),
+            ("eviction", _) => Some(Self::Evict),
+            ("status", Operation::Update) => Some(Self::Report),
+            _ => None,
+        }
+    }
+}
+
+/// Every rule, in the order of their ids.
+pub const RULES: &[Rule] = &[
+    scale_order::RULE,
+    one_at_a_time::RULE,
+    whole_stop::RULE,
+    second_bootstrap::RULE,
+    bootstrap_needed::RULE,
+    cluster_address::RULE,
+    member_data::RULE,
+    fixed_fields::RULE,
+    settings::RULE,
+    references::RULE,
+    plain_password::RULE,
+    password_drift::RULE,
+    anti_affinity::RULE,
+    rollout_shape::RULE,
+    probes::RULE,
+    services::RULE,
+    image::RULE,
+    own_marks::RULE,
+    start::RULE,
+];
+
+/// The rule by which nobody founds a cluster a second time; the gate at the pod asks for its override and mode.
+pub const SECOND_BOOTSTRAP: &str = second_bootstrap::RULE.id;
+/// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
+pub const UNREADABLE: &str = "G00";
+
+/// The rule of this id, in any case.
+pub fn find(id: &str) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
+}
+
+impl Rule {
+    /// It is asked when this is done to an object of this kind.
+    pub fn looks_at(&self, kind: Kind, verb: Verb) -> bool {
+        self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))
+    }
+
+    /// The manual page: the module documentation of the rule's file.
+    pub fn manual(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The first sentence of the manual page, without the id.
+    pub fn summary(&self) -> String {
+        let manual = self.manual();
+        let first = manual.lines().next().unwrap_or_default();
+        first.split_once(": ").map_or(first, |(_, rest)| rest).trim_end_matches('.').to_owned()
+    }
+}
+
+/// Judges one change. Pure: the same review and view give the same decision.
+pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
+    let mut decision = Decision::default();
+    if exempt::passes(&review.user, review.operation, review.kind) {
+        return decision;
+    }
+    if unread::is(review) {
+        return decision;
+    }
+    if let Some(finding) = unreadable(review) {
+        decision.add(finding, Mode::Enforce, false, None);
+        return decision;
+    }
+    if let_through(review, view) {
+        return decision;
+    }
+    let waived = Waived::of(review, view, &mut decision);
+    let Some(verb) = Verb::of(review) else { return decision };
+    for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
+        let mode = view.mode(rule.id, &review.namespace);
+        if mode == Mode::Off {
+            continue;
+        }
+        let findings = (rule.check)(review, view);
+        if findings.is_empty() {
+            continue;
+        }
+        let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
+        // By their places: a hostile file has a hundred thousand.
+        let mut at = HashMap::<_, Vec<_>>::new();
+        for old in &before {
+            at.entry(&*old.field).or_default().push(old);
+        }
+        let release = waived.by(rule.id, review);
+        for finding in findings {
+            let there: &[&Finding] = at.get(&*finding.field).map_or(&[], |there| there);
+            // A warning that was due before is no news: whoever reads it at every edit stops reading.
+            if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
+                continue;
+            }
+            let firm = own_marks::is_firm(&finding);
+            let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
+            decision.add(finding, mode, existed, release.filter(|_| !firm));
+        }
+    }
+    decision.remarks.extend(half_guarded(review, view));
+    if decision.allowed() {
+        decision.remarks.extend(restarts::told(review, view));
+    }
+    decision.sort();
+    decision
+}
+
+/// A cluster that is created where only what carries labels is guarded.
+fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
+    let Some(Object::StatefulSet(new)) =
+        review.new.as_ref().filter(|_| review.operation == Operation::Create)
+    else {
+        return None;
+    };
+    let half = review.origin == Origin::Validating
+        && is_cluster(new, view.adoption())
+        && view.namespace_is_unlabelled(&review.namespace);
+    let ns = &review.namespace;
+    half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
+}
+
+/// An object that cannot be read is refused: allowing it would be a guess.
+fn unreadable(review: &Review) -> Option<Finding> {
+    let problem = review.unreadable.as_ref()?;
+    Some(Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Deny,
+        field: String::new(),
+        says: problem.to_string(),
+        why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
+        instead: "correct the field; `kubectl explain` names its type".into(),
+    })
+}
+
+/// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the
+/// members that it evicts), and everything that is already on its way out. A pod that is going may still be forced, so its
+/// DELETE is judged.
+fn let_through(review: &Review, view: &View<'_>) -> bool {
+    let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
+    let going = (review.operation == Operation::Update || again)
+        && review.objects().any(|object| object.meta().going());
+    going
+        || view.settings.is_own(&review.user) && review.subresource != "eviction"
+        || NEVER_GUARDED.contains(&&*review.namespace)
+        || view.namespace_going(&review.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_in_order() {
+        assert!(RULES.windows(2).all(|pair| pair[0].id < pair[1].id));
+    }
+
+    #[test]
+    fn every_manual_page_says_what_why_and_what_instead() {
+        for rule in RULES {
+            let manual = rule.manual();
+            assert!(manual.starts_with(&format!("{}: ", rule.id)), "{}", rule.id);
+            for heading in ["# Why", "# Example", "# What to do instead", "# How to waive it"] {
+                assert!(manual.contains(heading), "{} has no {heading:?}", rule.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! G18: what the guard knows a cluster by stays as it is.
+//!
+//! Refuses to take away or change the labels by which a cluster is adopted and its members belong to it, to take the mode
+//! label off a namespace with a cluster in it, and overrides that would release nothing. Annotations that the guard itself
+//! writes are nobody else's: on a StatefulSet, a Deployment, their pod templates and new pods they are taken out, or put back
+//! as they were, with a warning; elsewhere, and by way of `/status`, they are refused, and so is a pod whose marks the guard
+//! did not write.
+//!
+//! # Why
+//!
+//! `kubectl label pod galera-1 app-` makes the pod a stranger: its StatefulSet cannot replace it, its Services forget it,
+//! and nothing about it is judged any more. The script and the option file that members run travel in annotations of the
+//! pod: who changes them changes code that runs beside the database. A pod that carries `gatera.dev/injected` counts as
+//! Synced when it is Ready; the other marks tell whether a cluster holds data and what may be removed. An override with a mistake in it would be noticed
+//! only when it is needed.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl label pod galera-1 app-
+//! [G18] Pod db/galera-1: without the label app it no longer belongs to cluster galera
+//! ```
+//!
+//! # What to do instead
+//!
+//! * To have the clusters of a namespace left alone, set its label `gatera.dev/mode` to `off`: nothing is refused, injected,
+//!   held at 0 replicas, marked or removed there. With `warn` and `audit` nothing is refused or held at 0, but new pods
+//!   are still injected, and the controller works. In every mode the guard's own annotations on StatefulSets, Deployments
+//!   and new pods stay its own, or it would believe them later. Pods that run keep what they know until they are deleted. To have one rule left out, use the settings file.
+//! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
+//! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
+//!   `data`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
+//!   `override` on the object, `rollout` on the StatefulSet, and `container`, `profile`, `readiness`, `address`,
+//!   `anti-affinity`, `start` and `startup-limit` on its pod template.
+//! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "G18 until=2026-12-01T10:00:00Z reason=…"`. What
+//! concerns the guard's own annotations cannot be waived: whoever may write them may also write an override.
+
+mod kept;
+
+pub use kept::{Correction, corrections};
+
+use std::collections::BTreeSet;
+
+use super::{Rule, Verb, WRITTEN};
+use crate::amend::inject::{self, Doubt};
+use crate::galera::adopt;
+use crate::marks::overrides::{Invalid, Override};
+use crate::marks::{self, PREFIX};
+use crate::object::{Kind, Labels, Meta, Object, Pod};
+use crate::review::{Origin, Review};
+use crate::verdict::{Finding, Findings, Mode, Verdict};
+use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G18",
+    name: "own-marks",
+    touches: &[
+        (Kind::StatefulSet, REPORTED),
+        (Kind::Deployment, REPORTED),
+        (Kind::ConfigMap, WRITTEN),
+        (Kind::Secret, WRITTEN),
+        (Kind::Service, WRITTEN),
+        (Kind::Budget, WRITTEN),
+        (Kind::Pod, REPORTED),
+        (Kind::Claim, &[Verb::Update]),
+        (Kind::Namespace, &[Verb::Update]),
+    ],
+    source: include_str!("own_marks.rs"),
+    check,
+};
+
+/// Written, also by way of `/status`.
+const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(new) = &review.new else { return Findings::new() };
+    let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
+    found.extend(claimed(review, new, view));
+    found.extend(match (&review.old, new) {
+        (Some(Object::Namespace(old)), Object::Namespace(new)) => {
+            mode_label(&old.metadata, &new.metadata, review, view)
+        }
+        (_, Object::Namespace(new)) => unknown_mode(&new.metadata).into_iter().collect(),
+        (Some(old), new) => forgotten(old, new, review, view).into_iter().collect(),
+        (None, _) => Findings::new(),
+    });
+    found
+}
+
+/// An override with a mistake in it. One that is over is only old.
+fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
+    let text = meta.mark(marks::OVERRIDE)?;
+    let problem = match Override::read(text, view.now) {
+        Ok(release) => {
+            let unknown = release.rules.iter().find(|id| super::find(id).is_none())?;
+            format!("there is no rule {unknown}")
+        }
+        Err(Invalid::Ended(_)) => return None,
+        Err(problem) => problem.to_string(),
+    };
+    Some(Finding {
+        field: "metadata.annotations[gatera.dev/override]".into(),
+        says: format!("the override would release nothing: {problem}"),
+        instead: as_it_should_be(text, view),
+        ..finding("an override that is wrong is noticed only when it is needed")
+    })
+}
+
+/// With the rule that is meant, as far as that can be told.
+fn as_it_should_be(text: &str, view: &View<'_>) -> String {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let meant = words.find_map(super::find).map(|rule| rule.id);
+    let hint = if meant.is_none() { ", with the rule you mean for G07" } else { "" };
+    format!(
+        "write gatera.dev/override: \"{} until={} reason=…\"{hint}",
+        meant.unwrap_or("G07"),
+        view.half_an_hour_from_now()
+    )
+}
+
+/// The label that makes protection complete is taken off.
+fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findings {
+    let (before, after) = (old.labels.get(MODE_LABEL), new.labels.get(MODE_LABEL));
+    let guarded = view.clusters_in(&review.name).next();
+    match (before, after, guarded) {
+        (Some(_), None, Some(cluster)) => vec![Finding {
+            field: FIELD.into(),
+            says: format!(
+                "without the label {MODE_LABEL} cluster {} is guarded only in part",
+                cluster.id.name
+            ),
+            instead: format!(
+                "say what is meant: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
+                review.name
+            ),
+            ..finding(
+                "scaling and evictions are then judged only while gatera answers, and objects without labels of the cluster not at all",
+            )
+        }],
+        _ => unknown_mode(new).into_iter().collect(),
+    }
+}
+
+const FIELD: &str = "metadata.labels[gatera.dev/mode]";
+
+fn unknown_mode(new: &Meta) -> Option<Finding> {
+    let mode = new.labels.get(MODE_LABEL).filter(|mode| Mode::read(mode).is_none())?;
+    let known = Mode::ALL.map(Mode::name).join(", ");
+    Some(Finding {
+        field: FIELD.into(),
+        says: format!("{mode} is no mode"),
+        instead: format!("choose one of {known}"),
+        ..finding("a mode that is not understood counts as enforce")
+    })
+}
+
+/// An object of a cluster would no longer be known as such.
+fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (before, after, field) = match (old, new) {
+        (Object::StatefulSet(old), Object::StatefulSet(new)) => {
+            let lost = is_cluster(old, view.adoption()) && !is_cluster(new, view.adoption());
+            let labels = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
+            if !lost {
+                return None;
+            }
+            (labels.0, labels.1, "spec.template.metadata.labels")
+        }
+        _ => {
+            let labels = (&old.meta().labels, &new.meta().labels);
+            let adopts = |labels| view.adoption().adopts(labels);
+            let kept = adopts(labels.1) && !renamed(new, labels.0, labels.1, review, view);
+            if !adopts(labels.0) || kept || matches!(new, Object::Service(_) | Object::Budget(_)) {
+                return None;
+            }
+            (labels.0, labels.1, "metadata.labels")
+        }
+    };
+    let cluster =
+        view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
+    let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(value)).collect();
+    let asked_for = &cluster.workload.spec.selector.match_labels;
+    lost.sort_by_key(|(key, _)| !asked_for.contains_key(*key));
+    let lost = lost.first();
+    let says = match lost {
+        Some((key, _)) if after.contains_key(*key) => {
+            format!("with another label {key} it no longer belongs to cluster {}", cluster.id.name)
+        }
+        Some((key, _)) => {
+            format!("without the label {key} it no longer belongs to cluster {}", cluster.id.name)
+        }
+        None => format!("without a database server it no longer counts as cluster {}", cluster.id.name),
+    };
+    let label = lost.map_or("app", |(key, _)| &**key);
+    Some(Finding {
+        field: format!("{field}[{label}]"),
+        says,
+        instead: format!(
+            "keep it; to have everything in the namespace left alone: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
+            review.namespace
+        ),
+        ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")
+    })
+}
+
+/// A pod or claim is still Galera's, but no longer this cluster's: its StatefulSet lets go of it.
+fn renamed(new: &Object, before: &Labels, after: &Labels, review: &Review, view: &View<'_>) -> bool {
+    let member = matches!(new, Object::Pod(_) | Object::Claim(_));
+    let let_go = |cluster: &Cluster| {
+        let selector = &cluster.workload.spec.selector;
+        matches!(new, Object::Pod(_)) && selector.selects(before) && !selector.selects(after)
+    };
+    member
+        && (adopt::instance(before) != adopt::instance(after)
+            || view.concerned(review).into_iter().any(let_go))
+}
+
+/// Annotations of the guard's that somebody else writes.
+fn claimed(review: &Review, new: &Object, view: &View<'_>) -> Findings {
+    match (&review.old, new) {
+        (_, Object::StatefulSet(_) | Object::Deployment(_)) => corrected(review, new, view),
+        (Some(Object::Pod(old)), Object::Pod(new)) if view.adoption().adopts(&old.metadata.labels) => {
+            rewritten(old, new)
+        }
+        (_, Object::Pod(new)) => doubted(review, new, view).into_iter().collect(),
+        // What is there already was written by the guard.
+        _ if review.origin == Origin::Audit => Findings::new(),
+        (old, new) => {
+            let was = |key: &String| old.as_ref().and_then(|old| old.meta().marks.get(key));
+            let foreign = new.meta().marks.iter().filter(|(key, _)| marks::is_guards(key));
+            let foreign = foreign.filter(|(key, value)| was(key) != Some(value));
+            foreign.map(|(key, _)| belief(Verdict::Deny, ANNOTATIONS, key, "")).collect()
+        }
+    }
+}
+
+const ANNOTATIONS: &str = "metadata.annotations";
+
+/// Of a StatefulSet, a Deployment and their template: corrected while the object can still be changed, refused if that
+/// was circumvented.
+fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
+    // Nothing is put back where only a state is reported.
+    let reported = !review.subresource.is_empty();
+    let corrections = super::corrections(review, view).into_iter().filter(|it| it.written || reported);
+    let found = corrections.filter_map(|it| {
+        let place = if it.in_template { "spec.template.metadata.annotations" } else { ANNOTATIONS };
+        let (verdict, becomes) = match (review.origin, &it.wanted) {
+            _ if reported => (Verdict::Deny, ""),
+            (Origin::Audit, _) if !it.in_template => return None,
+            (Origin::Audit, _) => (Verdict::Warn, " and means nothing in a template"),
+            // Another replica, which had not seen the same claims, may have set it a moment ago.
+            (Origin::Validating, wanted) if review.old.is_none() && is_data(&it.key) && !it.in_template => {
+                let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
+                return hides.then(|| belief(Verdict::Deny, place, &it.key, ""));
+            }
+            (Origin::Validating, _) => (Verdict::Deny, ""),
+            (_, None) if it.in_template => (Verdict::Amend, " and is taken out of the pod template"),
+            (_, None) => (Verdict::Amend, " and is taken out"),
+            (_, Some(_)) if review.old.is_some() => (Verdict::Amend, " and is put back as it was"),
+            (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),
+        };
+        Some(belief(verdict, place, &it.key, becomes))
+    });
+    found.collect()
+}
+
+fn is_data(key: &str) -> bool {
+    key.strip_prefix(PREFIX) == Some(marks::DATA)
+}
+
+/// Marks on a pod that starts, or that becomes Galera's. They tell what was done to it, so they are compared with that.
+fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
+    let doubt = inject::doubt(pod, view)?;
+    let mark = if let Doubt::Forged { mark, .. } = doubt { mark } else { marks::INJECTED };
+    let key = format!("{PREFIX}{mark}");
+    Some(match (review.origin, doubt) {
+        (Origin::Mutating | Origin::Check, _) if review.old.is_none() => {
+            belief(Verdict::Amend, ANNOTATIONS, &key, " and is taken out")
+        }
+        (_, Doubt::OtherVersion) => Finding {
+            says: "it was injected by another version of gatera".into(),
+            instead: "wait: its controller creates it again, and the version that runs then injects it"
+                .into(),
+            ..belief(Verdict::Wait, ANNOTATIONS, &key, "")
+        },
+        (_, Doubt::Forged { why, .. }) => belief(Verdict::Deny, ANNOTATIONS, &key, &format!(": {why}")),
+    })
+}
+
+/// The annotations of a pod that runs: they count when it starts, and do not change any more.
+fn rewritten(old: &Pod, new: &Pod) -> Findings {
+    let keys = old.metadata.marks.keys().chain(new.metadata.marks.keys());
+    let fixed = |key: &&String| {
+        let name = key.strip_prefix(PREFIX).unwrap_or_default();
+        marks::is_guards(key) || matches!(name, marks::CONTAINER | marks::READINESS)
+    };
+    let changed = |key: &&String| old.metadata.marks.get(*key) != new.metadata.marks.get(*key);
+    let changed: BTreeSet<_> = keys.filter(fixed).filter(changed).collect();
+    let found = changed.into_iter().map(|key| Finding {
+        field: format!("{ANNOTATIONS}[{key}]"),
+        says: format!("{key} of a running pod is the guard's"),
+        instead: "set annotations on the StatefulSet's pod template; they count when a pod starts".into(),
+        ..finding("the script and the option file that a member runs come from these annotations, and so does what is known of it")
+    });
+    found.collect()
+}
+
+fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
+    Finding {
+        verdict,
+        field: format!("{place}[{key}]"),
+        says: format!("{key} is the guard's{becomes}"),
+        instead: "leave it out of what you write".into(),
+        ..finding(
+            "by these annotations the guard knows what it has done; believing anybody else's could cost a database",
+        )
+    }
+}
+
+/// Neither an override nor a former state makes this milder: both are written by whoever may write the annotation.
+pub(super) fn is_firm(finding: &Finding) -> bool {
+    let key = finding.field.split_once("metadata.annotations[").and_then(|(_, key)| key.strip_suffix(']'));
+    finding.rule == RULE.id && key.is_some_and(marks::is_guards)
+}
+
+fn finding(why: &str) -> Finding {
+    Finding {
+        rule: RULE.id,
+        verdict: Verdict::Deny,
+        field: String::new(),
+        says: String::new(),
+        why: why.to_owned(),
+        instead: String::new(),
+    }
+}

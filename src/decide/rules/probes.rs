@@ -1,0 +1,172 @@
+//! G15: no probe kills a member for its password, its cluster or its patience.
+//!
+//! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
+//! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
+//! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short or is taken
+//! away, and where something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
+//!
+//! # Why
+//!
+//! A failed liveness probe kills the server. One that logs in fails on every member at once when the password changes,
+//! and the whole cluster is down. One that wants `Primary` or `Synced` kills the donor, which is desynced while it
+//! helps, and the joiner, which has nothing yet; and it restarts members that lost their majority, which throws away the
+//! file with which they would have found back together. A member that joins copies the whole database first: that
+//! takes minutes or hours in which nothing answers, and a probe without that patience kills it again and again.
+//!
+//! # Example
+//!
+//! ```text
+//! livenessProbe:
+//!   exec: {command: [mysqladmin, -p$(PASSWORD), ping]}      # refused where it would stay
+//! ```
+//!
+//! # What to do instead
+//!
+//! Leave the probes out: gatera adds its own when the pod is created, as long as it knows how the image takes options
+//! (`gatera.dev/profile: official` or `bitnami` in the template's annotations says so) and a `command` of the container,
+//! if it has one, ends in the image's own entry point. Or write a liveness probe that only asks whether the server lives,
+//! with a startup probe that waits an hour: `livenessProbe: {tcpSocket: {port: 3306}}`,
+//! `startupProbe: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}`.
+//!
+//! # How to waive it
+//!
+//! Annotate the StatefulSet or the bootstrap Deployment, for an hour at most:
+//! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
+
+use super::{Rule, WRITTEN, template};
+use crate::amend::inject::Prospect;
+use crate::galera::programs;
+use crate::object::{Container, Handler, Kind, Object};
+use crate::review::Review;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "G15",
+    name: "probes",
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
+    source: include_str!("probes.rs"),
+    check,
+};
+
+/// Less than this is too little for any state transfer worth the name.
+const LEAST_PATIENCE: i64 = 300;
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
+    let claims = match &review.new {
+        Some(Object::StatefulSet(it)) => &it.spec.volume_claim_templates[..],
+        _ => &[],
+    };
+    let claims = claims.iter().map(|claim| &*claim.metadata.name);
+    let prospect = Prospect::of(server, &template.metadata, &template.spec, claims);
+    let mut found = in_template(server, &prospect);
+    if let Some((_, before)) = template::of(review.old.as_ref(), view) {
+        found.extend(taken_away(before, server, &prospect));
+    }
+    found
+}
+
+/// The patience that somebody wrote down is gone.
+fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
+    let patience = before.startup_probe.as_ref().filter(|_| server.startup_probe.is_none())?.patience();
+    let (left, instead) = match &prospect.kept {
+        None => (
+            "only gatera's own is left, and that only in pods that start while gatera runs".to_owned(),
+            "leave it in",
+        ),
+        Some(kept) => (
+            format!("nothing takes its place: gatera adds none, since {kept}"),
+            if server.liveness_probe.is_some() {
+                "leave it in, or take livenessProbe out, too"
+            } else {
+                "leave it in"
+            },
+        ),
+    };
+    let says =
+        format!("startupProbe of container {}, which waited {patience}s, is taken away: {left}", server.name);
+    let why = "a member that joins copies the whole database before it answers; a liveness probe that does not wait for that kills it again and again";
+    let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
+    Some(finding(Verdict::Warn, field, says, why, instead.to_owned()))
+}
+
+fn in_template(server: &Container, prospect: &Prospect) -> Findings {
+    let place = format!("spec.template.spec.containers[{}].", server.name);
+    let liveness = server.liveness_probe.as_ref().map(|probe| {
+        demanding(&place, server, probe, prospect).or_else(|| impatient(&place, server, probe, prospect))
+    });
+    liveness.flatten().into_iter().chain(blind(&place, server, prospect)).collect()
+}
+
+/// A liveness probe that fails while the server lives.
+fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
+    let demand = programs::demand(&probe.exec.command)?;
+    let says = format!("livenessProbe of container {} needs {demand}", server.name);
+    let (verdict, says, instead) = match &prospect.kept {
+        None => (
+            Verdict::Warn,
+            format!("{says} and is replaced by a look at port 3306 when the pod starts"),
+            "leave it out".to_owned(),
+        ),
+        Some(kept) => {
+            (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port())
+        }
+    };
+    let why = if demand == "a login" {
+        "when the password changes, or while the server is busy, it fails on every member at once and kills them all"
+    } else {
+        "a donor and a joiner are not Synced, and a member without its majority is not Primary: it kills all of these"
+    };
+    Some(finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
+}
+
+/// A liveness probe that kills a member which is still copying its data.
+fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
+    let kept = prospect.kept.as_ref()?;
+    // The state transfer's own file: it lasts as long as the transfer.
+    if probe.exec.command.iter().any(|word| word.look().contains("sst_in_progress")) {
+        return None;
+    }
+    let startup = server.startup_probe.as_ref().map_or(0, Handler::patience);
+    let seconds = startup.saturating_add(probe.patience());
+    let says = format!(
+        "container {} is killed {seconds}s after it started unless it answers, and gatera adds no startupProbe: {kept}",
+        server.name
+    );
+    let why = "a member that joins copies the whole database before it answers; killed on the way, it begins anew for ever";
+    (seconds < LEAST_PATIENCE).then(|| {
+        let instead = "let startupProbe wait an hour: {tcpSocket: {port: 3306}, periodSeconds: 10, failureThreshold: 360}"
+            .to_owned();
+        // Somebody thought of it, and what a startup probe waits for is not always to be seen.
+        let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
+        finding(verdict, format!("{place}livenessProbe"), says, why, instead)
+    })
+}
+
+/// Ready will not mean Synced.
+fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding> {
+    let says = format!("Ready will not prove that container {} is Synced", server.name);
+    let (says, instead) = match &prospect.kept {
+        None => (says, "take gatera.dev/readiness: keep off the template"),
+        Some(kept) if prospect.in_the_way => (
+            format!(
+                "gatera injects nothing into its pods, so Ready will not prove that they are Synced: {kept}"
+            ),
+            "give the volume another name or place",
+        ),
+        Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
+    };
+    let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
+    (!prospect.readiness_proves)
+        .then(|| finding(Verdict::Warn, format!("{place}readinessProbe"), says, why, instead.to_owned()))
+}
+
+fn ask_the_port() -> String {
+    "leave it out, or ask the port (livenessProbe: {tcpSocket: {port: 3306}}) with a startupProbe of an hour beside it"
+        .to_owned()
+}
+
+fn finding(verdict: Verdict, field: String, says: String, why: &str, instead: String) -> Finding {
+    Finding { rule: RULE.id, verdict, field, says, why: why.into(), instead }
+}

@@ -1,0 +1,96 @@
+//! The overrides that count for a review, and what is said of them.
+//!
+//! Not a rule. Must not know: what any rule finds.
+
+use crate::marks;
+use crate::marks::overrides::{Invalid, Override};
+use crate::object::{Kind, Meta, Object};
+use crate::review::{self, Operation, Origin, Review};
+use crate::verdict::Decision;
+use crate::view::View;
+
+/// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
+/// cluster that the object belongs to or is used by.
+#[derive(Default)]
+pub(super) struct Waived {
+    own: Vec<Override>,
+    clusters: Vec<Vec<Override>>,
+}
+
+/// The override of this rule on a StatefulSet releases the end of everything its cluster uses: a `helm uninstall` that
+/// is half refused is worse than none.
+const WHOLE: &str = "G03";
+/// The data itself is never part of that.
+const DATA: &str = "G07";
+
+/// The command that ends an override.
+pub fn take_off(kind: Kind, namespace: &str, name: &str) -> String {
+    let kind = kind.name().to_ascii_lowercase();
+    let namespace = if namespace.is_empty() { String::new() } else { format!("-n {namespace} ") };
+    format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-")
+}
+
+/// This override was there before, and lets the next careless command through as well; it is told until it is gone. One that
+/// goes with its object leaves nothing to take off, and an audit tells of each once.
+fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
+    let mark = |object: &Object| object.meta().mark(marks::OVERRIDE).map(str::to_owned);
+    let is_own = (review.kind, &review.name) == (kind, &meta.name);
+    match review.origin {
+        Origin::Validating => {
+            let is_new = is_own && review.old.as_ref().and_then(mark) != review.new.as_ref().and_then(mark);
+            !is_new && (!is_own || review.operation != Operation::Delete)
+        }
+        Origin::Audit => is_own,
+        Origin::Mutating | Origin::Check => false,
+    }
+}
+
+impl Waived {
+    pub(super) fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
+        let mut add = |remark: String| {
+            if !decision.remarks.contains(&remark) {
+                decision.remarks.push(remark);
+            }
+        };
+        let written = review.new.as_ref().and_then(|new| new.meta().mark(marks::OVERRIDE));
+        let mut read = |meta: &Meta, kind: Kind| {
+            let text = meta.mark(marks::OVERRIDE)?;
+            let subject = review::subject(kind, &review.namespace, &meta.name);
+            match Override::read(text, view.now) {
+                Ok(release) => {
+                    if lingers(review, meta, kind) {
+                        let take_off = take_off(kind, &review.namespace, &meta.name);
+                        add(format!(
+                            "{subject} carries an override; when that is done: {take_off} ({release})"
+                        ));
+                    }
+                    Some(release)
+                }
+                // One with a mistake in it is G18's where it is written.
+                Err(problem) if written != Some(text) || matches!(problem, Invalid::Ended(_)) => {
+                    add(format!(
+                        "the annotation gatera.dev/override of {subject} releases nothing: {problem}"
+                    ));
+                    None
+                }
+                Err(_) => None,
+            }
+        };
+        let own = review.objects().filter_map(|object| read(object.meta(), review.kind)).collect();
+        let clusters = view.concerned(review).into_iter();
+        let clusters =
+            clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
+        Self { own, clusters: clusters.collect() }
+    }
+
+    /// What releases this rule for this review, if anything does.
+    pub(super) fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
+        let ends = review.operation == Operation::Delete && rule != DATA;
+        let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
+        self.own.iter().find(releases).or_else(|| {
+            let each = self.clusters.iter().map(|overrides| overrides.iter().find(releases));
+            // What several clusters use is released by all of them.
+            each.collect::<Option<Vec<_>>>()?.into_iter().next()
+        })
+    }
+}
