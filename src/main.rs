@@ -8,5 +8,5 @@ use clap::Parser as _;
 fn main() -> ExitCode {
     // One provider for the whole process, chosen here and nowhere else; a second call would be a second main.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    gatera::cli::Cli::parse().run()
+    gatera::command::Cli::parse().run()
 }

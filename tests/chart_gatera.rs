@@ -209,7 +209,7 @@ fn its_arguments_are_the_program_s() {
 #[test]
 fn its_leases_are_the_programs() {
     let objects = objects(&rendered(&[]).succeeded());
-    let wanted: BTreeSet<_> = gatera::reserve::leases().chain(["gatera".to_owned()]).collect();
+    let wanted: BTreeSet<_> = gatera::act::reserve::leases().chain(["gatera".to_owned()]).collect();
     let name = |value: &Value| value.as_str().unwrap().to_owned();
     let made = objects.iter().filter(|it| it["kind"] == "Lease").map(|it| name(&it["metadata"]["name"]));
     assert_eq!(made.collect::<BTreeSet<_>>(), wanted);

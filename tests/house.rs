@@ -72,6 +72,22 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
+/// A comment that names a file names one that is there.
+#[test]
+fn files_that_comments_name_exist() {
+    let all: Vec<_> = files(&root().join("src")).into_iter().chain(files(&root().join("tests"))).collect();
+    for path in &all {
+        let text = fs::read_to_string(path).unwrap();
+        let comments = text.lines().filter_map(|line| line.split_once("//").map(|(_, comment)| comment));
+        let words = comments.flat_map(|comment| comment.split('`').skip(1).step_by(2));
+        for named in words
+            .filter(|word| Path::new(word).extension().is_some_and(|it| it == "rs") && !word.contains(' '))
+        {
+            assert!(all.iter().any(|it| it.ends_with(named)), "{} names {named}", path.display());
+        }
+    }
+}
+
 /// The README's table of rules is the rulebook's.
 #[test]
 fn the_readme_lists_the_rules_that_exist() {

@@ -303,7 +303,7 @@ fn an_api_server_out_of_reach_makes_the_view_stale_until_it_is_back() {
 /// Certificates that somebody else keeps: shown as they are, swapped twice without a restart, a broken pair ignored.
 #[test]
 fn certificates_of_your_own_are_swapped_when_their_folder_changes() {
-    use gatera::certs::{Lives, Material};
+    use gatera::act::certs::{Lives, Material};
     crypto();
     let (plane, _) = guarded::shared();
     let folder = tempfile::tempdir().unwrap();

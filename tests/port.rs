@@ -8,8 +8,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use decide::config::Settings;
-use gatera::certs::{Lives, Material};
-use gatera::serve::{self, Guard, Leaf, Port, Speech, Stage};
+use gatera::act::answer::{self, Port, Speech, Stage};
+use gatera::act::certs::{Leaf, Lives, Material};
+use gatera::act::guard::Guard;
 use hyper::StatusCode;
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::Value;
@@ -39,7 +40,7 @@ fn material() -> Material {
 
 /// The port as `gatera serve` has it; with client CAs if there are some.
 async fn served(clients: Option<&str>) -> Served {
-    served_by(serve::admission, clients, clients).await
+    served_by(answer::admission, clients, clients).await
 }
 
 /// The same with another router; and with other client CAs as soon as the first were read.
@@ -62,7 +63,7 @@ async fn served_by(
     let guard = router::guard(Scene::default().world(&Settings::default()));
     let (stage, stages) = watch::channel(Stage::Serving);
     let port = Port::webhooks(listener, tls, router(Arc::clone(&guard)));
-    let ended = tokio::spawn(serve::accept(port, Arc::clone(&guard), stages, Duration::from_secs(5)));
+    let ended = tokio::spawn(answer::accept(port, Arc::clone(&guard), stages, Duration::from_secs(5)));
     Served { address, guard, material, stage, ended, folder }
 }
 
@@ -135,7 +136,7 @@ async fn with_client_cas_only_a_proven_caller_is_answered() {
     std::fs::write(served.folder.path().join("clients.crt"), &theirs).unwrap();
     served.until_proven((&strange, &strange_key)).await;
     // Also while the guard starts.
-    let served = served_by(serve::admission, Some(&ours), Some(&theirs)).await;
+    let served = served_by(answer::admission, Some(&ours), Some(&theirs)).await;
     served.until_proven((&strange, &strange_key)).await;
 }
 

@@ -7,8 +7,8 @@ use decide::config::Settings;
 use decide::galera::adopt::Adoption;
 use decide::verdict::Mode;
 use decide::view::{View, World};
-use gatera::reload;
-use gatera::serve::Guard;
+use gatera::act::guard::Guard;
+use gatera::act::reload;
 use tokio::sync::watch;
 
 use crate::guarded::{self, Start, install, program};

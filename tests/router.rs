@@ -7,7 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use decide::config::Settings;
 use decide::view::World;
-use gatera::serve::{Guard, LARGEST_BODY, admission, operations};
+use gatera::act::answer::{LARGEST_BODY, admission, operations};
+use gatera::act::guard::Guard;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 

@@ -9,7 +9,8 @@ use decide::object::{Kind, Object};
 use decide::review::{self, Origin};
 use decide::view::{Facts, Freshness, View, World};
 use decide::{audit, report, rules};
-use gatera::{check, events};
+use gatera::act::events;
+use gatera::command::check;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

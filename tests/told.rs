@@ -6,8 +6,8 @@ use decide::config::Settings;
 use decide::review::{self, Origin};
 use decide::rules;
 use decide::view::{View, World};
-use gatera::events;
-use gatera::serve::Guard;
+use gatera::act::events;
+use gatera::act::guard::Guard;
 use serde_json::{Value, json};
 
 use crate::router::{self, ask};

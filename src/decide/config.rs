@@ -1,6 +1,6 @@
 //! Validated settings, as the deciding half sees them.
 //!
-//! Owns: the settings file's form and its errors. Must not know: where the text came from (`cli.rs` reads files).
+//! Owns: the settings file's form and its errors. Must not know: where the text came from (`reload.rs` reads files).
 
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::hint::black_box;
 
 use decide::config::Settings;
-use gatera::check;
+use gatera::command::check;
 use jiff::Timestamp;
 use serde::Serialize;
 

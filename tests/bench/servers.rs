@@ -14,8 +14,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use decide::config::Settings;
 use decide::view::{Freshness, World};
-use gatera::certs::{Lives, Material};
-use gatera::serve::{self, Guard, LARGEST_BODY, Leaf};
+use gatera::act::answer::{self, LARGEST_BODY};
+use gatera::act::certs::{Leaf, Lives, Material};
+use gatera::act::guard::Guard;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,14 +39,14 @@ pub struct Hello {
 
 /// The guard as `gatera serve` puts it together, with a world made of the fleet.
 pub fn guard(clusters: usize) {
-    gatera::telemetry::log();
+    gatera::act::telemetry::log();
     let settings = Settings::default();
     let facts = fleet::facts(clusters, &settings);
     let started = Instant::now();
     let world = World::build(facts, &settings.adoption, Freshness::Current);
     let build = started.elapsed();
     let guard = Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), settings, Timestamp::now));
-    run(serve::admission(Arc::clone(&guard)), guard, build);
+    run(answer::admission(Arc::clone(&guard)), guard, build);
 }
 
 /// Decodes the same review and allows it: the least that a webhook can do.
@@ -81,9 +82,9 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         writeln!(io::stdout(), "{line}").expect("the benchmark listens");
         std::thread::spawn(end_with_stdin);
         // Never set: the process ends as a whole.
-        let (_close, closing) = watch::channel(serve::Stage::Serving);
-        let port = serve::Port::webhooks(listener, serve::config(leaf), router);
-        serve::accept(port, guard, closing, Duration::ZERO).await;
+        let (_close, closing) = watch::channel(answer::Stage::Serving);
+        let port = answer::Port::webhooks(listener, answer::config(leaf), router);
+        answer::accept(port, guard, closing, Duration::ZERO).await;
     });
 }
 

@@ -124,7 +124,7 @@ impl Small {
             }
             Step::Finish(it) => self.finish(it),
             Step::Tell(told) => self.tell(told),
-            // Nobody here tells which cluster it is in (`tests/identity.rs`), or changes what it reads (`tests/rollout.rs`).
+            // Nobody here tells which cluster it is in (`identity.rs`), or changes what it reads (`rollout.rs`).
             Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gatera::certs::{Lives, Material};
+use gatera::act::certs::{Lives, Material};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

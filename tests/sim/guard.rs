@@ -3,7 +3,7 @@
 //!
 //! Owns: what each replica has heard, and the book of those that were let go. Must not know: any rule. A review is
 //! text, read by the real reader, judged by the real `evaluate`, amended by the real `amend`; here is only what
-//! `serve/decide.rs` does around them. Data: an AdmissionReview in, the decision and perhaps a patch out.
+//! `answer/judge.rs` does around them. Data: an AdmissionReview in, the decision and perhaps a patch out.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,25 @@
+//! What reaches the world: clients, sockets, files, the clock. Each room does one thing and asks `decide` what is right.
+//!
+//! * A request: [`answer`] takes it from a socket to an answer; [`guard`] is what all of them share; [`reserve`] and
+//!   [`config_maps`] are asked for what it cannot be answered without.
+//! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
+//! * The leader: [`lease`] says who it is, [`reconcile`] does its steps.
+//! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
+//! * All of them: [`connect`], [`events`], [`telemetry`].
+//!
+//! Must not know: the command line.
+
+pub mod answer;
+pub mod certs;
+pub mod config_maps;
+pub mod connect;
+pub mod events;
+pub mod guard;
+pub mod lease;
+pub mod ownership;
+pub mod reconcile;
+pub mod register;
+pub mod reload;
+pub mod reserve;
+pub mod telemetry;
+pub mod watch;

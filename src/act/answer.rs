@@ -1,0 +1,18 @@
+//! From a socket to an answer.
+//!
+//! `accept` takes connections through TLS (`tls`) and watches over them (`connections`, `wire`); `router` reads a request
+//! (`body`, `budget`) and writes its answer; `judge` is where it is decided.
+
+mod accept;
+mod body;
+mod budget;
+mod connections;
+mod judge;
+mod router;
+mod tls;
+mod wire;
+
+pub use accept::{Port, Stage, accept};
+pub use body::LARGEST_BODY;
+pub use router::{admission, operations};
+pub use tls::{Speech, config};

@@ -1,0 +1,279 @@
+//! The accept loop: TCP in, TLS, HTTP, and a way out that loses no request.
+//!
+//! Owns: sockets, and what HTTP may take on each. Must not know: what is served. A connection that never finishes what it
+//! began costs a timeout, not the service; how long that is, and who makes way for whom, is in `connections.rs`.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use hyper_util::service::TowerToHyperService;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tracing::debug;
+
+use super::connections::{Connections, Life, Slot};
+use super::router::LONGEST_ANSWER;
+use super::tls::Tls;
+use super::wire::{Answer, Noticed};
+use crate::act::guard::Guard;
+
+/// The API servers of a large cluster hold a few dozen.
+const MOST_CONNECTIONS: usize = 512;
+/// Probes and a scrape or two.
+const MOST_PROBES: usize = 32;
+/// Requests that are under way, in all connections, before the oldest has to make way. Their bytes have budgets of their own; with
+/// fewer, a crowd that begins many would soon make a real request the oldest.
+const MOST_IN_FLIGHT: usize = 1024;
+/// Bytes of answers that nobody has taken yet, in all connections: 256 of the longest, and a quarter of what the chart allows
+/// the process.
+const MOST_UNTAKEN: usize = 256 * LONGEST_ANSWER;
+/// A client that has more to ask opens another connection.
+const MOST_STREAMS: u32 = 32;
+/// An API server's headers have some 500 bytes.
+const LARGEST_HEADERS: u32 = 16 * 1024;
+/// Bytes that may be on their way to us before they are asked for: per request, and per connection.
+const WINDOW: u32 = 64 * 1024 - 1;
+const WINDOWS: u32 = 256 * 1024;
+/// Bytes of an answer that are given out before anybody takes them.
+const PIECE: usize = 4 * 1024;
+/// A client over HTTP/2 that is gone without a word is noticed then.
+const PING: Duration = Duration::from_secs(30);
+/// How often deadlines are looked at.
+const SWEEP: Duration = Duration::from_millis(500);
+/// Between two looks at something that tells nobody when it changes; and after an accept error (out of file descriptors),
+/// so that the loop does not spin.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// How far the stop has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Not at all.
+    #[default]
+    Serving,
+    /// Still serving, but each answer asks to go elsewhere next time.
+    Leaving,
+    /// What is under way is finished; nothing new.
+    Closing,
+}
+
+/// Who is at the other end, as far as TLS tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// Nobody was asked.
+    Anybody,
+    /// It was asked for a client certificate and showed none.
+    Unproven,
+    /// It has shown a client certificate of a CA that was chosen for this.
+    Proven,
+}
+
+/// Where connections are taken, and what for.
+#[derive(Debug)]
+pub struct Port {
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    connections: Arc<Connections>,
+}
+
+impl Port {
+    /// Behind TLS.
+    pub fn webhooks(listener: TcpListener, tls: Arc<Tls>, router: Router) -> Self {
+        let connections = Connections::new(MOST_CONNECTIONS, MOST_IN_FLIGHT, MOST_UNTAKEN);
+        Self { listener, tls: Some(tls), router, connections }
+    }
+
+    /// Without TLS, for few.
+    pub fn operations(listener: TcpListener, router: Router) -> Self {
+        let connections = Connections::new(MOST_PROBES, MOST_PROBES, MOST_UNTAKEN);
+        Self { listener, tls: None, router, connections }
+    }
+}
+
+/// What every connection of a port needs.
+#[derive(Clone)]
+struct Shared {
+    tls: Option<Arc<Tls>>,
+    router: Router,
+    connections: Arc<Connections>,
+    stage: watch::Receiver<Stage>,
+}
+
+/// Serves until the stage is closing, then lets what is under way finish, for `drain` at most.
+pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Stage>, drain: Duration) {
+    let Port { listener, tls, router, connections } = port;
+    let shared = Shared { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
+    let mut sweep = interval(SWEEP);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = sweep.tick() => { connections.sweep(Instant::now()); continue }
+            _ = stage.wait_for(|stage| *stage == Stage::Closing) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                debug!(%error, "accept");
+                sleep(BREATH).await;
+                continue;
+            }
+        };
+        let Some(slot) = connections.enter(Instant::now()) else {
+            guard.metrics.turn_away("too_many");
+            continue;
+        };
+        tokio::spawn(attend(shared.clone(), Arc::clone(&guard), stream, slot));
+    }
+    drop(listener);
+    let finished = async {
+        while !connections.is_empty() {
+            connections.sweep(Instant::now());
+            sleep(BREATH / 2).await;
+        }
+    };
+    if timeout(drain, finished).await.is_err() {
+        debug!("connections were still open when the time to drain was over");
+    }
+}
+
+async fn attend(shared: Shared, guard: Arc<Guard>, stream: TcpStream, slot: Slot) {
+    let _open = shared.tls.as_ref().map(|_| Open::count(&guard.metrics.connections));
+    let why = tokio::select! {
+        biased;
+        why = slot.life.over() => Some(why),
+        outcome = converse(&shared, &guard, stream, &slot.life) => outcome.err(),
+    };
+    if let Some(why) = why.filter(|why| *why != "idle") {
+        guard.metrics.turn_away(why);
+    }
+}
+
+/// A connection in the metric of those that are open, however it ends.
+struct Open<'a>(&'a Gauge);
+
+impl<'a> Open<'a> {
+    fn count(gauge: &'a Gauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// One connection from its first byte to its last, or why it never got to speak.
+async fn converse(
+    shared: &Shared,
+    guard: &Guard,
+    stream: TcpStream,
+    life: &Arc<Life>,
+) -> Result<(), &'static str> {
+    let failed = |error: io::Error| {
+        debug!(%error, "handshake");
+        "handshake"
+    };
+    // Answers are small and waited for.
+    stream.set_nodelay(true).map_err(failed)?;
+    let Some(tls) = &shared.tls else {
+        life.open(false, false);
+        speak(shared, stream, life, false, Caller::Anybody).await;
+        return Ok(());
+    };
+    let stream = TlsAcceptor::from(tls.now()).accept(stream).await.map_err(failed)?;
+    let (_, session) = stream.get_ref();
+    let multiplexed = session.alpn_protocol() == Some(b"h2");
+    let caller = match session.peer_certificates() {
+        Some([_, ..]) => Caller::Proven,
+        _ if tls.asks => Caller::Unproven,
+        _ => Caller::Anybody,
+    };
+    guard.metrics.opened(multiplexed);
+    life.open(multiplexed, caller == Caller::Proven);
+    speak(shared, stream, life, multiplexed, caller).await;
+    Ok(())
+}
+
+async fn speak<S>(shared: &Shared, stream: S, life: &Arc<Life>, multiplexed: bool, caller: Caller)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let stream = TokioIo::new(Noticed { stream, life: Arc::clone(life) });
+    let router = TowerToHyperService::new(shared.router.clone());
+    let (connections, asked, stage) =
+        (Arc::clone(&shared.connections), Arc::clone(life), shared.stage.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let mut in_flight = connections.begin(&asked);
+        request.extensions_mut().insert(caller);
+        let (answer, stage) = (router.call(request), stage.clone());
+        async move {
+            let mut answer: Response<Body> = answer.await?;
+            in_flight.served = answer.status().is_success();
+            if !multiplexed && *stage.borrow() != Stage::Serving {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, PIECE, in_flight)))
+        }
+    });
+    let leave = asked_to_leave(shared.stage.clone(), Arc::clone(life), multiplexed);
+    if multiplexed {
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new()).keep_alive_interval(PING);
+        http.max_concurrent_streams(MOST_STREAMS).max_header_list_size(LARGEST_HEADERS);
+        http.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOWS);
+        finish(http.serve_connection(stream, service), leave).await;
+    } else {
+        let mut http = http1::Builder::new();
+        // Deadlines are those of `connections.rs`: hyper has one for headers and for idle connections alike.
+        http.header_read_timeout(None).max_buf_size(LARGEST_HEADERS as usize);
+        finish(http.serve_connection(stream, service), leave).await;
+    }
+}
+
+async fn finish<C: GracefulConnection>(connection: C, leave: impl Future<Output = ()>)
+where
+    C::Error: std::fmt::Debug,
+{
+    let (mut connection, mut leave) = (pin!(connection), pin!(leave));
+    let outcome = tokio::select! {
+        outcome = connection.as_mut() => outcome,
+        () = &mut leave => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = outcome {
+        debug!(?error, "connection");
+    }
+}
+
+/// Ends when the connection should take no further request. Over HTTP/1.1 an idle connection stays to the last, because
+/// a request may be on its way to it; each answer says that it was the last. Over HTTP/2 the protocol takes care of both,
+/// but whoever has just come gets an answer first.
+async fn asked_to_leave(mut stage: watch::Receiver<Stage>, life: Arc<Life>, multiplexed: bool) {
+    let until = if multiplexed { Stage::Leaving } else { Stage::Closing };
+    // Without a sender nobody will ever ask.
+    if stage.wait_for(|stage| *stage >= until).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    while !life.served() && *stage.borrow() < Stage::Closing {
+        sleep(BREATH).await;
+    }
+}

@@ -1,0 +1,53 @@
+//! From a review to the decision that is answered: judged by what is known, and reserved if a member goes.
+//!
+//! Must not know: HTTP. On the usual path nothing is awaited. What takes a member away is reserved at the API server before
+//! "allowed" is said, and judged again if another replica was faster.
+
+use decide::config::Settings;
+use decide::object::ConfigMap;
+use decide::review::Review;
+use decide::rules;
+use decide::verdict::Decision;
+use decide::view::{Freshness, Released, View, World};
+use jiff::Timestamp;
+
+use crate::act::guard::Guard;
+use crate::act::reserve::Outcome;
+
+/// What is the same for all that is asked in this request.
+pub(super) struct Known<'a> {
+    pub(super) world: &'a World,
+    pub(super) now: Timestamp,
+    pub(super) settings: &'a Settings,
+    pub(super) freshness: Freshness,
+    pub(super) fetched: Vec<ConfigMap>,
+}
+
+impl Known<'_> {
+    pub(super) fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
+        let Self { world, now, settings, freshness, ref fetched } = *self;
+        View { world, now, settings, freshness, released, made: &[], fetched }
+    }
+}
+
+/// The decision, and who had been let go when it was taken.
+pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Released) {
+    let released = guard.book.released();
+    let view = known.after(&released);
+    let mut decision = rules::evaluate(review, &view);
+    let Some(departure) = rules::departure(review, &view).filter(|_| decision.allowed()) else {
+        return (decision, released);
+    };
+    let again = |released: &Released| rules::evaluate(review, &known.after(released));
+    match guard.book.reserve(&departure, |released| again(released).allowed()).await {
+        Outcome::Reserved => {}
+        Outcome::Lost => {
+            let released = guard.book.released();
+            return (again(&released), released);
+        }
+        Outcome::Unknown(problem) => {
+            rules::refuse_unreserved(&departure, &problem, review, &view, &mut decision);
+        }
+    }
+    (decision, released)
+}

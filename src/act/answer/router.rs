@@ -1,0 +1,189 @@
+//! The two routers: admission (behind TLS) and operations (probes and metrics, on a port of their own).
+//!
+//! Owns: HTTP. Must not know: sockets, TLS, watches. Data: body -> review -> decision (`judge.rs`) -> AdmissionReview.
+//! Every body that names a request gets an AdmissionReview for an answer; all others get 400, 403, 408, 413 or 503 with
+//! words.
+
+use std::sync::Arc;
+
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use decide::amend::{amend, inject};
+use decide::report;
+use decide::review::{self, Origin};
+use decide::verdict::{Decision, Judged};
+use decide::view::{Freshness, View, World};
+use decide::webhooks::Endpoint;
+use tracing::info;
+
+use crate::act::events;
+use crate::act::guard::Guard;
+
+use super::accept::Caller;
+use super::body::Intake;
+use super::judge::{Known, judge};
+
+/// Said to whoever was asked for a certificate and has none.
+const UNPROVEN: &str = "gatera answers API servers only (--client-ca): no client certificate of a CA that it trusts was \
+    shown; the API server needs one for this webhook in its AdmissionConfiguration";
+
+/// Several times what is injected into a member, and what the rulebook says at its longest. A forged request may ask for
+/// more: a hundred findings that repeat the longest names there are.
+pub(super) const LONGEST_ANSWER: usize = 128 * 1024;
+/// The same for a text in the log.
+const LONGEST_WORDS: usize = 1024;
+/// And for its lines about one request, worst first.
+const MOST_LINES: usize = 20;
+
+/// `/validate` and `/mutate`.
+pub fn admission(guard: Arc<Guard>) -> Router {
+    let desk = Admission { guard, intake: Arc::default() };
+    Router::new()
+        .route(Endpoint::Validate.path(), post(|desk, request| admit(Endpoint::Validate, desk, request)))
+        .route(Endpoint::Mutate.path(), post(|desk, request| admit(Endpoint::Mutate, desk, request)))
+        .layer(DefaultBodyLimit::disable())
+        .with_state(desk)
+}
+
+/// Where requests are taken.
+#[derive(Clone)]
+struct Admission {
+    guard: Arc<Guard>,
+    intake: Arc<Intake>,
+}
+
+async fn admit(
+    endpoint: Endpoint,
+    State(Admission { guard, intake }): State<Admission>,
+    request: Request,
+) -> Response {
+    let refused = |status: StatusCode, label: &'static str, words: &'static str| {
+        guard.metrics.not_answered(endpoint.path(), label);
+        (status, words).into_response()
+    };
+    let caller = request.extensions().get().copied().unwrap_or(Caller::Anybody);
+    if caller == Caller::Unproven {
+        return refused(StatusCode::FORBIDDEN, "unproven", UNPROVEN);
+    }
+    let json = request
+        .headers()
+        .get(header::CONTENT_TYPE)
+        .is_some_and(|it| it.as_bytes().starts_with(b"application/json"));
+    let body = match intake.whole(request.into_body()).await {
+        Ok(body) if json => body,
+        Ok(_) => return refused(StatusCode::BAD_REQUEST, "malformed", "gatera reads application/json only"),
+        Err(why) => {
+            let (status, label, words) = why.told();
+            return refused(status, label, words);
+        }
+    };
+    // Only now: a body that comes slowly must not keep others out.
+    let Some(_place) = guard.place() else {
+        return refused(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "gatera is not ready: too many requests at once",
+        );
+    };
+    answer(&guard, endpoint, caller, &body.bytes).await
+}
+
+/// One request, from body to answer. Nothing is awaited, unless a member goes, or is the first of its cluster, or a template
+/// comes that reads what nobody read before.
+async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) -> Response {
+    let started = (guard.clock)();
+    let origin = if endpoint == Endpoint::Mutate { Origin::Mutating } else { Origin::Validating };
+    let incoming = match review::read(body, origin) {
+        Ok(incoming) => incoming,
+        Err(problem) => {
+            guard.metrics.not_answered(endpoint.path(), "malformed");
+            return match report::malformed(&problem) {
+                Some(answer) => Json(answer).into_response(),
+                None => (StatusCode::BAD_REQUEST, problem.to_string()).into_response(),
+            };
+        }
+    };
+    let settings = guard.settings.load();
+    let is_early = |world: &World| inject::is_early(&incoming.review, &View::new(world, started, &settings));
+    let world = guard.world_that(|world| !is_early(world)).await;
+    let freshness = guard.freshness(&world);
+    if freshness == Freshness::Loading {
+        guard.metrics.not_answered(endpoint.path(), "not_ready");
+        // Not an answer, so that the entry's failurePolicy speaks: strangers pass, Galera waits.
+        return (StatusCode::SERVICE_UNAVAILABLE, "gatera is not ready: the first lists are not complete")
+            .into_response();
+    }
+    let review = &incoming.review;
+    let unread = View::new(&world, started, &settings).unread_config_maps(review);
+    let fetched = guard.config_maps.look(&review.namespace, unread).await;
+    let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
+    let (mut decision, released) = judge(guard, review, &known).await;
+    let view = known.after(&released);
+    let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
+        inject::copies(review, &view)
+    } else {
+        Vec::new()
+    };
+    let made = guard.config_maps.copy(&review.namespace, wanted).await;
+    let view = View { made: &made, ..view };
+    let patch = match (endpoint, incoming.object) {
+        (Endpoint::Mutate, Some(object)) if decision.allowed() => {
+            amend(review, object.get(), &mut decision, &view)
+        }
+        _ => None,
+    };
+    let seconds = (guard.clock)().duration_since(started).as_secs_f64();
+    guard.metrics.answered(endpoint.path(), &decision, seconds);
+    let proven = caller == Caller::Proven;
+    tell(review, &decision, proven);
+    for notice in events::notices(review, &decision, &view, proven) {
+        guard.tell_of_request(notice);
+    }
+    let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
+    match serde_json::to_vec(&answer) {
+        Ok(text) if text.len() <= LONGEST_ANSWER => {
+            ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        // A refusal, and not an error: an error lets pass what an entry does not insist on.
+        _ => Json(report::unanswerable(&incoming.uid)).into_response(),
+    }
+}
+
+/// Refusals and used overrides are worth a line; everything else is in the metrics. The user is whom the request names;
+/// only a proven caller is sure to be an API server.
+fn tell(review: &review::Review, decision: &Decision, proven: bool) {
+    let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
+    for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
+        let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
+        let (subject, user) = (short(&review.subject()), short(&review.user));
+        let (softened, says) = (short(&softened), short(&judged.finding.says));
+        info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject, user, proven, says, "finding");
+    }
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(LONGEST_WORDS).collect()
+}
+
+/// `/livez`, `/readyz`, `/metrics`.
+pub fn operations(guard: Arc<Guard>) -> Router {
+    Router::new()
+        .route("/livez", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(guard)
+}
+
+async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
+    let report = guard.ready.report(guard.freshness(&guard.world.load()), (guard.clock)());
+    let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, report.text).into_response()
+}
+
+async fn metrics(State(guard): State<Arc<Guard>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], guard.metrics.text()).into_response()
+}

@@ -1,0 +1,176 @@
+//! ConfigMaps at the API server, named one by one: a look at those that nobody read until now ([`ConfigMaps::look`]), and
+//! copies of what members read ([`make`]), which the leader makes for a rollout, and whoever is asked about the first pod that
+//! starts with some content.
+//!
+//! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
+//! twice is harmless; something else of that name is not a copy.
+
+use std::time::Duration;
+
+use decide::marks::{self, PREFIX};
+use decide::object::{self, Kind, Object, Unreadable};
+use futures_util::future::try_join_all;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::timeout;
+use tracing::warn;
+
+use crate::act::telemetry::chain;
+
+/// A pod waits for it, and API servers wait two seconds for some answers.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So many ConfigMaps are read for one request.
+const MOST: usize = 16;
+
+/// Where they are asked for while a request waits; `None`: nowhere.
+#[derive(Clone, Default)]
+pub struct ConfigMaps(Option<Client>);
+
+impl std::fmt::Debug for ConfigMaps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "ConfigMaps" } else { "no ConfigMaps" })
+    }
+}
+
+impl ConfigMaps {
+    /// There.
+    pub fn at(client: Client) -> Self {
+        Self(Some(client))
+    }
+
+    /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
+    /// not known is not judged.
+    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Vec<object::ConfigMap> {
+        let Some(client) = self.0.as_ref().filter(|_| !names.is_empty()) else { return Vec::new() };
+        let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
+        let one = async |name: String| api.get_opt(&name).await;
+        let all = try_join_all(names.into_iter().take(MOST).map(one));
+        let found = in_time(namespace, "reading what a template is to read", all).await;
+        let read = |map| match read(&map) {
+            Ok(Object::ConfigMap(map)) => Some(map),
+            _ => None,
+        };
+        found.into_iter().flatten().filter_map(read).collect()
+    }
+
+    /// Makes these copies, and says which of them are there now. A pod does not wait for long: without its copy it reads the
+    /// ConfigMap itself.
+    pub async fn copy(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
+        let Some(client) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
+        let all = async {
+            let mut made = Vec::new();
+            for copy in wanted {
+                let name = copy["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                make(client, namespace, copy).await?;
+                made.push(name);
+            }
+            Ok(made)
+        };
+        in_time(namespace, "making a copy of a ConfigMap", all).await
+    }
+}
+
+/// What came of it; nothing, if it failed or a request cannot wait for it any longer.
+async fn in_time<T>(namespace: &str, what: &str, all: impl Future<Output = kube::Result<Vec<T>>>) -> Vec<T> {
+    let problem = match timeout(PATIENCE, all).await {
+        Ok(Ok(found)) => return found,
+        Ok(Err(error)) => chain(&error),
+        Err(_) => "no answer".to_owned(),
+    };
+    warn!(namespace, error = problem, "{what}");
+    Vec::new()
+}
+
+/// As the guard knows it.
+pub fn read(map: &ConfigMap) -> Result<Object, Unreadable> {
+    // A typed object of the API has only keys that are text.
+    Object::read(Kind::ConfigMap, &serde_json::to_string(map).unwrap_or_default())
+}
+
+/// Makes one, unless it is there.
+pub async fn make(client: &Client, namespace: &str, copy: Value) -> kube::Result<()> {
+    let map: ConfigMap = serde_json::from_value(copy).map_err(kube::Error::SerdeError)?;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    match api.create(&PostParams::default(), &map).await {
+        // Anybody may have made something of its name.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            let there = api.get(&map.name_any()).await?;
+            if is_ours(&there, &map) { Ok(()) } else { Err(kube::Error::Api(status)) }
+        }
+        result => result.map(drop),
+    }
+}
+
+/// It says the same, nobody can change it, and it bears the mark that only the guard writes.
+fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
+    let mark = format!("{PREFIX}{}", marks::KEEPS);
+    there.immutable == Some(true)
+        && (&there.data, &there.binary_data) == (&map.data, &map.binary_data)
+        && there.annotations().get(&mark) == map.annotations().get(&mark)
+        && there.metadata.deletion_timestamp.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server that has every ConfigMap, and how often it was asked.
+    fn server(answers: bool) -> (ConfigMaps, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let service = service_fn(move |request: Request<Body>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            async move {
+                if !answers {
+                    std::future::pending::<()>().await;
+                }
+                let map = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"a.cnf":"[mysqld]"}}}}"#);
+                Ok::<_, Infallible>(Response::new(Body::from(map.into_bytes())))
+            }
+        });
+        (ConfigMaps::at(Client::new(service, "default")), asked)
+    }
+
+    fn names(count: usize) -> Vec<String> {
+        (0..count).map(|number| format!("map-{number}")).collect()
+    }
+
+    #[tokio::test]
+    async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
+        let (maps, asked) = server(true);
+        let found = maps.look("db", names(300)).await;
+        assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
+        assert_eq!(&*found[1].metadata.name, "map-1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_an_api_server_that_does_not_answer() {
+        let (maps, asked) = server(false);
+        let begun = tokio::time::Instant::now();
+        assert!(maps.look("db", names(2)).await.is_empty());
+        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        let copy = serde_json::json!({ "metadata": { "name": "a" } });
+        assert!(maps.copy("db", vec![copy]).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_asked_for_nothing() {
+        let (maps, asked) = server(true);
+        assert!(maps.look("db", Vec::new()).await.is_empty());
+        assert!(maps.copy("db", Vec::new()).await.is_empty());
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+    }
+}

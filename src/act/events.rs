@@ -1,0 +1,227 @@
+//! Events: what everybody should see in `kubectl describe` and `kubectl get events`, not only the person who asked.
+//!
+//! Owns: the way from a decision, or from what an audit found, to an Event. Must not know: rules. Requests hand over and
+//! go on; a queue that is full drops the newest, because a guard that waits for its own Events would be an outage.
+//!
+//! A request may be forged by whoever reaches the port, so it is told only of objects that the view knows by the uid that
+//! the request gives, a few times a minute, and names a person only where the API server has proven itself.
+
+use std::collections::HashMap;
+
+use decide::audit::{Audited, News};
+use decide::object::{Fingerprint, Kind};
+use decide::plan::Told;
+use decide::plan::rollout::STOPPED;
+use decide::report;
+use decide::review::{Operation, Origin, Review};
+use decide::verdict::{Decision, Effect, Finding, Softened};
+use decide::view::{Facts, Id, View};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::Client;
+use kube::api::ObjectMeta;
+use kube::runtime::events::{self as recorder, EventType, Recorder, Reporter};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::act::telemetry::chain;
+
+/// So many may wait.
+const QUEUE: usize = 256;
+/// The API server takes notes of 1024 bytes.
+const LONGEST: usize = 1000;
+/// As whom.
+const REPORTER: &str = "gatera";
+
+/// What is to be told.
+#[derive(Debug)]
+pub struct Notice {
+    regarding: ObjectReference,
+    /// Names the rule: Events of one reason on one object are folded into a series.
+    reason: String,
+    action: &'static str,
+    note: String,
+}
+
+/// What of a decision is told to everybody: overrides that were used, and deletions that were refused (Helm shows little
+/// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
+/// once. `proven`: an API server asks, so the user is who it says.
+pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
+    if review.dry_run || review.origin != Origin::Validating || decision.judged.is_empty() {
+        return Vec::new();
+    }
+    let deletion = review.operation == Operation::Delete;
+    // A namespace that goes takes no new Event; what has no namespace is told in `default`.
+    let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
+    let Some(about) = about(review, view, goes) else { return Vec::new() };
+    let user = proven.then_some(&*review.user);
+    let told = decision.judged.iter().filter_map(|judged| {
+        let Finding { rule, says, instead, .. } = &judged.finding;
+        let (reason, note) = match &judged.softened {
+            Some(Softened::ByOverride(release)) if decision.allowed() => {
+                let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
+                (
+                    format!("OverrideUsed{rule}"),
+                    format!("{rule} was {was}: {says} (reason: {})", release.reason),
+                )
+            }
+            None if deletion && judged.effect == Effect::Refused => {
+                let may = user
+                    .map_or("this may not be deleted".into(), |user| format!("{user} may not delete this"));
+                (format!("Refused{rule}"), format!("{may}: {says}; {instead}"))
+            }
+            _ => return None,
+        };
+        Some(Notice { regarding: about.clone(), reason, action: "Admit", note })
+    });
+    told.collect()
+}
+
+/// The object that a request is told about, with the uid that the API server told us. A request that says another has
+/// made it up, or comes before the watch; of objects that the view does not hold (a Secret, an object to be), the
+/// cluster is told of that they belong to.
+fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference> {
+    let Review { kind, namespace, name, .. } = review;
+    let Some(uid) = known(view.world.facts(), *kind, &Id::new(namespace, name)) else {
+        let [cluster] = view.concerned(review)[..] else { return None };
+        let uid = cluster.workload.metadata.uid.clone();
+        return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
+    };
+    let said = review.objects().map(|object| &*object.meta().uid).find(|uid| !uid.is_empty());
+    // An Eviction does not say whose it is; it is told only of an override, which stands on an object that we know.
+    let same = said == Some(uid) || said.is_none() && review.subresource == "eviction";
+    let namespace = if goes { "" } else { namespace };
+    same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
+}
+
+/// The uid of an object that the view holds.
+fn known<'a>(facts: &'a Facts, kind: Kind, id: &Id) -> Option<&'a str> {
+    let uid = match kind {
+        Kind::StatefulSet => &facts.stateful_sets.get(id)?.metadata.uid,
+        Kind::Deployment => &facts.deployments.get(id)?.metadata.uid,
+        Kind::Pod => &facts.pods.get(id)?.uid,
+        Kind::Claim => &facts.claims.get(id)?.metadata.uid,
+        Kind::Service => &facts.services.get(id)?.metadata.uid,
+        Kind::ConfigMap => &facts.config_maps.get(id)?.metadata.uid,
+        Kind::Budget => &facts.budgets.get(id)?.metadata.uid,
+        Kind::Namespace => &facts.namespaces.get(&id.name)?.uid,
+        _ => return None,
+    };
+    Some(uid)
+}
+
+/// How many requests are told of one object in a minute. Whoever used an override wants it told, and uses few.
+const A_MINUTE: u32 = 6;
+/// So many objects are remembered before those of the minutes before are forgotten.
+const REMEMBERED: usize = 1024;
+
+/// Which objects were told of in this minute, and how often.
+#[derive(Debug, Default)]
+pub struct Restraint(HashMap<String, (Timestamp, u32)>);
+
+impl Restraint {
+    /// This one may be told.
+    pub fn lets(&mut self, notice: &Notice, now: Timestamp) -> bool {
+        let minute = SignedDuration::from_mins(1);
+        if self.0.len() >= REMEMBERED {
+            self.0.retain(|_, (since, _)| now.duration_since(*since) < minute);
+        }
+        let (since, told) =
+            self.0.entry(notice.regarding.uid.clone().unwrap_or_default()).or_insert((now, 0));
+        if now.duration_since(*since) >= minute || *since > now {
+            (*since, *told) = (now, 0);
+        }
+        *told += 1;
+        *told <= A_MINUTE
+    }
+}
+
+/// What the audit found new on an object.
+pub fn found(news: &News<'_>) -> Notice {
+    let Audited { kind, id, uid, .. } = news.object;
+    let uid = Some(uid.clone()).filter(|uid| !uid.is_empty());
+    Notice {
+        regarding: regarding(*kind, &id.namespace, &id.name, uid),
+        reason: format!("Audit{}", news.rule),
+        action: "Audit",
+        note: report::audit::note(news),
+    }
+}
+
+/// Webhook configurations are gone. They have no namespace, so the guard's Lease is what it is told of: that is where
+/// `kubectl get events` in the guard's namespace shows it. One reason would fold the end of the second one into the first.
+pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> Notice {
+    let reason = match kinds {
+        [kind] => format!("{kind}Deleted"),
+        _ => "NothingIsGuarded".to_owned(),
+    };
+    let regarding = ObjectReference {
+        api_version: Some("coordination.k8s.io/v1".to_owned()),
+        kind: Some("Lease".to_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some("gatera".to_owned()),
+        ..ObjectReference::default()
+    };
+    Notice { regarding, reason, action: "Register", note }
+}
+
+/// What the controller tells, under a name that follows from what it says; a removal happens once.
+pub fn once(told: &Told, now: Timestamp) -> Event {
+    let Told { id, uid, reason, note } = told;
+    let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(id.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        action: Some("Reconcile".into()),
+        event_time: Some(MicroTime(now)),
+        note: Some(note.chars().take(LONGEST).collect()),
+        reason: Some((*reason).into()),
+        regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
+        reporting_controller: Some(REPORTER.into()),
+        reporting_instance: Some(REPORTER.into()),
+        type_: Some(if *reason == STOPPED { "Warning" } else { "Normal" }.into()),
+        ..Event::default()
+    }
+}
+
+fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
+    let api_version = match kind.group() {
+        "" => "v1".to_owned(),
+        group => format!("{group}/v1"),
+    };
+    ObjectReference {
+        api_version: Some(api_version),
+        kind: Some(kind.name().to_owned()),
+        namespace: Some(namespace.to_owned()).filter(|namespace| !namespace.is_empty()),
+        name: Some(name.to_owned()),
+        uid,
+        ..ObjectReference::default()
+    }
+}
+
+/// Hands over to the one task that writes Events.
+pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
+    mpsc::channel(QUEUE)
+}
+
+/// Writes Events until the process ends.
+pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
+    let recorder = Recorder::new(client, Reporter { controller: REPORTER.into(), instance: Some(identity) });
+    while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
+        let event = recorder::Event {
+            type_: EventType::Warning,
+            reason,
+            note: Some(note.chars().take(LONGEST).collect()),
+            action: action.into(),
+            secondary: None,
+        };
+        if let Err(error) = recorder.publish(&event, &regarding).await {
+            warn!(error = chain(&error), "writing an Event");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The guard of one process: what every request is answered from, and what the parts of `serve` share.
+//!
+//! Owns: the state that is shared, and nothing of how it is filled (`watch`, `register`) or asked (`answer/router.rs`).
+
+mod heard;
+mod ready;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use decide::config::Settings;
+use decide::view::{Freshness, World};
+use jiff::Timestamp;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
+use tokio::time::timeout;
+
+use crate::act::config_maps::ConfigMaps;
+use crate::act::events::{Notice, Restraint};
+use crate::act::reserve::Book;
+use crate::act::telemetry::Metrics;
+
+pub use heard::Heard;
+pub use ready::{Readiness, Report};
+
+/// By this name the API server remembers which fields are ours.
+pub const FIELD_MANAGER: &str = "gatera";
+/// More than this at once is refused at once: a queue would only answer those who have given up.
+const MOST_AT_ONCE: usize = 256;
+
+/// A watch shows what was made within this, usually much sooner. An API server waits longer for an answer.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// What a request is answered from.
+#[derive(Debug)]
+pub struct Guard {
+    /// Everything known, swapped whole.
+    pub world: Arc<ArcSwap<World>>,
+    /// When each watch was heard last; `None`: the world is not made of watches.
+    pub heard: ArcSwapOption<Heard>,
+    /// What the administrator chose, as far as it is in effect. Read once per request.
+    pub settings: ArcSwap<Settings>,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// What time it is.
+    pub clock: fn() -> Timestamp,
+    /// Whether the API server should be sent here.
+    pub ready: Readiness,
+    /// Members that were let go moments ago.
+    pub book: Book,
+    /// Reads and copies what servers read.
+    pub config_maps: ConfigMaps,
+    /// Takes what everybody should see.
+    events: Option<mpsc::Sender<Notice>>,
+    restraint: Mutex<Restraint>,
+    news: Notify,
+    places: Semaphore,
+}
+
+impl Guard {
+    /// A guard that knows this world.
+    pub fn new(world: Arc<ArcSwap<World>>, settings: Settings, clock: fn() -> Timestamp) -> Self {
+        let (metrics, ready) = (Metrics::default(), Readiness::default());
+        let settings = ArcSwap::from_pointee(settings);
+        Self {
+            world,
+            heard: ArcSwapOption::empty(),
+            settings,
+            metrics,
+            clock,
+            ready,
+            book: Book::of_one_replica(),
+            config_maps: ConfigMaps::default(),
+            events: None,
+            restraint: Mutex::default(),
+            news: Notify::new(),
+            places: Semaphore::new(MOST_AT_ONCE),
+        }
+    }
+
+    /// What everybody should see goes there.
+    #[must_use]
+    pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
+        Self { events: Some(events), ..self }
+    }
+
+    /// Reservations are written down there, for all replicas.
+    #[must_use]
+    pub fn reserving(self, book: Book) -> Self {
+        Self { book, ..self }
+    }
+
+    /// What servers read is looked up and copied there.
+    #[must_use]
+    pub fn reading(self, config_maps: ConfigMaps) -> Self {
+        Self { config_maps, ..self }
+    }
+
+    /// How current this world is by now.
+    pub fn freshness(&self, world: &World) -> Freshness {
+        match (&*self.heard.load(), world.freshness) {
+            (Some(heard), Freshness::Current) => heard.freshness(),
+            (_, built) => built,
+        }
+    }
+
+    /// The world, as soon as it knows what a request is about. An object is asked about the moment it is made, and those that it
+    /// belongs to may have been made a moment before.
+    pub async fn world_that(&self, knows: impl Fn(&World) -> bool) -> Arc<World> {
+        let waits = async {
+            loop {
+                let mut news = std::pin::pin!(self.news.notified());
+                news.as_mut().enable();
+                let world = self.world.load_full();
+                // Whoever waits takes a place of somebody else's.
+                if knows(&world) || self.places.available_permits() < MOST_AT_ONCE / 2 {
+                    return world;
+                }
+                news.await;
+            }
+        };
+        timeout(MOMENT, waits).await.unwrap_or_else(|_| self.world.load_full())
+    }
+
+    /// Another world is shown.
+    pub fn show(&self, world: World) {
+        self.world.store(Arc::new(world));
+        self.news.notify_waiters();
+    }
+
+    /// A place for one request, unless there are too many.
+    pub fn place(&self) -> Option<SemaphorePermit<'_>> {
+        self.places.try_acquire().ok()
+    }
+
+    /// Tells everybody of a request, but not of one object over and over.
+    pub fn tell_of_request(&self, notice: Notice) {
+        let mut restraint = self.restraint.lock().unwrap_or_else(PoisonError::into_inner);
+        if restraint.lets(&notice, (self.clock)()) {
+            self.tell(notice);
+        }
+    }
+
+    /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.
+    pub fn tell(&self, notice: Notice) {
+        if let Some(events) = &self.events {
+            let _ = events.try_send(notice);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! When each watch was heard last, and how old the view is therefore.
+//!
+//! Must not know: clients, facts. A watch tells whenever something proves that it has missed nothing; the age of the view is
+//! that of its most silent watch. Counted by a clock that nobody can set.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use decide::view::Freshness;
+use jiff::SignedDuration;
+use tokio::time::Instant;
+
+/// One moment for each watch. Cloning it shares them.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    begun: Instant,
+    /// Milliseconds since then, plus one; 0: never.
+    watches: Arc<[AtomicU64]>,
+}
+
+impl Heard {
+    /// So many watches, of which none was heard.
+    pub fn of(watches: usize) -> Self {
+        Self { begun: Instant::now(), watches: (0..watches).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The last of them.
+    pub fn last(&self) -> usize {
+        self.watches.len().saturating_sub(1)
+    }
+
+    /// This watch has told everything until now.
+    pub fn now(&self, watch: usize) {
+        self.at(watch, Instant::now());
+    }
+
+    /// This watch has told everything until then.
+    pub fn at(&self, watch: usize, moment: Instant) {
+        if let Some(last) = self.watches.get(watch) {
+            last.fetch_max(millis(moment - self.begun).saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// How current a view is that is made of all of them.
+    pub fn freshness(&self) -> Freshness {
+        let oldest = self.watches.iter().map(|last| last.load(Ordering::Relaxed)).min();
+        let oldest = oldest.and_then(|oldest| oldest.checked_sub(1));
+        let age = oldest.map(|oldest| millis(self.begun.elapsed()).saturating_sub(oldest));
+        Freshness::at_age(age.map(|age| SignedDuration::from_millis(i64::try_from(age).unwrap_or(i64::MAX))))
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_most_silent_watch_counts() {
+        let heard = Heard::of(2);
+        heard.now(0);
+        assert_eq!(heard.freshness(), Freshness::Loading, "one was never heard");
+        heard.now(1);
+        assert_eq!(heard.freshness(), Freshness::Current);
+        advance(Duration::from_secs(10)).await;
+        heard.now(1);
+        advance(Duration::from_secs(6)).await;
+        assert_eq!(heard.freshness(), Freshness::Stale(SignedDuration::from_secs(16)));
+        heard.now(0);
+        assert_eq!(heard.freshness(), Freshness::Current);
+    }
+}

@@ -1,0 +1,97 @@
+//! Whether the API server should be sent to this replica, and in words why not.
+//!
+//! A stale view is said, but is no reason to be unready: the guard then answers UNKNOWN with words, which beats
+//! disappearing. What makes it unready is that it could not answer at all.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use decide::view::Freshness;
+use jiff::Timestamp;
+
+/// What readiness is made of besides the view.
+#[derive(Debug, Default)]
+pub struct Readiness {
+    /// When the loaded leaf ends; `None` before there is one.
+    pub leaf_ends: ArcSwapOption<Timestamp>,
+    /// When the loaded leaf begins.
+    pub leaf_begins: ArcSwapOption<Timestamp>,
+    /// What is the matter with making and reading certificates, in words; `None` while nothing is.
+    pub certificates: ArcSwapOption<String>,
+    /// The registered webhook entries trust another CA than the one that signed our leaf.
+    pub untrusted: AtomicBool,
+    /// Shutting down: endpoints should forget us while we still serve.
+    pub leaving: AtomicBool,
+    /// How the webhook entries are, in words; `None` before anything is known.
+    pub registration: ArcSwapOption<String>,
+    /// What is the matter with the settings file, in words; `None` while it is in effect.
+    pub settings: ArcSwapOption<String>,
+    /// The watches still list what another adoption selects.
+    pub adopting: AtomicBool,
+}
+
+/// The answer of `/readyz`.
+#[derive(Debug)]
+pub struct Report {
+    /// Send requests here.
+    pub ready: bool,
+    /// One line per part.
+    pub text: String,
+}
+
+impl Readiness {
+    /// Looks at every part.
+    pub fn report(&self, freshness: Freshness, now: Timestamp) -> Report {
+        let view = match freshness {
+            Freshness::Loading => Err("the first lists are not complete".to_owned()),
+            Freshness::Current => Ok("current".to_owned()),
+            Freshness::Stale(age) => Ok(format!(
+                "stale for {}s: a watch is silent; what destroys is refused as UNKNOWN",
+                age.as_secs()
+            )),
+        };
+        let trouble = self.certificates.load();
+        let trouble = trouble.as_deref().map(|words| format!("; {words}")).unwrap_or_default();
+        let early = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
+        let leaf = match self.leaf_ends.load().as_deref() {
+            None => Err(format!("no certificate yet{trouble}")),
+            Some(ends) if *ends <= now => Err(format!("ended at {ends}{trouble}")),
+            Some(_) if early.is_some() => {
+                Err(format!("not valid before {}{trouble}", early.unwrap_or_default()))
+            }
+            Some(_) if self.untrusted.load(Ordering::Relaxed) => {
+                Err(format!("not signed by a CA in the registered caBundle{trouble}"))
+            }
+            Some(ends) => Ok(format!("valid until {ends}{trouble}")),
+        };
+        let leaving = if self.leaving.load(Ordering::Relaxed) {
+            Err("shutting down".to_owned())
+        } else {
+            Ok("serving".to_owned())
+        };
+        let known = self.registration.load();
+        let webhooks = known.as_deref().map_or("not registered yet", |words| words).to_owned();
+        let trouble = self.settings.load();
+        let settings = match trouble.as_deref() {
+            Some(words) => words.clone(),
+            None if self.adopting.load(Ordering::Relaxed) => "listing what adopt selects now".to_owned(),
+            None => "current".to_owned(),
+        };
+        let parts = [
+            ("view", view),
+            ("certificate", leaf),
+            ("webhooks", Ok(webhooks)),
+            ("settings", Ok(settings)),
+            ("server", leaving),
+        ];
+        let mut text = String::new();
+        for (name, part) in &parts {
+            let (sign, words) = match part {
+                Ok(words) => ('+', words),
+                Err(words) => ('-', words),
+            };
+            text.push_str(&format!("[{sign}] {name}: {words}\n"));
+        }
+        Report { ready: parts.iter().all(|(_, part)| part.is_ok()), text }
+    }
+}

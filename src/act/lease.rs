@@ -1,0 +1,242 @@
+//! Who leads: one Lease, one holder.
+//!
+//! Owns: `decide`, which is pure, [`hold`], the loop that asks it, and [`Leading`], by which the leader's tasks know that
+//! they may act. Must not know: what a leader does. Every write carries the resourceVersion it was decided on, so of two
+//! candidates at most one wins. Times are this process's own and cannot be set: whether a holder is gone is measured from
+//! when *we* saw the record change last, and a holder counts from when it *asked* for the renewal that succeeded. So it
+//! steps down before anybody else may take over, however long an answer takes.
+
+mod seat;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::warn;
+
+use crate::act::guard::Guard;
+use crate::act::ownership;
+use crate::act::register::Registration;
+use crate::act::telemetry::chain;
+
+pub use seat::Leading;
+use seat::Seat;
+
+/// So long a silent holder is respected by others.
+const RESPECTED: Duration = Duration::from_secs(15);
+/// So long a holder acts on a renewal. The rest of the time is room for what it had begun: one slow connect.
+const ACTS: Duration = Duration::from_secs(10);
+/// What was begun at the last moment may take so long: about half of what is left until somebody else may lead.
+const SPARE: Duration = Duration::from_millis(2_500);
+/// How often the record is renewed, or looked at.
+const EVERY: Duration = Duration::from_secs(3);
+/// A turn that has no answer by then is tried again: three fit into the time a holder acts.
+const TURN_DEADLINE: Duration = Duration::from_secs(3);
+/// After a turn that failed.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Said of a turn that was given up.
+const NO_ANSWER: &str = "no answer";
+
+/// The name of the one Lease.
+const NAME: &str = "gatera";
+
+/// What to do about the record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    /// It is free, ours, or its holder is silent: write our name and the time.
+    Write,
+    /// It is somebody else's.
+    Wait,
+}
+
+/// Decides. `unchanged` is how long we have seen this version of the record.
+fn decide(holder: &str, me: &str, unchanged: Duration) -> Choice {
+    let free = holder.is_empty() || holder == me || unchanged >= RESPECTED;
+    if free { Choice::Write } else { Choice::Wait }
+}
+
+/// Where the record lies.
+trait Store: Send + Sync {
+    fn read(&self) -> impl Future<Output = kube::Result<Option<Lease>>> + Send;
+    /// Only over the version that it carries; without one only if there is none.
+    fn write(&self, lease: &Lease) -> impl Future<Output = kube::Result<Lease>> + Send;
+}
+
+impl Store for Api<Lease> {
+    async fn read(&self) -> kube::Result<Option<Lease>> {
+        self.get_opt(NAME).await
+    }
+
+    async fn write(&self, lease: &Lease) -> kube::Result<Lease> {
+        // Also creates it: a Lease that was deleted comes back, by a right that names it.
+        self.replace(NAME, &PostParams::default(), lease).await
+    }
+}
+
+/// Somebody may lead, and whoever holds the other end knows.
+pub fn candidate() -> (Candidate, Leading) {
+    let (seat, leading) = seat::seat();
+    (Candidate { seat }, leading)
+}
+
+/// The one who may lead.
+#[derive(Debug)]
+pub struct Candidate {
+    seat: Seat,
+}
+
+/// Holds the lease whenever it can be had until `closing`; then gives it up at once.
+pub async fn hold(
+    client: Client,
+    registration: Registration,
+    me: String,
+    candidate: Candidate,
+    guard: Arc<Guard>,
+    closing: watch::Receiver<bool>,
+) {
+    let api: Api<Lease> = Api::namespaced(client, &registration.namespace);
+    let blank = Lease {
+        metadata: ownership::object_meta(&registration.release, &registration.namespace, NAME),
+        spec: None,
+    };
+    let gauge = |leads| {
+        guard.metrics.leader.set(i64::from(leads));
+    };
+    Turns { store: api, blank, me, seen: None, seat: candidate.seat, gauge }.run(closing).await;
+}
+
+/// The record as it was seen last, and since when it is so.
+struct Record {
+    lease: Lease,
+    since: Instant,
+}
+
+struct Turns<S, G> {
+    store: S,
+    /// What is created if there is none.
+    blank: Lease,
+    me: String,
+    seen: Option<Record>,
+    seat: Seat,
+    gauge: G,
+}
+
+impl<S: Store, G: Fn(bool)> Turns<S, G> {
+    async fn run(mut self, mut closing: watch::Receiver<bool>) {
+        loop {
+            let asked = Instant::now();
+            let (seat, gauge) = (self.seat.clone(), &self.gauge);
+            let outcome = timeout(TURN_DEADLINE, turn(&self.store, &self.blank, &self.me, &mut self.seen));
+            let pause = match seat.stepping_down_in_time(outcome, gauge).await {
+                Ok(Ok(true)) => {
+                    seat.take(asked + ACTS);
+                    EVERY
+                }
+                Ok(Ok(false)) => {
+                    seat.leave();
+                    EVERY
+                }
+                failed => {
+                    let trouble = match failed {
+                        Ok(outcome) => outcome.map_err(|error| chain(&error)).err(),
+                        Err(_) => Some(NO_ANSWER.to_owned()),
+                    };
+                    warn!(error = trouble, "lease");
+                    AGAIN
+                }
+            };
+            gauge(seat.is_taken());
+            let closes = async {
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => false,
+                    _ = closing.wait_for(|closing| *closing) => true,
+                }
+            };
+            if seat.stepping_down_in_time(closes, gauge).await {
+                break;
+            }
+        }
+        let led = self.seat.is_taken();
+        self.seat.leave();
+        (self.gauge)(false);
+        if led {
+            let trouble = match timeout(TURN_DEADLINE, give_up(&self.store, &self.me)).await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => chain(&error),
+                Err(_) => NO_ANSWER.to_owned(),
+            };
+            warn!(error = trouble, "giving up the lease; another replica takes it when it has run out");
+        }
+    }
+}
+
+/// One look and at most one write; whoever holds it writes over what it wrote, without a look. A conflict is an answer:
+/// somebody else was faster.
+async fn turn(store: &impl Store, blank: &Lease, me: &str, seen: &mut Option<Record>) -> kube::Result<bool> {
+    let ours = seen.as_ref().filter(|seen| holder(&seen.lease) == me).map(|seen| seen.lease.clone());
+    let lease = match ours {
+        Some(lease) => Some(lease),
+        None => store.read().await?,
+    };
+    if let Some(lease) = &lease {
+        let version = &lease.metadata.resource_version;
+        let known = seen.take().filter(|seen| seen.lease.metadata.resource_version == *version);
+        let since = known.map_or_else(Instant::now, |seen| seen.since);
+        let unchanged = since.elapsed();
+        *seen = Some(Record { lease: lease.clone(), since });
+        if decide(holder(lease), me, unchanged) == Choice::Wait {
+            return Ok(false);
+        }
+    }
+    let written = store.write(&renewed(lease.unwrap_or_else(|| blank.clone()), me)).await;
+    // Whatever became of it: what we knew is not what is there.
+    *seen = None;
+    match written {
+        Ok(lease) => {
+            *seen = Some(Record { lease, since: Instant::now() });
+            Ok(true)
+        }
+        // Changed, or gone, or created meanwhile.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn holder(lease: &Lease) -> &str {
+    lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default()
+}
+
+/// The record with our name. Its times are for people: nobody decides by them.
+fn renewed(mut lease: Lease, me: &str) -> Lease {
+    let now = MicroTime(Timestamp::now());
+    let before = lease.spec.take().unwrap_or_default();
+    let ours = before.holder_identity.as_deref() == Some(me);
+    let changes = before.lease_transitions.unwrap_or(0);
+    lease.spec = Some(LeaseSpec {
+        holder_identity: Some(me.to_owned()),
+        lease_duration_seconds: i32::try_from(RESPECTED.as_secs()).ok(),
+        acquire_time: before.acquire_time.filter(|_| ours).or_else(|| Some(now.clone())),
+        renew_time: Some(now),
+        lease_transitions: Some(if ours { changes } else { changes.saturating_add(1) }),
+        ..LeaseSpec::default()
+    });
+    lease
+}
+
+/// Only what is ours is given up.
+async fn give_up(store: &impl Store, me: &str) -> kube::Result<()> {
+    let Some(mut lease) = store.read().await?.filter(|lease| holder(lease) == me) else { return Ok(()) };
+    if let Some(spec) = &mut lease.spec {
+        spec.holder_identity = Some(String::new());
+    }
+    store.write(&lease).await.map(drop)
+}

@@ -1,0 +1,120 @@
+//! The leader's loop: look at the world, do what the plan says.
+//!
+//! Must not know: why a step is right (`plan.rs` does). In steady state the plan is empty and nothing is called.
+//! `reconcile/apply.rs` does one step, `reconcile/finish.rs` the last one of a clean-up; `reconcile/audit.rs` only looks.
+
+mod apply;
+pub mod audit;
+mod configure;
+mod finish;
+mod identity;
+
+use std::sync::Arc;
+
+use decide::plan::{self, Pace, Step, Told};
+use decide::view::View;
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use crate::act::guard::Guard;
+use crate::act::lease::Leading;
+use crate::act::telemetry::chain;
+
+/// Works while `leading`, whenever the world has `changed`.
+pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
+    let (mut pace, began) = (Pace::default(), Instant::now());
+    let means = Means { client, guard, leading: leading.clone() };
+    loop {
+        if !leading.elected().await {
+            return;
+        }
+        changed.mark_unchanged();
+        let steps = means.look(plan::next);
+        let mut anew = false;
+        for step in pace.due(&steps, began.elapsed()) {
+            // What follows is planned anew: the world is not the same after a step that destroys.
+            anew = step.destroys();
+            if !means.may(step) {
+                break;
+            }
+            one(&means, &mut pace, step, began).await;
+            if anew {
+                break;
+            }
+        }
+        if anew {
+            // A plan that changes all the time must not take all the time.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let again = tokio::time::sleep(pace.again(&steps, began.elapsed()));
+        tokio::select! {
+            changed = changed.changed() => if changed.is_err() { return },
+            () = again => {}
+        }
+    }
+}
+
+async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
+    let Some(time) = means.leading.time_for_a_step() else { return };
+    let outcome = timeout(time, apply::step(means, step)).await;
+    let conflict = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
+    match &outcome {
+        Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
+        // What could not be told is still to be told.
+        Ok(Err(_)) | Err(_) if matches!(step, Step::Tell(_)) => pace.failed(step, began.elapsed()),
+        _ => pace.did(step, began.elapsed()),
+    }
+    match outcome {
+        Ok(Ok(Done::Yes)) => info!(?step, "step"),
+        Ok(Ok(Done::NotNow(why))) => info!(?step, why, "step, not now"),
+        Ok(Ok(Done::Refused(told))) => {
+            info!(?step, why = told.note, "step, refused");
+            if pace.is_news(step, &told.note) {
+                let telling = timeout(time, apply::tell(&means.client, &told));
+                if let Ok(Err(error)) = telling.await {
+                    warn!(?step, error = chain(&error), "telling that it was refused");
+                }
+            }
+        }
+        // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
+        Ok(Err(error)) if conflict(&error) => info!(?step, "step, not on this version"),
+        Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
+        Err(_) => warn!(?step, error = "no answer", "step"),
+    }
+}
+
+/// What came of a step.
+enum Done {
+    /// It is done.
+    Yes,
+    /// The world has changed, or something else goes first.
+    NotNow(String),
+    /// Somebody has something against it, and that should be seen.
+    Refused(Told),
+}
+
+/// What a step is done with.
+struct Means {
+    client: Client,
+    guard: Arc<Guard>,
+    leading: Leading,
+}
+
+impl Means {
+    /// No step begins without the lease (and none outlasts it), and none that destroys unless it follows from the world as it is now. Asked again
+    /// before every single call that deletes.
+    fn may(&self, step: &Step) -> bool {
+        self.leading.holds() && (!step.destroys() || self.look(plan::next).contains(step))
+    }
+
+    /// Looks at the world as it is now.
+    fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
+        let guard = &self.guard;
+        let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+        let (released, freshness) = (guard.book.released(), guard.freshness(&world));
+        look(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
+    }
+}

@@ -1,0 +1,165 @@
+//! One step of the plan, as calls to the API server.
+//!
+//! Must not know: why. Every write says which object it means by uid, and is harmless when it was done already: a leader
+//! may stop between any two of them.
+
+use decide::marks::{self, PREFIX};
+use decide::object::Kind;
+use decide::plan::{Condemned, Mark, Step, Told};
+use decide::view::Id;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use super::{Done, Means, configure, finish, identity};
+use crate::act::events;
+use crate::act::guard::FIELD_MANAGER;
+
+/// Does one step.
+pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
+    let client = &means.client;
+    match step {
+        Step::Mark(it) => mark(client, it).await?,
+        Step::Address { pod, uid, text } => address(client, pod, uid, text).await?,
+        Step::Ask { id, uid } => return identity::ask(means, id, uid).await,
+        Step::Identity { pod, uid, is } => identity::tell_pod(client, pod, uid, is).await?,
+        Step::Configure(it) => return configure::configure(means, step, it).await,
+        Step::Evict { id, pod, uid, .. } => return configure::evict(means, id, pod, uid).await,
+        Step::Condemn(it) => condemn(client, it).await?,
+        Step::Delete(it) => delete(client, it).await?,
+        Step::Correct { told, mark: note } => {
+            for told in told {
+                tell(client, told).await?;
+            }
+            if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
+        }
+        Step::Finish(it) => return finish::finish(means, step, it).await,
+        Step::Tell(told) => tell(client, told).await?,
+    }
+    Ok(Done::Yes)
+}
+
+/// The marks are ours alone, so ownership of them is taken by force; all of them, because what is left out goes.
+pub(super) async fn mark(client: &Client, it: &Mark) -> kube::Result<()> {
+    let Mark { id, uid, version, bootstrap } = it;
+    let api: Api<StatefulSet> = Api::namespaced(client.clone(), &id.namespace);
+    let mut mark = json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": { "name": id.name, "uid": uid, "annotations": { format!("{PREFIX}{}", marks::DATA): "present" } },
+    });
+    if let Some(bootstrap) = bootstrap {
+        mark["metadata"]["annotations"][format!("{PREFIX}{}", marks::BOOTSTRAP)] = json!(bootstrap);
+    }
+    if !version.is_empty() {
+        mark["metadata"]["resourceVersion"] = json!(version);
+    }
+    api.patch(&id.name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(&mark)).await.map(drop)
+}
+
+/// A note that somebody else wrote is theirs, so leaving it out would leave it.
+async fn take_out(client: &Client, it: &Mark) -> kube::Result<()> {
+    let api = Api::<StatefulSet>::namespaced(client.clone(), &it.id.namespace);
+    annotate(&api, &it.id.name, &it.uid, &it.version, marks::BOOTSTRAP, None).await
+}
+
+/// One annotation of this very object in this version, or none of that name.
+pub(super) async fn annotate<K: Namespaced>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    version: &str,
+    mark: &str,
+    value: Option<&str>,
+) -> kube::Result<()> {
+    let mut patch =
+        json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{mark}"): value } } });
+    if !version.is_empty() {
+        patch["metadata"]["resourceVersion"] = json!(version);
+    }
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    api.patch(name, &params, &Patch::Merge(&patch)).await.map(drop)
+}
+
+async fn address(client: &Client, pod: &Id, uid: &str, text: &str) -> kube::Result<()> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace);
+    annotate(&api, &pod.name, uid, "", marks::MY_CNF, Some(text)).await
+}
+
+async fn condemn(client: &Client, it: &Condemned) -> kube::Result<()> {
+    set_removing(client, it, Some(&it.owner)).await
+}
+
+/// What stays is not marked for removal.
+pub(super) async fn spare(client: &Client, it: &Condemned) -> kube::Result<()> {
+    set_removing(client, it, None).await
+}
+
+async fn set_removing(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+    async fn of<K: Namespaced>(client: &Client, it: &Condemned, value: Option<&str>) -> kube::Result<()> {
+        let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
+        annotate(&api, &it.target.name, &it.target.uid, &it.version, marks::REMOVING, value).await
+    }
+    match it.target.kind {
+        Kind::Deployment => of::<Deployment>(client, it, value).await,
+        Kind::Service => of::<Service>(client, it, value).await,
+        Kind::ConfigMap => of::<ConfigMap>(client, it, value).await,
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn delete(client: &Client, it: &Condemned) -> kube::Result<()> {
+    match it.target.kind {
+        Kind::Deployment => delete_one::<Deployment>(client, it).await,
+        Kind::Service => delete_one::<Service>(client, it).await,
+        Kind::ConfigMap => delete_one::<ConfigMap>(client, it).await,
+        _ => Ok(()),
+    }
+}
+
+/// A kind that is in namespaces.
+pub(super) trait Namespaced:
+    Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    + Clone
+    + DeserializeOwned
+    + std::fmt::Debug
+{
+}
+
+impl<K> Namespaced for K where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug
+{
+}
+
+/// In the background: that a Deployment's pods are gone is seen by the pods. This very object, in the version that was
+/// judged: what somebody changed or applied again meanwhile is judged again.
+async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Result<()> {
+    let api: Api<K> = Api::namespaced(client.clone(), &it.id.namespace);
+    let this = Preconditions { uid: Some(it.target.uid.clone()), resource_version: Some(it.version.clone()) };
+    let params = DeleteParams {
+        preconditions: Some(this),
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..DeleteParams::default()
+    };
+    match api.delete(&it.target.name, &params).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        result => result.map(drop),
+    }
+}
+
+/// An Event whose name follows from what it says: whoever leads next does not say it again.
+pub(super) async fn tell(client: &Client, told: &Told) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
+    match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        result => result.map(drop),
+    }
+}

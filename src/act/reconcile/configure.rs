@@ -1,0 +1,133 @@
+//! A step of a rollout: the copies that it needs, what everybody should know, and the note. And a member's eviction.
+//!
+//! Must not know: when it is due (`plan/rollout.rs`). An eviction is asked for like anybody's: the guard itself judges it,
+//! and writes it down for all replicas.
+
+use decide::marks::{self, PREFIX};
+use decide::plan::rollout::{self, Configure, Copy};
+use decide::plan::{Step, Told};
+use decide::view::{Id, Note};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::apply::{annotate, tell};
+use super::{Done, Means};
+use crate::act::config_maps::make;
+
+/// Copies that nobody uses any more, besides the newest of them.
+const HISTORY: usize = 5;
+
+/// Makes copies of what the note names, then writes it.
+pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kube::Result<Done> {
+    let (client, ns) = (&means.client, &it.id.namespace);
+    let next = it.note.next.iter().map(|next| &next.revision);
+    for revision in next.chain([&it.note.good]) {
+        for (source, digest) in revision.iter() {
+            let copy = means.look(|view| {
+                let cluster = view.cluster(ns, &it.id.name)?;
+                Some(rollout::copy(cluster, view, source, digest))
+            });
+            match copy {
+                Some(Copy::Make(value)) => {
+                    if let Some(refused) =
+                        refused(make(client, ns, value).await, it, &digest.copy_name(source))?
+                    {
+                        return Ok(refused);
+                    }
+                }
+                Some(Copy::Lost) if *revision != it.note.good => {
+                    return Ok(Done::NotNow(format!("ConfigMap {source} has changed")));
+                }
+                _ => {}
+            }
+        }
+    }
+    if !means.may(step) {
+        return Ok(Done::NotNow("the world has changed".to_owned()));
+    }
+    for told in &it.told {
+        tell(client, told).await?;
+    }
+    let version =
+        means.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
+    let api: Api<StatefulSet> = Api::namespaced(client.clone(), ns);
+    let (version, text) = (version.unwrap_or_default(), it.note.text());
+    annotate(&api, &it.id.name, &it.uid, &version, marks::CONFIGURATION, Some(&text)).await?;
+    if it.note.next.is_none() {
+        sweep(means, &it.id, &it.note).await?;
+    }
+    Ok(Done::Yes)
+}
+
+/// Nobody goes on without a copy, and why there is none should be seen.
+fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<Option<Done>> {
+    let why = match made {
+        Ok(()) => return Ok(None),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            format!("ConfigMap {name} is there, and it is not what gatera makes; delete it")
+        }
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            format!("ConfigMap {name} cannot be made: {}", status.message.lines().next().unwrap_or_default())
+        }
+        Err(error) => return Err(error),
+    };
+    let note = format!("members keep the configuration that they have: {why}");
+    Ok(Some(Done::Refused(Told { id: it.id.clone(), uid: it.uid.clone(), reason: rollout::WAITS, note })))
+}
+
+/// Takes away copies that neither the note nor a pod names, the oldest first.
+async fn sweep(means: &Means, id: &Id, note: &Note) -> kube::Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(means.client.clone(), &id.namespace);
+    let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, id.name));
+    let mut all: Vec<_> = api.list_metadata(&ours).await?.items;
+    let used = means.look(|view| {
+        let pods =
+            view.cluster(&id.namespace, &id.name).map(|it| it.pods().collect::<Vec<_>>()).unwrap_or_default();
+        let run = pods.into_iter().filter_map(|pod| pod.revision.as_ref());
+        run.chain(note.revisions()).flat_map(|it| it.copies().collect::<Vec<_>>()).collect::<Vec<_>>()
+    });
+    all.retain(|map| !used.contains(&map.name_any()));
+    all.sort_by_key(|map| std::cmp::Reverse(map.creation_timestamp()));
+    for map in all.iter().skip(HISTORY) {
+        let this = Preconditions { uid: map.uid(), resource_version: map.resource_version() };
+        let params = DeleteParams { preconditions: Some(this), ..DeleteParams::default() };
+        match api.delete(&map.name_any(), &params).await {
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+            result => drop(result?),
+        }
+    }
+    Ok(())
+}
+
+/// Budgets, and the guard itself, may have something against it.
+pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube::Result<Done> {
+    let client = &means.client;
+    let api: Api<Pod> = Api::namespaced(client.clone(), &id.namespace);
+    // kube writes the options of an eviction under another name than API servers read.
+    let eviction = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": { "name": pod, "namespace": id.namespace },
+        "deleteOptions": { "preconditions": { "uid": uid } },
+    });
+    match api.create_subresource::<Value, Value>("eviction", pod, &PostParams::default(), &eviction).await {
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 429) => {
+            let set =
+                means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
+            let why = status.message.lines().next().unwrap_or_default();
+            Ok(Done::Refused(Told {
+                id: id.clone(),
+                uid: set.unwrap_or_default(),
+                reason: rollout::WAITS,
+                note: format!("{pod} is to restart with another configuration, and may not yet: {why}"),
+            }))
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+            Ok(Done::NotNow(status.message.clone()))
+        }
+        result => result.map(|_| Done::Yes),
+    }
+}

@@ -1,0 +1,124 @@
+//! The end of a clean-up: what no watch shows is looked up, judged, and deleted if it may be.
+//!
+//! Must not know: what may be deleted (`plan/warrant.rs` does). Looks right before each deletion at the object and at
+//! everything that could read it; in steady state nothing of this is asked.
+
+use decide::object::{self, Kind, Meta, Object, Reader};
+use decide::plan::{self, Condemned, Finish, Found, Step, Warrant};
+use decide::view::Target;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::core::Request;
+use kube::{Api, Client};
+
+use super::apply::{delete, mark, spare, tell};
+use super::{Done, Means};
+
+/// Deletes what may be deleted, tells what became of each, and writes that it is over.
+pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {
+    let client = &means.client;
+    let mut left = it.left.clone();
+    for target in &it.rest {
+        let found = look_up(client, &it.id.namespace, target).await?;
+        if !means.may(step) {
+            return Ok(Done::NotNow("the world has changed".to_owned()));
+        }
+        let warrant = means.look(|view| {
+            let cluster = view.cluster(&it.id.namespace, &it.id.name)?;
+            Some(plan::warrant(cluster, view, it, target, &found))
+        });
+        match warrant {
+            None | Some(Warrant::Gone) => {}
+            Some(Warrant::Given(version)) => delete(client, &condemned(it, target, version)).await?,
+            Some(Warrant::Waits(what)) => return Ok(Done::NotNow(what)),
+            Some(Warrant::Stays(why)) => left.push((target.clone(), why)),
+        }
+        let is_left = left.iter().any(|(it, _)| it == target);
+        if let Some(meta) = found.meta(target).filter(|_| is_left) {
+            let_be(client, it, target, meta).await?;
+        }
+    }
+    for (target, _) in &it.left {
+        let service = means.look(|view| Some(view.service(&it.id.namespace, &target.name)?.metadata.clone()));
+        if let Some(meta) = service {
+            let_be(client, it, target, &meta).await?;
+        }
+    }
+    for told in it.told(&left) {
+        tell(client, &told).await?;
+    }
+    mark(client, &it.mark()).await?;
+    Ok(Done::Yes)
+}
+
+fn condemned(it: &Finish, target: &Target, version: String) -> Condemned {
+    Condemned { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
+}
+
+/// Takes our own mark off what stays.
+async fn let_be(client: &Client, it: &Finish, target: &Target, meta: &Meta) -> kube::Result<()> {
+    if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
+        spare(client, &condemned(it, target, meta.resource_version.clone())).await?;
+    }
+    Ok(())
+}
+
+/// The ConfigMap, and whoever may read it.
+async fn look_up(client: &Client, namespace: &str, target: &Target) -> kube::Result<Found> {
+    let map = if target.kind == Kind::ConfigMap {
+        config_map(client, namespace, &target.name).await?
+    } else {
+        Ok(None)
+    };
+    let (map, unreadable) = match map {
+        Ok(map) => (map, None),
+        Err(why) => (None, Some(why)),
+    };
+    let mut all = Vec::new();
+    for (kind, api, plural) in Reader::KINDS {
+        // A Deployment is only asked whether it is there.
+        let asked = target.kind == Kind::ConfigMap || target.kind.name() == kind;
+        if !asked {
+            continue;
+        }
+        match readers(client, namespace, (kind, api, plural)).await? {
+            Ok(readers) => all.extend(readers),
+            Err(why) => return Ok(Found { map, readers: Err(why) }),
+        }
+    }
+    Ok(Found { map, readers: unreadable.map_or(Ok(all), Err) })
+}
+
+async fn config_map(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> kube::Result<Result<Option<object::ConfigMap>, String>> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let Some(map) = api.get_opt(name).await? else { return Ok(Ok(None)) };
+    let text = serde_json::to_string(&map).map_err(kube::Error::SerdeError)?;
+    Ok(match Object::read(Kind::ConfigMap, &text) {
+        Ok(Object::ConfigMap(map)) => Ok(Some(map)),
+        Ok(_) => Ok(None),
+        Err(problem) => Err(problem.to_string()),
+    })
+}
+
+/// All of one kind; or why that cannot be known.
+async fn readers(
+    client: &Client,
+    namespace: &str,
+    (kind, api, plural): (&'static str, &str, &str),
+) -> kube::Result<Result<Vec<Reader>, String>> {
+    let path = Request::new(format!("/{api}/namespaces/{namespace}/{plural}"));
+    let request = path.list(&ListParams::default()).map_err(kube::Error::BuildRequest)?;
+    match client.request_text(request).await {
+        Ok(text) => Ok(Reader::list(kind, &text).map_err(|problem| format!("a {kind} {problem}"))),
+        // An API server that does not serve this kind has none.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(Vec::new())),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            Ok(Err(format!("gatera may not list {plural}")))
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,59 @@
+//! Asks what members told of their cluster's id, and writes down what follows.
+//!
+//! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
+
+use decide::amend::inject;
+use decide::galera::identity::Answer;
+use decide::marks;
+use decide::plan::identity::{self, Concluded, concluded};
+use decide::view::Id;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client};
+
+use super::apply::annotate;
+use super::{Done, Means};
+use crate::act::watch::member_events::{Topic, outcomes_of};
+
+/// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
+pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
+    let pods: Vec<String> = means.look(|view| {
+        let cluster = view.cluster(&id.namespace, &id.name).into_iter();
+        cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
+    });
+    let mut outcomes = Vec::new();
+    for pod in pods {
+        outcomes.extend(outcomes_of(&means.client, Topic::Probes, &id.namespace, &pod).await?);
+    }
+    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
+    let told: identity::Told = told.collect();
+    let found = means.look(|view| {
+        let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
+        let found = concluded(cluster, view, &told)?;
+        let word = inject::identity::heard(cluster, view, found.is.as_ref()).to_owned();
+        Some((found, word, cluster.workload.metadata.resource_version.clone()))
+    });
+    let Some((Concluded { is, new, tell, beside }, word, version)) = found else {
+        return Ok(Done::NotNow(
+            "its members have not told which cluster it is, or not the same one".to_owned(),
+        ));
+    };
+    if new {
+        let api = Api::<StatefulSet>::namespaced(means.client.clone(), &id.namespace);
+        let mark = inject::identity::mark(is.as_ref());
+        annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
+    }
+    for event in beside {
+        super::apply::tell(&means.client, &event).await?;
+    }
+    for (pod, uid) in tell {
+        tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;
+    }
+    Ok(Done::Yes)
+}
+
+/// The kubelet shows it to the pod in the course of a minute.
+pub(super) async fn tell_pod(client: &Client, pod: &Id, uid: &str, is: &str) -> kube::Result<()> {
+    let api = Api::<Pod>::namespaced(client.clone(), &pod.namespace);
+    annotate(&api, &pod.name, uid, "", marks::IDENTITY, Some(is)).await
+}

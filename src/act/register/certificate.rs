@@ -1,0 +1,266 @@
+//! The Secret and the leaf: what is in it is shown, and the leader sees to it that it can be.
+//!
+//! Must not know: entries, but for the CA that they trust. Every replica keeps what it took from the Secret last, so that
+//! nothing that happens to the Secret takes a good leaf out of use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, Error as KubeError, ResourceExt as _};
+use serde_json::json;
+use tracing::info;
+
+use crate::act::certs::{Material, Pair};
+use crate::act::guard::FIELD_MANAGER;
+use crate::act::ownership;
+use crate::act::telemetry::Trouble;
+
+use super::{Desk, Error, Registration, Seen, words};
+
+impl Desk {
+    /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
+    pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
+        if let Some(folder) = self.registration.folder.clone() {
+            return self.show_files(&folder);
+        }
+        let made = if leads { self.make().await } else { Ok(()) };
+        let taken = self.take(leads);
+        made.and(taken)
+    }
+
+    /// Leader: the Secret is there and holds what it should.
+    async fn make(&mut self) -> Result<(), Error> {
+        if self.secret.is_gone() {
+            self.secret = Seen::There(self.create().await?);
+        }
+        let Some(secret) = self.secret.there().cloned() else { return Ok(()) };
+        let (settled, now) = (self.settled(), time_by(&secret, Timestamp::now()));
+        let Registration { names, lives, .. } = &self.registration;
+        let next = match Material::read(&secret) {
+            None => Some(Material::again(self.held.as_ref(), names, *lives, now)?),
+            Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now)?,
+        };
+        let Some(next) = next else { return Ok(()) };
+        let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
+        let secret = Secret { data: Some(next.data()), ..secret };
+        match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
+            Ok(secret) => {
+                info!("new certificates");
+                self.secret = Seen::There(secret);
+                Ok(())
+            }
+            // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
+            Err(KubeError::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(Error::WriteSecret(self.registration.secret.clone(), error)),
+        }
+    }
+
+    /// It is there again, empty, as the chart makes it; or as somebody else made it meanwhile. RBAC cannot limit a POST to
+    /// a name, and can limit an apply. It says nothing of the content: two who create it at once do no harm.
+    async fn create(&self) -> Result<Secret, Error> {
+        let Registration { namespace, release, secret, .. } = &self.registration;
+        let metadata = ownership::metadata(release, namespace, secret);
+        let body = json!({ "apiVersion": "v1", "kind": "Secret", "metadata": metadata });
+        let params = PatchParams::apply(FIELD_MANAGER);
+        let created = self.secrets().patch(secret, &params, &Patch::Apply(&body)).await;
+        created.map_err(|error| Error::WriteSecret(secret.clone(), error))
+    }
+
+    /// Somebody froze it with what cannot be used: another one takes its place.
+    async fn create_anew(&self, frozen: &Secret) -> Result<Secret, Error> {
+        let preconditions = Preconditions { uid: frozen.uid(), resource_version: frozen.resource_version() };
+        let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let deleted = self.secrets().delete(&self.registration.secret, &delete).await;
+        deleted.map_err(|error| Error::WriteSecret(self.registration.secret.clone(), error))?;
+        self.create().await
+    }
+
+    fn secrets(&self) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), &self.registration.namespace)
+    }
+
+    /// Every replica: what the Secret holds now is in use, if it can be.
+    fn take(&mut self, leads: bool) -> Result<(), Error> {
+        let name = || self.registration.secret.clone();
+        let secret = match &self.secret {
+            Seen::NotYet => return Ok(()),
+            Seen::Gone => return Err(Error::NoSecret(name())),
+            Seen::There(secret) => secret,
+        };
+        let now = time_by(secret, Timestamp::now());
+        let found = Material::read(secret).ok_or_else(|| Error::Empty(name()))?;
+        let sound = found.sound(now).map_err(|error| Error::Unusable(name(), error));
+        // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
+        if sound.is_err() && self.shown.is_some() {
+            return sound;
+        }
+        // Not written by us, and we could not join it to ours: entries go on with what is held.
+        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
+            return Ok(());
+        }
+        if sound.is_ok() {
+            self.bundle = Some(found.bundle());
+        }
+        if takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now) {
+            self.show(found.leaf.clone())?;
+        }
+        if sound.is_ok() {
+            self.held = Some(found);
+        }
+        sound
+    }
+
+    /// New handshakes get this pair from now on, if it is another one.
+    fn show(&mut self, pair: Pair) -> Result<(), Error> {
+        if self.shown.as_ref() != Some(&pair) {
+            let (begins, ends) = pair.validity()?;
+            self.leaf.swap(pair.loaded()?);
+            self.guard.ready.leaf_begins.store(Some(Arc::new(begins)));
+            self.guard.ready.leaf_ends.store(Some(Arc::new(ends)));
+            #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
+            self.guard.metrics.certificate_ends.set(ends.as_second() as f64);
+            info!(%ends, "serving certificate");
+            self.shown = Some(pair);
+        }
+        Ok(())
+    }
+
+    /// A half-written set of files is an error that passes; what was shown before stays, and so does what is registered.
+    fn show_files(&mut self, folder: &Path) -> Result<(), Error> {
+        let read = |name: &str| {
+            std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
+        };
+        let (pair, bundle) = (Pair::new(read("tls.crt")?, read("tls.key")?), read("ca.crt")?);
+        pair.fits(&bundle)?;
+        self.show(pair)?;
+        self.bundle = Some(bundle);
+        Ok(())
+    }
+
+    /// Every replica: would an API server accept our leaf?
+    pub(super) fn judge_trust(&self) {
+        let untrusted = match (&self.shown, self.registered()) {
+            (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
+            _ => false,
+        };
+        self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
+        let early =
+            self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| Timestamp::now() < *begins);
+        self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
+    }
+
+    /// In `/readyz` and the metrics, until it is over.
+    pub(super) fn tell_certificate(&self, outcome: Result<(), Error>) {
+        let unusable = matches!(outcome, Err(Error::Unusable(..) | Error::Empty(_) | Error::NoSecret(_)));
+        self.guard.metrics.trouble(Trouble::SecretUnusable, unusable);
+        let trouble = outcome.err().map(|error| Arc::new(format!("{}; trying again", words(&error))));
+        self.guard.ready.certificates.store(trouble);
+    }
+}
+
+/// Now, but never before the API server last wrote this Secret: a clock that fell behind would take good certificates for
+/// ones whose time has not come, and make others that ended long ago.
+fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
+    let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
+    written.map(|time| time.0).fold(now, Timestamp::max)
+}
+
+/// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
+fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
+    let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
+    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+
+    use super::*;
+    use crate::act::certs::{Leaf, Lives};
+    use crate::act::guard::Guard;
+    use decide::config::Settings;
+    use decide::webhooks::Target;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_fell_behind_is_not_believed() {
+        let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
+        let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
+        let secret = Secret { metadata, ..Secret::default() };
+        assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
+        assert_eq!(time_by(&secret, at(60)), at(60));
+        assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
+    }
+
+    /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
+    #[tokio::test]
+    async fn files_that_do_not_fit_change_nothing() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let registration = Registration {
+            namespace: "gatera".into(),
+            release: String::new(),
+            secret: String::new(),
+            configuration: String::new(),
+            target: Target::Service { namespace: "gatera".into(), name: "gatera".into() },
+            names: Vec::new(),
+            lives: Lives::default(),
+            folder: Some(folder.path().to_owned()),
+        };
+        let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
+        let mut desk =
+            Desk::new(kube::Client::try_from(client).unwrap(), guard, Leaf::default(), registration);
+        let [first, second] =
+            [0, 0].map(|_| Material::new(&["a".to_owned()], Lives::default(), Timestamp::now()).unwrap());
+        let mut look = async |leaf: &Material, ca: &str| {
+            let keys = leaf.data();
+            for (name, text) in
+                [("tls.crt", &*keys["tls.crt"].0), ("tls.key", &keys["tls.key"].0), ("ca.crt", ca.as_bytes())]
+            {
+                std::fs::write(folder.path().join(name), text).unwrap();
+            }
+            let outcome = desk.certificate(true).await;
+            desk.tell_certificate(outcome);
+            let words = desk.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
+            let shown = desk.shown.as_ref().map(|pair| pair.certificate.clone());
+            (shown, desk.bundle.clone(), words)
+        };
+        let nothing = "certificates: ca.crt holds no certificate; trying again".to_owned();
+        assert_eq!(look(&first, "").await, (None, None, nothing.clone()));
+        let good = (Some(first.leaf.certificate.clone()), Some(first.bundle()));
+        assert_eq!(look(&first, &first.bundle()).await, (good.0.clone(), good.1.clone(), String::new()));
+        let other = "certificates: tls.crt is signed by another CA than ca.crt; trying again".to_owned();
+        assert_eq!(look(&second, &first.bundle()).await, (good.0.clone(), good.1.clone(), other));
+        assert_eq!(look(&second, "").await, (good.0, good.1, nothing));
+        let (shown, bundle, words) = look(&second, &second.bundle()).await;
+        assert_eq!((shown, bundle), (Some(second.leaf.certificate.clone()), Some(second.bundle())));
+        assert_eq!(words, "");
+    }
+
+    #[test]
+    fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
+        let made = |seconds| Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap();
+        let [old, new, late] = [0, 0, -90 * 86_400].map(made);
+        let both = format!("{}{}", old.bundle(), new.bundle());
+        for (shown, registered, swaps) in [
+            (None, Some(old.bundle()), true),
+            (Some(&old), Some(old.bundle()), false),
+            (Some(&old), Some(both), true),
+            (Some(&old), Some(new.bundle()), true),
+            (Some(&old), Some(late.bundle()), true),
+            (Some(&old), None, true),
+            (Some(&late), Some(late.bundle()), true),
+        ] {
+            let shown = shown.map(|it| &it.leaf);
+            assert_eq!(takes_over(&new.leaf, shown, registered.as_deref(), at(0)), swaps, "{registered:?}");
+        }
+    }
+}

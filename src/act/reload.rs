@@ -1,0 +1,101 @@
+//! The settings file: read at the start, and again whenever its content changes.
+//!
+//! Owns: the file, what becomes of a change, and how any file is followed ([`contents`]). Must not know: what is set
+//! (`config.rs` does). Modes and webhook settings count at once; another adoption counts when the watches have listed what it selects (`watch.rs`), so that no request is answered
+//! by labels that the view does not know yet. A file that cannot be read changes nothing and is said.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use decide::config::{self, Settings};
+use decide::galera::adopt::Adoption;
+use decide::rules;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use crate::act::guard::Guard;
+use crate::act::telemetry::chain;
+
+/// How often the content is looked at. A kubelet swaps a link somewhere above the file, which no watch on the file sees.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Why there are no settings in a file.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is not there, or not for us.
+    #[error("reading the settings file {0}")]
+    Read(PathBuf, #[source] std::io::Error),
+    /// It holds something else.
+    #[error("settings file {0}")]
+    Form(PathBuf, #[source] config::Error),
+}
+
+/// What the file says now.
+pub fn load(path: &Path) -> Result<Settings, Error> {
+    parse(path, &text(path)?)
+}
+
+fn text(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|error| Error::Read(path.to_owned(), error))
+}
+
+fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
+    let ids: Vec<_> = rules::RULES.iter().map(|rule| rule.id).collect();
+    Settings::read(text, &ids).map_err(|error| Error::Form(path.to_owned(), error))
+}
+
+/// Follows the file until the process ends. `adopted` hears of another adoption, `changed` of everything else.
+pub async fn follow(
+    path: PathBuf,
+    guard: Arc<Guard>,
+    adopted: watch::Sender<Adoption>,
+    changed: watch::Sender<u64>,
+) {
+    let read = || text(&path).map_err(|error| chain(&error));
+    let take = |now: &Result<String, String>| {
+        let read = now.clone().and_then(|text| parse(&path, &text).map_err(|error| chain(&error)));
+        take(read, &guard, &adopted);
+        changed.send_modify(|count| *count += 1);
+    };
+    contents(read, take).await;
+}
+
+/// Hands out what is read, or why it cannot be, at once and whenever it is something else, until the process ends.
+pub async fn contents<T: PartialEq>(
+    read: impl Fn() -> Result<T, String>,
+    mut take: impl FnMut(&Result<T, String>),
+) {
+    let mut seen = None;
+    loop {
+        let now = read();
+        if seen.as_ref() != Some(&now) {
+            take(&now);
+            seen = Some(now);
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Puts into effect what was read, or says why it was not.
+pub fn take(read: Result<Settings, String>, guard: &Guard, adopted: &watch::Sender<Adoption>) {
+    guard.metrics.config_current.set(i64::from(read.is_ok()));
+    match read {
+        Ok(new) => {
+            let before = guard.settings.rcu(|now| now.with_choices_of(&new));
+            let adopts = adopted.send_if_modified(|known| {
+                let another = *known != new.adoption;
+                *known = new.adoption.clone();
+                another
+            });
+            if adopts || *before != **guard.settings.load() {
+                info!(adopts, "settings changed");
+            }
+            guard.ready.settings.store(None);
+        }
+        Err(words) => {
+            warn!(error = words, "settings: the last good ones stay");
+            guard.ready.settings.store(Some(Arc::new(format!("{words}; the last good ones stay"))));
+        }
+    }
+}

@@ -1,0 +1,349 @@
+//! What operators see: logs and metrics. Names are fixed here, once.
+//!
+//! Must not know: rules and clusters, except as labels. Label values come from small, fixed sets: a metric never grows
+//! with the number of objects.
+
+use std::error::Error;
+use std::sync::atomic::AtomicU64;
+
+use decide::audit::Counts;
+use decide::plan::rollout::Stage;
+use decide::verdict::{Decision, Softened};
+use decide::view::State;
+use kube::core::Status;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Everything that is counted.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    reviews: Family<Review, Counter>,
+    findings: Family<Finding, Counter>,
+    overrides: Family<Rule, Counter>,
+    decision_seconds: Histogram,
+    view: Family<Held, Gauge>,
+    audit: Family<Found, Gauge>,
+    clusters: Family<InState, Gauge>,
+    rollouts: Family<InState, Gauge>,
+    /// 1 while every watch is running.
+    pub view_current: Gauge,
+    /// 1 while the settings file is in effect as it is.
+    pub config_current: Gauge,
+    /// Objects the watches brought that could not be read.
+    pub unreadable: Counter,
+    /// Connections that are open.
+    pub connections: Gauge,
+    /// Connections that were ended before their time: too many, too slow, or no handshake.
+    pub turned_away: Family<Reason, Counter>,
+    spoken: Family<Protocol, Counter>,
+    /// When the serving certificate ends, in seconds since 1970.
+    pub certificate_ends: Gauge<f64, AtomicU64>,
+    /// 1 on the replica that holds the lease.
+    pub leader: Gauge,
+    /// How often the entries of a webhook configuration were written.
+    pub entries_written: Counter,
+    trouble: Family<What, Gauge>,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Review {
+    endpoint: &'static str,
+    answer: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Finding {
+    rule: &'static str,
+    verdict: &'static str,
+    effect: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Found {
+    rule: &'static str,
+    verdict: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Rule {
+    rule: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Held {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Protocol {
+    protocol: &'static str,
+}
+
+/// Why a connection was turned away.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub struct Reason {
+    /// In one word.
+    pub reason: &'static str,
+}
+
+/// What can be the matter with registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// One of the two webhook configurations does not exist.
+    ConfigurationDeleted,
+    /// Neither exists: nothing is guarded.
+    BothConfigurationsDeleted,
+    /// Entries are not as we wrote them.
+    ForeignEntries,
+    /// What we show does not count yet.
+    LeafNotYetValid,
+    /// The Secret with the certificates is gone, or holds something else.
+    SecretUnusable,
+}
+
+impl Trouble {
+    const ALL: [Self; 5] = [
+        Self::ConfigurationDeleted,
+        Self::BothConfigurationsDeleted,
+        Self::ForeignEntries,
+        Self::LeafNotYetValid,
+        Self::SecretUnusable,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ConfigurationDeleted => "configuration_deleted",
+            Self::BothConfigurationsDeleted => "both_configurations_deleted",
+            Self::ForeignEntries => "foreign_entries",
+            Self::LeafNotYetValid => "leaf_not_yet_valid",
+            Self::SecretUnusable => "secret_unusable",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct What {
+    what: &'static str,
+}
+
+/// A decision takes microseconds; the API server's own histogram begins at five milliseconds.
+const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 1e-2, 1e-1];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("gatera");
+        let mut it = Self {
+            reviews: Family::default(),
+            findings: Family::default(),
+            overrides: Family::default(),
+            decision_seconds: Histogram::new(DECISION_BUCKETS),
+            view: Family::default(),
+            audit: Family::default(),
+            clusters: Family::default(),
+            rollouts: Family::default(),
+            view_current: Gauge::default(),
+            config_current: Gauge::default(),
+            unreadable: Counter::default(),
+            connections: Gauge::default(),
+            turned_away: Family::default(),
+            spoken: Family::default(),
+            certificate_ends: Gauge::default(),
+            leader: Gauge::default(),
+            entries_written: Counter::default(),
+            trouble: Family::default(),
+            registry: Registry::default(),
+        };
+        registry.register("reviews", "Admission reviews answered", it.reviews.clone());
+        registry.register("findings", "Findings by rule, verdict and effect", it.findings.clone());
+        registry.register("overrides", "Refusals released by an override", it.overrides.clone());
+        registry.register(
+            "decision_seconds",
+            "Time from request body to answer",
+            it.decision_seconds.clone(),
+        );
+        registry.register(
+            "audit_findings",
+            "Objects a rule finds something on as they are, on the leader",
+            it.audit.clone(),
+        );
+        registry.register("clusters", "Clusters by state, on the leader", it.clusters.clone());
+        let what = "Clusters by how far they are with their configuration, on the leader";
+        registry.register("rollouts", what, it.rollouts.clone());
+        registry.register("view_objects", "Objects in the view", it.view.clone());
+        registry.register("view_current", "1 while every watch is running", it.view_current.clone());
+        it.config_current.set(1);
+        registry.register(
+            "config_current",
+            "1 while the settings file is in effect as it is",
+            it.config_current.clone(),
+        );
+        registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
+        registry.register("connections", "Open connections", it.connections.clone());
+        registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());
+        registry.register(
+            "connections_opened",
+            "Connections that finished their handshake",
+            it.spoken.clone(),
+        );
+        registry.register(
+            "certificate_ends_seconds",
+            "When the serving certificate ends",
+            it.certificate_ends.clone(),
+        );
+        registry.register("leader", "1 on the replica that holds the lease", it.leader.clone());
+        registry.register(
+            "registration_trouble",
+            "1 while this is the matter with registration",
+            it.trouble.clone(),
+        );
+        registry.register(
+            "registration_writes",
+            "Times the entries of a webhook configuration were written",
+            it.entries_written.clone(),
+        );
+        for trouble in Trouble::ALL {
+            it.trouble(trouble, false);
+        }
+        it.registry = registry;
+        it
+    }
+}
+
+impl Metrics {
+    /// Counts one answered review.
+    pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64) {
+        let answer = if decision.allowed() { "allowed" } else { "refused" };
+        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+        self.decision_seconds.observe(seconds);
+        for judged in &decision.judged {
+            let effect = judged.effect.name();
+            let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
+            self.findings.get_or_create(&Finding { rule, verdict, effect }).inc();
+            if matches!(judged.softened, Some(Softened::ByOverride(_))) {
+                self.overrides.get_or_create(&Rule { rule }).inc();
+            }
+        }
+    }
+
+    /// Counts a request that was no review.
+    pub fn not_answered(&self, endpoint: &'static str, answer: &'static str) {
+        self.reviews.get_or_create(&Review { endpoint, answer }).inc();
+    }
+
+    /// Counts a connection that was turned away.
+    pub fn turn_away(&self, reason: &'static str) {
+        self.turned_away.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Notes whether this is the matter with registration.
+    pub fn trouble(&self, trouble: Trouble, there: bool) {
+        self.trouble.get_or_create(&What { what: trouble.name() }).set(i64::from(there));
+    }
+
+    /// Counts a connection that finished its handshake.
+    pub fn opened(&self, multiplexed: bool) {
+        let protocol = if multiplexed { "HTTP/2" } else { "HTTP/1.1" };
+        self.spoken.get_or_create(&Protocol { protocol }).inc();
+    }
+
+    /// Notes how much the view holds.
+    pub fn holds(&self, sizes: impl IntoIterator<Item = (&'static str, usize)>) {
+        for (kind, size) in sizes {
+            self.view.get_or_create(&Held { kind }).set(gauge(size));
+        }
+    }
+
+    /// Notes what an audit found; what was there `before` and is gone becomes 0.
+    pub fn audited(&self, now: &Counts, before: &Counts) {
+        for &(rule, verdict) in before.keys().chain(now.keys()) {
+            let count = now.get(&(rule, verdict)).copied().unwrap_or_default();
+            self.audit.get_or_create(&Found { rule, verdict }).set(gauge(count));
+        }
+    }
+
+    /// Notes how many clusters are in which state.
+    pub fn clusters_are(&self, states: impl Iterator<Item = State>) {
+        let states: Vec<_> = states.collect();
+        for state in State::ALL {
+            let count = states.iter().filter(|it| **it == state).count();
+            self.clusters.get_or_create(&InState { state: state.name() }).set(gauge(count));
+        }
+    }
+
+    /// Notes how many clusters are how far with their configuration.
+    pub fn rollouts_are(&self, words: impl Iterator<Item = &'static str>) {
+        let words: Vec<_> = words.collect();
+        for state in Stage::WORDS {
+            let count = words.iter().filter(|it| **it == state).count();
+            self.rollouts.get_or_create(&InState { state }).set(gauge(count));
+        }
+    }
+
+    /// Somebody else audits now.
+    pub fn not_auditing(&self) {
+        self.audit.clear();
+        self.clusters.clear();
+        self.rollouts.clear();
+    }
+
+    /// The text that Prometheus scrapes.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        // Writing into a String cannot fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// An error with everything behind it, once: `a: b: c`. Some libraries repeat their source in their own words.
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let refused = refused(error);
+        let words = refused.map_or_else(|| error.to_string(), |status| status.message.clone());
+        if text.is_empty() {
+            text = words;
+        } else if !text.ends_with(&words) {
+            text = format!("{text}: {words}");
+        }
+        next = if refused.is_some() { None } else { error.source() };
+    }
+    text
+}
+
+/// The API server's answer is a sentence; kube prints all of its fields around it.
+fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status),
+        _ => None,
+    }
+}
+
+/// Logs to stderr: words at a terminal, JSON lines elsewhere. `RUST_LOG` chooses what.
+pub fn log() {
+    use std::io::IsTerminal as _;
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into());
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A second subscriber is a test's own; it stays.
+    let _ = if std::io::stderr().is_terminal() {
+        builder.try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+}

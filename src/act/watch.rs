@@ -1,0 +1,216 @@
+//! The watches: what the API server tells, turned into a World.
+//!
+//! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
+//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::build -> one atomic swap.
+//! The guard is ready when every list is complete. Each watch says when it was heard last (`watch/follow.rs`); the view is
+//! as old as the most silent of them.
+
+mod contents;
+mod follow;
+mod keeper;
+pub mod member_events;
+mod once;
+mod sent;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use decide::galera::adopt::Adoption;
+use decide::object::{Kind, Object, Unreadable};
+use decide::view::{Freshness, Id, World};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::{ApiResource, ObjectMeta};
+use kube::{Client, Resource as _};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::interval;
+use tracing::warn;
+
+use crate::act::guard::{Guard, Heard};
+
+pub use once::{Error, Listed, once};
+
+use follow::Follower;
+use keeper::{Keeper, Source};
+use sent::Sent;
+
+/// So many objects in one answer.
+const PAGE: u32 = 500;
+/// How often somebody looks whether the view has become old.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is watched: group, version, plural, and whether the adoption's labels narrow it. StatefulSets and Deployments
+/// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
+/// listed whole and trimmed here. All of them have a version v1.
+const WATCHED: &[(Kind, &str, &str, bool)] = &[
+    (Kind::StatefulSet, "apps", "statefulsets", false),
+    (Kind::Deployment, "apps", "deployments", false),
+    (Kind::Pod, "", "pods", true),
+    (Kind::Claim, "", "persistentvolumeclaims", false),
+    (Kind::Service, "", "services", false),
+    (Kind::Budget, "policy", "poddisruptionbudgets", false),
+    (Kind::Autoscaler, "autoscaling", "horizontalpodautoscalers", false),
+    (Kind::Node, "", "nodes", false),
+    (Kind::Namespace, "", "namespaces", false),
+];
+// ConfigMaps are watched too, by their metadata: see contents.rs.
+
+/// What a watch tells the keeper.
+enum Told {
+    Begun,
+    Put(Box<Object>),
+    /// A ConfigMap exists in this version.
+    Version(Id, String),
+    /// The content of a ConfigMap was told, unless it is gone meanwhile.
+    Fetched,
+    Gone(Id),
+    Listed,
+    Unreadable(Id, Unreadable),
+    /// Events about members that are not Ready, or of a StatefulSet that lacks one.
+    Said(member_events::Topic, Vec<member_events::Outcome>),
+}
+
+/// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
+/// worlds, and whenever the view becomes old or current. When another adoption is wanted, the watches it needs are started
+/// beside those that run, and take over when they know everything.
+pub async fn keep(
+    client: Client,
+    guard: Arc<Guard>,
+    changed: watch::Sender<u64>,
+    mut adoption: watch::Receiver<Adoption>,
+) {
+    let start = |adoption| Watches::start(&client, &guard, adoption);
+    let mut current = start(adoption.borrow_and_update().clone());
+    let mut next: Option<Watches> = None;
+    let mut look = interval(LOOK);
+    let mut was_current = false;
+    guard.heard.store(Some(Arc::new(current.heard.clone())));
+    loop {
+        let world = tokio::select! {
+            Some(world) = current.worlds.recv() => Some(world),
+            first = first_world(&mut next) => {
+                let Some((watches, world)) = first else { return };
+                guard.settings.rcu(|settings| settings.with_adoption(watches.adoption.clone()));
+                current = watches;
+                guard.heard.store(Some(Arc::new(current.heard.clone())));
+                Some(world)
+            }
+            Ok(()) = adoption.changed() => {
+                let wanted = adoption.borrow_and_update().clone();
+                next = (wanted != current.adoption).then(|| start(wanted));
+                guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
+                continue;
+            }
+            _ = look.tick() => None,
+            _ = current.tasks.join_next() => return,
+        };
+        current.contents_are_heard();
+        let told = world.is_some();
+        if let Some(world) = world {
+            guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
+            guard.metrics.holds(world.sizes());
+            guard.show(world);
+        }
+        let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
+        if told || is_current != was_current {
+            guard.metrics.view_current.set(i64::from(is_current));
+            changed.send_modify(|count| *count += 1);
+        }
+        was_current = is_current;
+    }
+}
+
+/// Waits until these watches, if there are any, know everything, and takes them out. `None`: one of them has ended.
+async fn first_world(next: &mut Option<Watches>) -> Option<(Watches, World)> {
+    let Some(watches) = next else { return std::future::pending().await };
+    let world = tokio::select! {
+        world = watches.worlds.recv() => world?,
+        _ = watches.tasks.join_next() => return None,
+    };
+    Some((next.take()?, world))
+}
+
+/// The watches of one adoption. They end with this value.
+struct Watches {
+    adoption: Adoption,
+    worlds: mpsc::Receiver<World>,
+    heard: Heard,
+    /// Contents of ConfigMaps that are asked for and have not come.
+    pending: Arc<AtomicUsize>,
+    tasks: JoinSet<()>,
+}
+
+impl Watches {
+    /// Starts every list and watch.
+    fn start(client: &Client, guard: &Arc<Guard>, adoption: Adoption) -> Self {
+        let mut tasks = JoinSet::new();
+        let (tell, told) = mpsc::channel(1024);
+        let collections: Vec<_> = collections(&adoption).collect();
+        let heard = Heard::of(collections.len() + 1);
+        let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
+        let maps = sources.len() - 1;
+        for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
+            let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
+            tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
+        }
+        let (want, wanted) = mpsc::unbounded_channel();
+        tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
+        tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
+        let keeper = Keeper::new(sources, want, adoption.clone());
+        let pending = keeper.pending();
+        let (show, worlds) = mpsc::channel(1);
+        let guard = Arc::clone(guard);
+        tasks.spawn(async move { keeper.run(told, &guard, &show).await });
+        Self { adoption, worlds, heard, pending, tasks }
+    }
+
+    /// Texts of ConfigMaps are fetched, not watched: they are current while none is awaited.
+    fn contents_are_heard(&self) {
+        if self.pending.load(Ordering::Relaxed) == 0 {
+            self.heard.now(self.heard.last());
+        }
+    }
+}
+
+/// What is listed and watched: kind, where it is, and which of it.
+fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Option<String>)> {
+    let watched = WATCHED.iter().flat_map(|(kind, group, plural, narrowed)| {
+        let resource = resource(*kind, group, plural);
+        let selectors = if *narrowed {
+            adoption.selectors().iter().map(|it| Some(it.to_string())).collect()
+        } else {
+            vec![None]
+        };
+        selectors.into_iter().map(move |selector| (*kind, Sent::url_path(&resource, None), selector))
+    });
+    // Last, because their contents are told beside them.
+    watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
+}
+
+fn resource(kind: Kind, group: &str, plural: &str) -> ApiResource {
+    ApiResource {
+        group: group.into(),
+        version: "v1".into(),
+        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
+        kind: kind.name().into(),
+        plural: plural.into(),
+    }
+}
+
+/// An object of a watch, for the facts.
+fn read(kind: Kind, sent: &Sent) -> Told {
+    match Object::read(kind, sent.text()) {
+        Ok(object) => Told::Put(Box::new(object)),
+        Err(problem) => unreadable(id(sent.meta()), problem),
+    }
+}
+
+fn unreadable(id: Id, problem: Unreadable) -> Told {
+    warn!(object = %id, %problem, "the view cannot hold this object");
+    Told::Unreadable(id, problem)
+}
+
+fn id(meta: &ObjectMeta) -> Id {
+    Id::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}

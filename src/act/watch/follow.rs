@@ -1,0 +1,272 @@
+//! One list and watch that knows when it was heard last.
+//!
+//! Must not know: what becomes of what it tells. A link that stalls without closing tells nobody, and a proxy goes on
+//! acknowledging TCP for it. So a watch is asked for in rounds of some seconds: the API server ends each by itself, and
+//! that end, like an event or a bookmark, proves that nothing was missed. Whatever is silent for longer is cut off and
+//! begun again. kube's own `watcher` hides bookmarks and ends, and takes a broken stream for one that ended.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use decide::object::Kind;
+use http_body_util::BodyExt as _;
+use kube::api::{ListParams, WatchParams};
+use kube::client::Body;
+use kube::core::{ObjectList, Request, Status};
+use kube::{Client, Resource as _, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+use tracing::warn;
+
+use super::sent::Sent;
+use super::{PAGE, Told, id, read};
+use crate::act::guard::Heard;
+use crate::act::telemetry::chain;
+
+/// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
+const ROUND: u32 = 8;
+/// Where something may have been missed the round is short: its end proves that everything was told.
+const CATCH_UP: u32 = 1;
+/// Beyond a round's end a live API server is never so silent.
+const SILENCE: Duration = Duration::from_secs(3);
+/// The first word of a watch.
+const ANSWER: Duration = Duration::from_secs(10);
+/// One page of a list, which may be megabytes; that it comes at all, the client sees to.
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+/// A round that ends so much earlier than it was to end was not ended by its time.
+const EARLY: Duration = Duration::from_millis(500);
+/// After a failure it is begun again, a little later each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// One collection, as far as a selector goes.
+pub(super) struct Follower {
+    pub(super) client: Client,
+    pub(super) kind: Kind,
+    /// Where its collection is.
+    pub(super) url: String,
+    pub(super) selector: Option<String>,
+    /// Which of the watches this is.
+    pub(super) watch: usize,
+    pub(super) heard: Heard,
+    pub(super) tell: mpsc::Sender<(usize, Told)>,
+}
+
+/// Where a watch is.
+struct Reached {
+    version: String,
+    /// Nothing was missed up to the last word.
+    caught_up: bool,
+}
+
+/// Why a list or a round did not come to its end.
+#[derive(Debug, thiserror::Error)]
+enum Interruption {
+    #[error("the API server does not remember this version any more")]
+    Expired,
+    #[error("nothing was heard for {}s", .0.as_secs())]
+    Silent(Duration),
+    #[error("asking the API server")]
+    Ask(#[source] kube::Error),
+    #[error("the API server answered {code}: {message}")]
+    Answer { code: u16, message: String },
+    #[error("reading an answer of the API server")]
+    Line(#[source] serde_json::Error),
+    #[error("nobody listens any more")]
+    Over,
+}
+
+impl From<kube::Error> for Interruption {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 410 => Self::Expired,
+            error => Self::Ask(error),
+        }
+    }
+}
+
+impl Follower {
+    /// Lists and watches until nobody listens any more.
+    pub(super) async fn follow(self) {
+        let (mut place, mut pause) = (None, FIRST_PAUSE);
+        loop {
+            let trouble = match self.turn(&mut place).await {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    continue;
+                }
+                Err(Interruption::Over) => return,
+                Err(trouble) => trouble,
+            };
+            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "watch");
+            match (&trouble, &mut place) {
+                (Interruption::Expired, place) => *place = None,
+                (_, Some(place)) => place.caught_up = false,
+                (_, None) => {}
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// One list, or one round of the watch.
+    async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
+        let Some(place) = place else {
+            *place = Some(Reached { version: self.list().await?, caught_up: false });
+            return Ok(());
+        };
+        let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
+        self.round(place, seconds).await?;
+        // Whoever ends rounds at once (something between us and the API server) is not asked in a circle.
+        if begun.elapsed() < Duration::from_secs(u64::from(seconds)) / 2 {
+            sleep(FIRST_PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Everything there is, page by page; the version from which the watch goes on.
+    async fn list(&self) -> Result<String, Interruption> {
+        self.tell(Told::Begun).await?;
+        let asked = Instant::now();
+        let mut params =
+            ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
+        loop {
+            let request = Request::new(&self.url);
+            let request = if self.kind == Kind::ConfigMap {
+                request.list_metadata(&params)
+            } else {
+                request.list(&params)
+            };
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            let page: ObjectList<Sent> = within(PAGE_DEADLINE, self.client.request(request)).await??;
+            for sent in &page.items {
+                self.tell(self.told(sent)).await?;
+            }
+            match page.metadata.continue_.filter(|token| !token.is_empty()) {
+                Some(token) => params = params.continue_token(&token),
+                None => {
+                    self.tell(Told::Listed).await?;
+                    // All pages show what there was when the first one was asked for.
+                    self.heard.at(self.watch, asked);
+                    return Ok(page.metadata.resource_version.unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// The watch for so many seconds.
+    async fn round(&self, place: &mut Reached, seconds: u32) -> Result<(), Interruption> {
+        let params = WatchParams {
+            label_selector: self.selector.clone(),
+            timeout: Some(seconds),
+            bookmarks: true,
+            ..WatchParams::default()
+        };
+        let request = Request::new(&self.url);
+        let request = if self.kind == Kind::ConfigMap {
+            request.watch_metadata(&params, &place.version)
+        } else {
+            request.watch(&params, &place.version)
+        };
+        let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
+        let begun = Instant::now();
+        let answer = within(ANSWER, self.client.send(request)).await??;
+        let code = answer.status().as_u16();
+        let mut body = answer.into_body();
+        if code != 200 {
+            return Err(refused(
+                code,
+                within(ANSWER, body.collect()).await?.map(|it| it.to_bytes().to_vec()),
+            ));
+        }
+        let silence = SILENCE + Duration::from_secs(u64::from(seconds));
+        let (mut text, mut seen) = (Vec::new(), 0);
+        while let Some(frame) = within(silence, body.frame()).await? {
+            let Ok(data) = frame?.into_data() else { continue };
+            text.extend_from_slice(&data);
+            while let Some(end) = text[seen..].iter().position(|byte| *byte == b'\n') {
+                let rest = text.split_off(seen + end + 1);
+                self.line(&text, place).await?;
+                (text, seen) = (rest, 0);
+            }
+            seen = text.len();
+        }
+        // API servers also end the watch of somebody who reads too slowly, and then something is missing.
+        if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
+            self.up_to_date(place);
+        } else {
+            place.caught_up = false;
+        }
+        Ok(())
+    }
+
+    /// One line of a watch.
+    async fn line(&self, line: &[u8], place: &mut Reached) -> Result<(), Interruption> {
+        let Line { kind, object } = serde_json::from_slice(line).map_err(Interruption::Line)?;
+        if kind == "ERROR" {
+            return Err(refused(500, Ok(object.get().as_bytes().to_vec())));
+        }
+        let sent: Sent = serde_json::from_str(object.get()).map_err(Interruption::Line)?;
+        place.version = sent.resource_version().unwrap_or_default();
+        match &*kind {
+            "BOOKMARK" => self.up_to_date(place),
+            "DELETED" => self.event(Told::Gone(id(sent.meta())), place).await?,
+            _ => self.event(self.told(&sent), place).await?,
+        }
+        Ok(())
+    }
+
+    /// Something happened; after a break it may be one of many that happened meanwhile.
+    async fn event(&self, told: Told, place: &Reached) -> Result<(), Interruption> {
+        self.tell(told).await?;
+        if place.caught_up {
+            self.heard.now(self.watch);
+        }
+        Ok(())
+    }
+
+    fn up_to_date(&self, place: &mut Reached) {
+        place.caught_up = true;
+        self.heard.now(self.watch);
+    }
+
+    fn told(&self, sent: &Sent) -> Told {
+        match self.kind {
+            Kind::ConfigMap => Told::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
+            kind => read(kind, sent),
+        }
+    }
+
+    async fn tell(&self, told: Told) -> Result<(), Interruption> {
+        self.tell.send((self.watch, told)).await.map_err(|_| Interruption::Over)
+    }
+}
+
+/// What stands in a line of a watch.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// The outcome, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
+async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
+    let begun = Instant::now();
+    match timeout(limit, what).await {
+        Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
+        _ => Err(Interruption::Silent(begun.elapsed())),
+    }
+}
+
+/// What an answer says that is no list and no watch.
+fn refused(code: u16, body: Result<Vec<u8>, kube::Error>) -> Interruption {
+    let status: Option<Status> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
+    let (code, message) = status.map_or((code, String::new()), |status| (status.code, status.message));
+    if code == 410 { Interruption::Expired } else { Interruption::Answer { code, message } }
+}

@@ -1,0 +1,159 @@
+//! An API server that says what a test wrote down, in time that only the test moves: what counts as heard, and what does not.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use axum::http::{self, Response};
+use decide::view::Freshness;
+use futures_util::stream;
+use http_body_util::StreamBody;
+use hyper::body::{Bytes, Frame};
+use tower::service_fn;
+
+use super::*;
+
+/// What the API server does with one request.
+enum Reply {
+    List(&'static str),
+    /// Lines, each so many milliseconds after the one before, and then the end.
+    Watch(Vec<(u64, &'static str)>, End),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// After so many milliseconds, as an API server ends a watch.
+    Clean(u64),
+    Broken,
+    Never,
+}
+
+const LIST: &str = r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}"#;
+const EVENT: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","resourceVersion":"5"}}}"#;
+const BOOKMARK: &str = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}"#;
+const EXPIRED: &str =
+    r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old","reason":"Expired"}}"#;
+
+/// What was asked: "list", or the version that a watch was begun from and for how long.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+fn api_server(script: Vec<Reply>) -> (Client, Asked) {
+    let (asked, script) = (Asked::default(), Arc::new(Mutex::new(VecDeque::from(script))));
+    let told = Arc::clone(&asked);
+    let service = service_fn(move |request: http::Request<Body>| {
+        let part = |name: &str| {
+            let query = request.uri().query().unwrap_or_default();
+            query.split('&').find_map(|it| it.strip_prefix(name)).unwrap_or_default().to_owned()
+        };
+        let version = part("resourceVersion=");
+        let watches = part("watch=") == "true";
+        let words =
+            if watches { format!("from {version} for {}s", part("timeoutSeconds=")) } else { "list".into() };
+        told.lock().unwrap().push(words);
+        let answer = script.lock().unwrap().pop_front();
+        async move { Ok::<_, std::io::Error>(Response::new(body(answer))) }
+    });
+    (Client::new(service, "default"), asked)
+}
+
+type Said = Result<Frame<Bytes>, std::io::Error>;
+
+fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Said> + Send> {
+    let (lines, end) = match answer {
+        Some(Reply::List(text)) => (vec![(0, text)], End::Clean(0)),
+        Some(Reply::Watch(lines, end)) => (lines, end),
+        // The script is over.
+        None => (vec![], End::Never),
+    };
+    StreamBody::new(stream::unfold((VecDeque::from(lines), Some(end)), async |(mut lines, end)| {
+        if let Some((pause, line)) = lines.pop_front() {
+            sleep(Duration::from_millis(pause)).await;
+            return Some((Ok(Frame::data(format!("{line}\n").into())), (lines, end)));
+        }
+        match end? {
+            End::Clean(pause) => sleep(Duration::from_millis(pause)).await,
+            End::Broken => return Some((Err(std::io::Error::other("cut off")), (lines, None))),
+            End::Never => std::future::pending().await,
+        }
+        None
+    }))
+}
+
+/// Follows the script for so many seconds: what was asked, and how current the view is then.
+async fn after(seconds: u64, script: Vec<Reply>) -> (Vec<String>, Freshness) {
+    let (client, asked) = api_server(script);
+    let (tell, mut told) = mpsc::channel(64);
+    let heard = Heard::of(1);
+    let follower = Follower {
+        client,
+        kind: Kind::Service,
+        url: "/api/v1/services".into(),
+        selector: None,
+        watch: 0,
+        heard: heard.clone(),
+        tell,
+    };
+    let listening = async { while told.recv().await.is_some() {} };
+    let _ = timeout(Duration::from_secs(seconds), async { tokio::join!(follower.follow(), listening) }).await;
+    let asked = asked.lock().unwrap().clone();
+    (asked, heard.freshness())
+}
+
+fn stale(freshness: Freshness) -> Option<i64> {
+    match freshness {
+        Freshness::Stale(age) => Some(age.as_secs()),
+        _ => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rounds_that_end_by_their_time_keep_the_view_current() {
+    let round = || Reply::Watch(vec![], End::Clean(8_000));
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let (asked, freshness) = after(24, vec![Reply::List(LIST), first, round(), round(), round()]).await;
+    assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "from 1 for 8s", "from 1 for 8s"]);
+    assert_eq!(freshness, Freshness::Current);
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_cut_off_and_old() {
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let silent = Reply::Watch(vec![(100, EVENT)], End::Never);
+    let (asked, freshness) = after(18, vec![Reply::List(LIST), first, silent]).await;
+    assert_eq!(asked[2], "from 1 for 8s");
+    assert!(asked[3..].iter().all(|it| it == "from 5 for 1s"), "begun again, in short rounds: {asked:?}");
+    assert_eq!(stale(freshness), Some(16), "since the event");
+}
+
+/// After a break an event may be one of many that happened meanwhile; a bookmark, or the end of a round, is behind them all.
+#[tokio::test(start_paused = true)]
+async fn after_a_break_only_what_stands_behind_everything_counts() {
+    let broken = || Reply::Watch(vec![], End::Broken);
+    let events = || Reply::Watch(vec![(100, EVENT), (100, EVENT)], End::Never);
+    let first = || Reply::Watch(vec![], End::Clean(1_000));
+    let script = |last| vec![Reply::List(LIST), first(), broken(), last];
+    assert!(stale(after(18, script(events())).await.1).is_some());
+    let bookmark = Reply::Watch(vec![(100, EVENT), (14_000, BOOKMARK)], End::Never);
+    assert!(stale(after(18, script(bookmark)).await.1).is_some(), "beyond its round nobody waits for it");
+    let bookmark = Reply::Watch(vec![(3_900, BOOKMARK)], End::Never);
+    assert_eq!(after(20, script(bookmark)).await.1, Freshness::Current);
+}
+
+/// An API server that drops a slow reader ends the watch as if all had been told.
+#[tokio::test(start_paused = true)]
+async fn an_end_before_its_time_proves_nothing() {
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let early = (0..20).map(|_| Reply::Watch(vec![(10, EVENT)], End::Clean(200)));
+    let script = [Reply::List(LIST), first].into_iter().chain(early).collect();
+    let (asked, freshness) = after(18, script).await;
+    assert!(asked.len() > 10 && asked[4..].iter().all(|it| it == "from 5 for 1s"), "{asked:?}");
+    assert!(stale(freshness).is_some(), "{freshness:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_api_server_has_forgotten_is_listed_again() {
+    let first = Reply::Watch(vec![], End::Clean(1_000));
+    let expired = Reply::Watch(vec![(10, EXPIRED)], End::Clean(0));
+    let (asked, freshness) = after(4, vec![Reply::List(LIST), first, expired, Reply::List(LIST)]).await;
+    assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
+    assert_eq!(freshness, Freshness::Current);
+}

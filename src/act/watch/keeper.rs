@@ -1,0 +1,269 @@
+//! The keeper of the facts: hears every watch, forgets what is gone, and builds a World when something changed.
+//!
+//! Must not know: clients, and where a World goes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use decide::galera::adopt::Adoption;
+use decide::object::Kind;
+use decide::view::{Facts, Freshness, Id, World};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use super::Told;
+use super::contents::Contents;
+use super::member_events::{Outcome, Topic};
+use crate::act::guard::Guard;
+
+/// Under a storm of events a World is built this often, no more,
+const AT_MOST_EVERY: Duration = Duration::from_millis(20);
+/// and building never takes more than a fifth of the time.
+const REST: u32 = 4;
+
+/// One list and watch, and what it holds.
+pub(super) struct Source {
+    kind: Kind,
+    listed: bool,
+    /// What this source told us about; another source may know the same object by another selector.
+    holds: HashSet<Id>,
+    /// While a list runs: what was held before and has not come again.
+    before: HashSet<Id>,
+}
+
+impl Source {
+    pub(super) fn new(kind: Kind) -> Self {
+        Self { kind, listed: false, holds: HashSet::new(), before: HashSet::new() }
+    }
+}
+
+/// The one owner of the facts.
+pub(super) struct Keeper {
+    sources: Vec<Source>,
+    facts: Facts,
+    contents: Contents,
+    /// Asks for the content of a ConfigMap.
+    want: mpsc::UnboundedSender<Id>,
+    adoption: Adoption,
+    /// Everything was there once.
+    loaded: bool,
+}
+
+impl Keeper {
+    /// Knows nothing yet.
+    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: Adoption) -> Self {
+        let (facts, contents) = (Facts::default(), Contents::default());
+        Self { sources, facts, contents, want, adoption, loaded: false }
+    }
+
+    /// How many contents of ConfigMaps are awaited.
+    pub(super) fn pending(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.contents.pending)
+    }
+
+    /// Hears what the watches tell and shows every World that follows from it.
+    pub(super) async fn run(
+        mut self,
+        mut told: mpsc::Receiver<(usize, Told)>,
+        guard: &Guard,
+        show: &mpsc::Sender<World>,
+    ) {
+        let mut batch = Vec::new();
+        while told.recv_many(&mut batch, 4096).await > 0 {
+            let mut news = false;
+            for (source, told) in batch.drain(..) {
+                if matches!(told, Told::Unreadable(..)) {
+                    guard.metrics.unreadable.inc();
+                }
+                news |= self.hear(source, told);
+            }
+            for id in self.contents.missing(&self.facts) {
+                // The fetcher ends with the process.
+                let _ = self.want.send(id);
+            }
+            // Before the first lists are complete nobody may ask, so nothing is built.
+            if news && self.knows_everything() {
+                let begun = Instant::now();
+                let (facts, adoption) = (self.facts.clone(), self.adoption.clone());
+                // Of a thousand clusters it takes tens of milliseconds, and this thread also answers requests.
+                let built = spawn_blocking(move || World::build(facts, &adoption, Freshness::Current)).await;
+                let Ok(world) = built else { return };
+                let cost = begun.elapsed();
+                if show.send(world).await.is_err() {
+                    return;
+                }
+                // What comes meanwhile waits in the channel and costs one World together.
+                sleep(AT_MOST_EVERY.max(cost * REST)).await;
+            }
+        }
+    }
+
+    /// To what one pod said. Only its last words may be news.
+    fn listen(&mut self, outcomes: &[Outcome]) -> bool {
+        let Some(first) = outcomes.first() else { return false };
+        let known = |facts: &Facts| facts.pods.get(&first.about).cloned();
+        let before = known(&self.facts);
+        for it in outcomes {
+            self.facts.hear(&it.about, &it.uid, it.at, &it.message);
+        }
+        let after = known(&self.facts);
+        before.as_ref().map(|pod| pod.words()) != after.as_ref().map(|pod| pod.words())
+    }
+
+    /// False: it was known.
+    fn hear(&mut self, index: usize, told: Told) -> bool {
+        let source = &mut self.sources[index];
+        match told {
+            Told::Begun => source.before = std::mem::take(&mut source.holds),
+            Told::Put(object) => {
+                let id = Id::of(object.meta());
+                source.before.remove(&id);
+                source.holds.insert(id.clone());
+                self.facts.unreadable.remove(&(source.kind, id));
+                self.facts.put(*object, &self.adoption);
+            }
+            Told::Version(id, version) => {
+                source.before.remove(&id);
+                source.holds.insert(id.clone());
+                self.contents.saw(id, version);
+            }
+            Told::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
+            Told::Gone(id) => {
+                source.holds.remove(&id);
+                self.forget(index, &id);
+            }
+            Told::Listed => {
+                source.listed = true;
+                for id in std::mem::take(&mut source.before) {
+                    self.forget(index, &id);
+                }
+            }
+            Told::Said(Topic::Probes, outcomes) => return self.listen(&outcomes),
+            Told::Said(Topic::Creation, outcomes) => {
+                let Some(last) = outcomes.into_iter().last() else { return false };
+                return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
+            }
+            // It is there, so what was known of it is not forgotten; the audit says that it is old.
+            Told::Unreadable(id, problem) => {
+                source.before.remove(&id);
+                source.holds.insert(id.clone());
+                self.facts.unreadable.insert((source.kind, id), problem);
+            }
+        }
+        true
+    }
+
+    /// Gone for this source; gone altogether unless another selector still has it.
+    fn forget(&mut self, index: usize, id: &Id) {
+        let kind = self.sources[index].kind;
+        if !self.sources.iter().any(|source| source.kind == kind && source.holds.contains(id)) {
+            self.facts.remove(kind, id);
+            if kind == Kind::ConfigMap {
+                self.contents.gone(id);
+            }
+        }
+    }
+
+    /// Every list was complete once. How old that is by now the watches say.
+    fn knows_everything(&mut self) -> bool {
+        self.loaded |= self.sources.iter().all(|source| source.listed)
+            && self.contents.pending.load(Ordering::Relaxed) == 0;
+        self.loaded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use decide::object::Object;
+
+    fn keeper(kinds: &[Kind]) -> Keeper {
+        let (want, _) = mpsc::unbounded_channel();
+        let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
+        Keeper::new(sources, want, Adoption::default())
+    }
+
+    fn pod(name: &str) -> Told {
+        let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"gatera.dev/cluster":"a"}}}}}}"#);
+        Told::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
+    }
+
+    #[test]
+    fn nothing_is_said_before_every_list_is_complete() {
+        let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
+        keeper.hear(0, Told::Listed);
+        assert!(!keeper.knows_everything());
+        keeper.hear(1, Told::Listed);
+        assert!(keeper.knows_everything());
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        for told in [Told::Begun, pod("a"), pod("b"), Told::Listed, Told::Begun, pod("b"), Told::Listed] {
+            keeper.hear(0, told);
+        }
+        assert_eq!(keeper.facts.pods.keys().map(|id| &*id.name).collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        let odd = || {
+            let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
+            Told::Unreadable(Id::new("", "a"), problem)
+        };
+        for told in [Told::Begun, pod("a"), odd(), Told::Listed, Told::Begun, odd(), Told::Listed] {
+            keeper.hear(0, told);
+        }
+        assert_eq!(
+            (keeper.facts.unreadable.len(), keeper.facts.pods.len()),
+            (1, 1),
+            "the last that was read stays"
+        );
+        keeper.hear(0, pod("a"));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 1));
+        keeper.hear(0, odd());
+        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 0));
+    }
+
+    #[test]
+    fn only_the_last_words_of_a_pod_are_news() {
+        let mut keeper = keeper(&[Kind::Pod]);
+        let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
+            "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
+            "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
+        assert!(keeper.hear(0, Told::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
+        let said = |states: &[&str]| {
+            let outcome = |state: &&str| Outcome {
+                about: Id::new("", "a"),
+                uid: "1".to_owned(),
+                at: "2026-12-01T09:30:00Z".parse().unwrap(),
+                message: format!("Readiness probe failed: the server is {state}\n"),
+            };
+            Told::Said(Topic::Probes, states.iter().map(outcome).collect())
+        };
+        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
+        assert!(
+            !keeper.hear(0, said(&["JOINING", "CONNECTED"])),
+            "it goes back and forth, and ends where it was"
+        );
+        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
+        assert!(!keeper.hear(0, Told::Said(Topic::Probes, Vec::new())));
+    }
+
+    #[test]
+    fn what_two_selectors_know_is_gone_when_both_say_so() {
+        let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
+        keeper.hear(0, pod("a"));
+        keeper.hear(1, pod("a"));
+        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        assert_eq!(keeper.facts.pods.len(), 1);
+        keeper.hear(1, Told::Gone(Id::new("", "a")));
+        assert_eq!(keeper.facts.pods.len(), 0);
+    }
+}

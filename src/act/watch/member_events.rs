@@ -1,0 +1,176 @@
+//! Events that others make of our members and that last an hour: what probes said when they failed (kubelets), and why a
+//! member could not be created (the StatefulSet controller).
+//!
+//! Listed when somebody needs them, not watched: API servers keep no cache of Events, and in a large cluster most of them are
+//! of this kind. Who may write Events of probes is for a policy of the chart to say (`policy-events.yaml`); why a pod was not
+//! created is only repeated, and decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use decide::view::{Cluster, Id, PodFact, View};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
+use kube::api::ListParams;
+use kube::{Api, Client};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+use tracing::warn;
+
+use super::{PAGE, Told};
+use crate::act::guard::Guard;
+use crate::act::telemetry::chain;
+
+/// Members that are not Ready are listened to this often at first,
+const EVERY: Duration = Duration::from_secs(10);
+/// and this often after some time.
+const MOST_PATIENT: Duration = Duration::from_secs(120);
+/// A pod is missing for a moment whenever one restarts: nobody asks why before that.
+const MISSES: Duration = Duration::from_secs(30);
+/// So many in one answer, since an Event may be as long as etcd lets it be;
+const AT_ONCE: u32 = 10;
+/// so many answers,
+const MOST_PAGES: u32 = 100;
+/// and no probe of ours says more than this.
+const LONGEST: usize = 2048;
+
+/// What Events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Topic {
+    /// A probe of a pod that failed.
+    Probes,
+    /// A pod of a StatefulSet that cannot be created.
+    Creation,
+}
+
+impl Topic {
+    fn fields(self) -> &'static str {
+        match self {
+            Self::Probes => "reason=Unhealthy,involvedObject.kind=Pod",
+            Self::Creation => "reason=FailedCreate,involvedObject.kind=StatefulSet",
+        }
+    }
+}
+
+/// One such Event.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Whose: a pod's, or of a StatefulSet whose pods cannot be created.
+    pub about: Id,
+    /// Its uid.
+    pub uid: String,
+    /// When it last said so, by the kubelet's clock.
+    pub at: Timestamp,
+    /// What the probe printed, and the kubelet's own words before it.
+    pub message: String,
+}
+
+/// All that are remembered, oldest first.
+pub async fn outcomes(client: &Client, about: Topic, namespace: Option<&str>) -> kube::Result<Vec<Outcome>> {
+    let api: Api<Event> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    list(&api, &ListParams::default().fields(about.fields()).limit(PAGE)).await
+}
+
+/// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
+pub async fn outcomes_of(
+    client: &Client,
+    about: Topic,
+    namespace: &str,
+    uid: &str,
+) -> kube::Result<Vec<Outcome>> {
+    let fields = format!("{},involvedObject.uid={uid}", about.fields());
+    let api = Api::namespaced(client.clone(), namespace);
+    list(&api, &ListParams::default().fields(&fields).limit(AT_ONCE)).await
+}
+
+async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome>> {
+    let (mut params, mut found) = (params.clone(), Vec::new());
+    for _ in 0..MOST_PAGES {
+        let page = api.list(&params).await?;
+        found.extend(page.items.into_iter().filter_map(outcome));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => break,
+        }
+    }
+    found.sort_by_key(|outcome| outcome.at);
+    Ok(found)
+}
+
+fn outcome(event: Event) -> Option<Outcome> {
+    let about = event.involved_object;
+    let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
+    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST)?);
+    let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
+    Some(Outcome { about: id, uid, at, message })
+}
+
+/// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
+pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Told)>) {
+    let mut look = interval(EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut rests: HashMap<Run, Rest> = HashMap::new();
+    loop {
+        look.tick().await;
+        let waiting = waiting(&guard);
+        rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
+        for (run, namespace) in waiting {
+            let first = if run.about == Topic::Creation { MISSES } else { Duration::ZERO };
+            let rest = rests
+                .entry(run.clone())
+                .or_insert_with(|| Rest { until: Instant::now() + first, pause: EVERY });
+            if Instant::now() < rest.until {
+                continue;
+            }
+            rest.until = Instant::now() + rest.pause;
+            rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
+            let listing = outcomes_of(&client, run.about, &namespace, &run.uid);
+            match timeout(EVERY, listing).await {
+                // No source of the keeper's: it tells of no object.
+                Ok(Ok(outcomes)) => {
+                    if tell.send((0, Told::Said(run.about, outcomes))).await.is_err() {
+                        return;
+                    }
+                }
+                Ok(Err(error)) => warn!(namespace, error = chain(&error), "listing what members told"),
+                Err(_) => warn!(namespace, error = "no answer", "listing what members told"),
+            }
+        }
+    }
+}
+
+/// One run of a server: its pod's uid, and since when its container runs; or a StatefulSet of which a pod is missing.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Run {
+    uid: String,
+    since: Option<Timestamp>,
+    about: Topic,
+}
+
+/// Somebody who is not Ready for long is listened to less and less often.
+struct Rest {
+    until: Instant,
+    pause: Duration,
+}
+
+/// Members whose server runs and is not Ready, StatefulSets of which a member is missing, and their namespaces.
+fn waiting(guard: &Guard) -> Vec<(Run, String)> {
+    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+    let view = View::new(&world, (guard.clock)(), &settings);
+    let clusters = world.clusters().filter(|it| !view.left_alone(&it.id.namespace));
+    let of = |cluster: &Cluster| {
+        let waits = cluster.pods().filter(|pod| pod.running && !pod.ready && !pod.going);
+        let namespace = cluster.id.namespace.clone();
+        let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
+        // Before it holds data it is somebody's manifest, and nobody waits for it here.
+        let missing = cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
+        let set = &cluster.workload.metadata.uid;
+        let creation = missing.then(|| Run { uid: set.clone(), since: None, about: Topic::Creation });
+        waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()
+    };
+    clusters.flat_map(of).collect()
+}

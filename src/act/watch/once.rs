@@ -1,0 +1,142 @@
+//! One look: what the watches would list, listed once, with an error instead of patience.
+//!
+//! For `gatera audit`. Whoever may look into one namespace only asks for that one.
+
+use std::collections::BTreeSet;
+
+use decide::galera::adopt::Adoption;
+use decide::object::Kind;
+use decide::view::{Facts, Id};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+use kube::{Api, Client};
+
+use super::contents::{self, AT_ONCE};
+use super::member_events::{Outcome, Topic, outcomes};
+use super::sent::Sent;
+use super::{PAGE, Told, WATCHED, read, resource};
+
+/// What was listed.
+#[derive(Debug)]
+pub struct Listed {
+    /// All of it.
+    pub facts: Facts,
+    /// The nodes are in it: in a namespace of their own people often may not list them.
+    pub nodes: bool,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A list failed.
+    #[error("listing {0}")]
+    List(&'static str, #[source] kube::Error),
+    /// The content of a ConfigMap could not be read.
+    #[error("reading ConfigMap {0}")]
+    Content(Id, #[source] kube::Error),
+    /// A namespace was named that is not there.
+    #[error("there is no namespace {0}")]
+    NoNamespace(String),
+}
+
+impl Error {
+    /// It is not allowed to know.
+    pub fn forbidden(&self) -> bool {
+        matches!(self, Self::List(_, error) | Self::Content(_, error) if is_forbidden(error))
+    }
+}
+
+fn is_forbidden(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 403)
+}
+
+/// Lists everything, or everything of one namespace.
+pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
+    let mut listed = Listed { facts: Facts::default(), nodes: true };
+    for (kind, group, plural, _) in WATCHED {
+        let resource = resource(*kind, group, plural);
+        let api: Api<Sent> = match namespace {
+            Some(namespace) if !matches!(kind, Kind::Node | Kind::Namespace) => {
+                Api::namespaced_with(client.clone(), namespace, &resource)
+            }
+            _ => Api::all_with(client.clone(), &resource),
+        };
+        match (kind, namespace) {
+            (Kind::Namespace, Some(name)) => {
+                let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
+                let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
+                take(&mut listed.facts, *kind, read(*kind, &found), adoption);
+            }
+            _ => match all(&api, *kind, &mut listed.facts, adoption).await {
+                Err(error) if *kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
+                    listed.nodes = false;
+                }
+                // Who may not see them misses a word about one.
+                Err(error) if *kind == Kind::Autoscaler && is_forbidden(&error) => {}
+                result => result.map_err(|error| Error::List(plural, error))?,
+            },
+        }
+    }
+    let wanted: BTreeSet<Id> = contents::read_by(&listed.facts).collect();
+    let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
+    while let Some(told) = found.try_next().await? {
+        if let Some(told) = told {
+            take(&mut listed.facts, Kind::ConfigMap, told, adoption);
+        }
+    }
+    hear(client, namespace, &mut listed.facts).await;
+    Ok(listed)
+}
+
+/// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
+/// when they are gone, knows less.
+async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
+    if facts.pods.values().any(|pod| pod.server && !pod.ready) {
+        let found = outcomes(client, Topic::Probes, namespace).await.unwrap_or_default();
+        for Outcome { about, uid, at, message } in found {
+            facts.hear(&about, &uid, at, &message);
+        }
+    }
+    if facts.lacks_a_pod() {
+        let found = outcomes(client, Topic::Creation, namespace).await.unwrap_or_default();
+        for Outcome { about, uid, at, message } in found {
+            facts.not_created(about, &uid, at, &message);
+        }
+    }
+}
+
+/// Page by page, so that a large cluster is never in memory as text.
+async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts, adoption: &Adoption) -> kube::Result<()> {
+    let mut params = ListParams::default().limit(PAGE);
+    loop {
+        let page = api.list(&params).await?;
+        for sent in &page.items {
+            take(facts, kind, read(kind, sent), adoption);
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn content(client: &Client, id: Id) -> Result<Option<Told>, Error> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
+    match api.get_opt(&id.name).await {
+        Ok(found) => Ok(found.map(|map| contents::open(&id, &map))),
+        Err(error) => Err(Error::Content(id, error)),
+    }
+}
+
+fn take(facts: &mut Facts, kind: Kind, told: Told, adoption: &Adoption) {
+    match told {
+        Told::Put(object) => {
+            facts.put(*object, adoption);
+        }
+        Told::Unreadable(id, problem) => {
+            facts.unreadable.insert((kind, id), problem);
+        }
+        _ => {}
+    }
+}

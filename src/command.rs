@@ -1,0 +1,128 @@
+//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `look` is what
+//! those share that look at a cluster.
+//!
+//! Must not know: how anything is decided or served.
+
+pub mod audit;
+pub mod check;
+pub mod explain;
+pub mod look;
+pub mod rollout;
+pub mod selftest;
+pub mod serve;
+pub mod status;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use decide::config::Settings;
+use jiff::Timestamp;
+
+use crate::act::reload;
+use crate::act::telemetry::chain;
+
+/// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
+/// what to do instead.
+#[derive(Debug, Parser)]
+#[command(name = "gatera", version, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Judge what a cluster holds already: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be
+    /// told
+    Audit(look::Look),
+    /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
+    Check(check::Options),
+    /// Print the manual page of a rule
+    Explain {
+        /// Id of a rule, for example G01
+        rule: String,
+    },
+    /// Tell how far members are with a changed configuration, pause it, go on, or take it back
+    #[command(subcommand)]
+    Rollout(rollout::Ask),
+    /// List the rules
+    Rules,
+    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is refused, 1 if not
+    Selftest(selftest::Options),
+    /// Serve the admission webhooks
+    Serve(Box<serve::Options>),
+    /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
+    Status(status::Options),
+}
+
+impl Cli {
+    /// Runs the command. A pipe that is closed at the other end (`| head`) is no failure.
+    pub fn run(self) -> ExitCode {
+        match self.answer() {
+            Ok(code) => code,
+            Err(error)
+                if error
+                    .downcast_ref::<io::Error>()
+                    .is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) =>
+            {
+                ExitCode::SUCCESS
+            }
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "gatera: {}", chain(error.as_ref()));
+                ExitCode::from(2)
+            }
+        }
+    }
+
+    fn answer(self) -> anyhow::Result<ExitCode> {
+        let mut out = io::stdout().lock();
+        match self.command {
+            Command::Audit(options) => {
+                let settings = settings(options.config.as_deref())?;
+                let outcome = audit::run(&options, &settings, &mut out)?;
+                Ok(ExitCode::from(outcome as u8))
+            }
+            Command::Check(options) => {
+                let settings = settings(options.config.as_deref())?;
+                let outcome =
+                    check::run(&options.paths, &options.namespace, &settings, Timestamp::now(), &mut out)?;
+                Ok(ExitCode::from(outcome as u8))
+            }
+            Command::Explain { rule } => {
+                explain::page(&rule, &mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rollout(ask) => {
+                let settings = settings(ask.config())?;
+                rollout::run(&ask, &settings, &mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Rules => {
+                explain::list(&mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Selftest(options) => {
+                let settings = settings(options.config.as_deref())?;
+                selftest::run(&options, &settings, &mut out)
+            }
+            Command::Serve(options) => {
+                drop(out);
+                let settings = settings(options.config.as_deref())?;
+                serve::run(*options, settings)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Status(options) => {
+                let settings = settings(options.config())?;
+                status::run(&options, &settings, &mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// The settings file, or the defaults.
+fn settings(path: Option<&Path>) -> Result<Settings, reload::Error> {
+    path.map_or_else(|| Ok(Settings::default()), reload::load)
+}

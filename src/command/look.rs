@@ -1,0 +1,77 @@
+//! One look at what a cluster holds, with the rights of whoever asks: what several commands share.
+//!
+//! Owns: the way from a kubeconfig to a World. What is listed is what the watches list (`act/watch/once.rs`).
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use decide::config::Settings;
+use decide::view::{Cluster, Freshness, World};
+use kube::Client;
+
+use crate::act::telemetry::chain;
+use crate::act::{connect, watch};
+
+/// Options of every look.
+#[derive(Clone, Debug, Args)]
+pub struct Look {
+    /// Kubeconfig [default: as kubectl finds it]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// One namespace, for whoever may not list all
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// How to print it
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// Settings file: adopt (label selectors), modes (per rule)
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// How to print it.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+/// The clusters of this name, or all.
+pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::Result<Vec<&'w Cluster>> {
+    let wanted = |it: &&Cluster| name.is_none_or(|name| it.id.name == name || it.instance() == Some(name));
+    let all: Vec<_> = world.clusters().filter(wanted).collect();
+    if let (Some(name), true) = (name, all.is_empty()) {
+        let place = look.namespace.as_ref().map(|ns| format!(" in namespace {ns}")).unwrap_or_default();
+        anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
+    }
+    Ok(all)
+}
+
+/// On a runtime of its own.
+pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(work)
+}
+
+/// The world, and by whom it was asked.
+pub async fn listed(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client)> {
+    let (world, client, _) = looked(look, settings).await?;
+    Ok((world, client))
+}
+
+/// The world, by whom it was asked, and whether its nodes are known.
+pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, bool)> {
+    let client = connect::person(look.kubeconfig.as_deref()).await?;
+    let namespace = look.namespace.as_deref();
+    let listed = match watch::once(&client, namespace, &settings.adoption).await {
+        Err(error) if error.forbidden() && namespace.is_none() => {
+            anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));
+        }
+        listed => listed?,
+    };
+    Ok((World::build(listed.facts, &settings.adoption, Freshness::Current), client, listed.nodes))
+}

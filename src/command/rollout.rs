@@ -1,0 +1,254 @@
+//! `gatera rollout`: how far a changed configuration is, and what a person asks of it, with the rights of whoever asks.
+//!
+//! Owns: the way from a command to one annotation of the StatefulSet. What follows from that annotation is
+//! `plan/rollout.rs`'s; how it is laid out is `report/rollout.rs`'s.
+
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use decide::config::Settings;
+use decide::marks::{self, PREFIX};
+use decide::report::rollout::{self as report, Copy};
+use decide::revision::{Digest, Revision};
+use decide::view::{Cluster, Id, View, Wish, World};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{look, status};
+
+/// What is asked.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Ask {
+    /// Tell how far members are with a changed configuration
+    Status {
+        /// Of which clusters.
+        #[command(flatten)]
+        of: status::Options,
+        /// Go on telling until nothing moves any more
+        #[arg(long, short)]
+        watch: bool,
+    },
+    /// List the revisions of a configuration that are kept, and who runs which
+    History(Of),
+    /// Restart nobody until it is resumed
+    Pause(Of),
+    /// Go on, also after an undo
+    Resume(Of),
+    /// Try once more what was given up, after what else was wrong was mended
+    Retry(Of),
+    /// Have members run an earlier revision until the ConfigMap changes again
+    Undo {
+        /// Of which cluster.
+        #[command(flatten)]
+        of: Of,
+        /// A revision, as `gatera rollout history` writes it [default: the one before]
+        #[arg(long, value_name = "REVISION")]
+        to: Option<String>,
+    },
+}
+
+/// Of which cluster.
+#[derive(Clone, Debug, Args)]
+pub struct Of {
+    /// Name of the cluster: its StatefulSet, or the label that names it
+    #[arg(value_name = "CLUSTER")]
+    cluster: String,
+    #[command(flatten)]
+    look: look::Look,
+}
+
+impl Ask {
+    /// The settings file.
+    pub fn config(&self) -> Option<&std::path::Path> {
+        match self {
+            Self::Status { of, .. } => of.config(),
+            Self::History(of)
+            | Self::Pause(of)
+            | Self::Resume(of)
+            | Self::Retry(of)
+            | Self::Undo { of, .. } => of.look.config.as_deref(),
+        }
+    }
+}
+
+/// Looks, and does what is asked.
+pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    look::block_on(async {
+        match ask {
+            Ask::Status { of, watch } => status(of, *watch, settings, out).await,
+            Ask::History(of) => history(of, settings, out).await,
+            Ask::Pause(of) => {
+                let asked = Asked::of(of, settings).await?;
+                asked.wish(Some(Wish::Paused)).await?;
+                Ok(writeln!(
+                    out,
+                    "{} is paused: nobody is restarted for another configuration, but a member that fails with a new one still goes back to the one before",
+                    asked.id
+                )?)
+            }
+            Ask::Resume(of) => {
+                let asked = Asked::of(of, settings).await?;
+                asked.wish(None).await?;
+                let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
+                let stays =
+                    |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
+                Ok(writeln!(out, "{} {}", asked.id, asked.given_up().map_or_else(goes_on, stays))?)
+            }
+            Ask::Retry(of) => {
+                let asked = Asked::of(of, settings).await?;
+                let why =
+                    asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
+                if Wish::of(&asked.cluster()?.workload.metadata) == Some(Wish::Paused) {
+                    anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
+                }
+                asked.wish(Some(Wish::Retry(format!("{:.0}", Timestamp::now())))).await?;
+                Ok(writeln!(out, "{} tries once more what was given up ({why})", asked.id)?)
+            }
+            Ask::Undo { of, to } => undo(of, to.as_deref(), settings, out).await,
+        }
+    })
+}
+
+/// How often it is looked while somebody watches.
+const LOOK: Duration = Duration::from_secs(2);
+
+async fn status(
+    of: &status::Options,
+    watch: bool,
+    settings: &Settings,
+    out: &mut impl Write,
+) -> anyhow::Result<()> {
+    let mut before = String::new();
+    loop {
+        let (world, _) = look::listed(of.look(), settings).await?;
+        let view = View::new(&world, Timestamp::now(), settings);
+        let all = of.clusters(&world)?;
+        let text: String = all.iter().map(|it| report::status(it, &view)).collect();
+        if text != before {
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        if !watch || all.iter().all(|it| !report::moves(it, &view)) {
+            return Ok(());
+        }
+        before = text;
+        sleep(LOOK).await;
+    }
+}
+
+async fn history(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    let asked = Asked::of(of, settings).await?;
+    let copies = asked.copies().await?;
+    let cluster = asked.cluster()?;
+    Ok(out.write_all(report::history(cluster, &copies).as_bytes())?)
+}
+
+async fn undo(of: &Of, to: Option<&str>, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    let asked = Asked::of(of, settings).await?;
+    let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
+    let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
+    let revision = match to {
+        Some(text) => Revision::read(text)
+            .with_context(|| format!("{text} is no revision; `gatera rollout history` lists them"))?,
+        None => earlier(cluster, &copies)
+            .context("no earlier revision is kept; `gatera rollout history` lists those that are")?,
+    };
+    if revision == *live {
+        anyhow::bail!(
+            "the ConfigMap holds that revision already; `gatera rollout resume` has members run it"
+        );
+    }
+    let known = |name: String| copies.iter().any(|copy| copy.name == name);
+    if !revision.copies().all(known) {
+        anyhow::bail!("there is no copy of {revision}; `gatera rollout history` lists those that are kept");
+    }
+    let wish = Wish::Keep { revision: revision.clone(), instead_of: live.clone() };
+    asked.wish(Some(wish)).await?;
+    writeln!(out, "members of {} are to run {revision}, one after the other", asked.id)?;
+    writeln!(
+        out,
+        "the ConfigMap still holds {live}: whatever it holds after its next change is rolled out again"
+    )?;
+    Ok(())
+}
+
+/// What is on its way is taken back; else the newest copy before the one that is good.
+fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
+    let note = cluster.note.as_ref()?;
+    let live = cluster.live.as_ref().ok();
+    if live.is_some_and(|live| *live != note.good) {
+        return Some(note.good.clone());
+    }
+    // One ConfigMap differs from what is good.
+    copies.iter().find_map(|copy| {
+        let digest = Digest::of_copy(&copy.name)?;
+        let other = note.good.with(&copy.source, digest);
+        (other != note.good).then_some(other)
+    })
+}
+
+/// One cluster, as it is.
+struct Asked {
+    client: Client,
+    world: World,
+    id: Id,
+}
+
+impl Asked {
+    async fn of(of: &Of, settings: &Settings) -> anyhow::Result<Self> {
+        let (world, client) = look::listed(&of.look, settings).await?;
+        let clusters = look::named(&world, Some(&of.cluster), &of.look)?;
+        let [cluster] = clusters[..] else {
+            anyhow::bail!("{} clusters are called {}; --namespace NS names one", clusters.len(), of.cluster);
+        };
+        let id = cluster.id.clone();
+        Ok(Self { client, world, id })
+    }
+
+    fn cluster(&self) -> anyhow::Result<&Cluster> {
+        self.world.cluster(&self.id.namespace, &self.id.name).context("it has gone")
+    }
+
+    /// Why what the ConfigMaps hold was given up.
+    fn given_up(&self) -> Option<&str> {
+        let cluster = self.cluster().ok()?;
+        let stopped = cluster.note.as_ref()?.stopped.as_ref()?;
+        cluster.live.as_ref().is_ok_and(|live| *live == stopped.revision).then_some(&*stopped.why)
+    }
+
+    /// The newest first.
+    async fn copies(&self) -> anyhow::Result<Vec<Copy>> {
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.id.namespace);
+        let ours = ListParams::default().labels(&format!("{PREFIX}{}={}", marks::KEEPS, self.id.name));
+        let list = api.list_metadata(&ours).await.context("listing the copies of its ConfigMaps")?;
+        let copy = |it: PartialObjectMeta<ConfigMap>| Copy {
+            name: it.name_any(),
+            source: it.annotations().get(&format!("{PREFIX}{}", marks::KEEPS)).cloned().unwrap_or_default(),
+            made: it.creation_timestamp().map(|time| time.0),
+        };
+        let mut all: Vec<_> = list.items.into_iter().map(copy).collect();
+        all.sort_by_key(|copy| std::cmp::Reverse(copy.made));
+        Ok(all)
+    }
+
+    async fn wish(&self, wish: Option<Wish>) -> anyhow::Result<()> {
+        let api: Api<StatefulSet> = Api::namespaced(self.client.clone(), &self.id.namespace);
+        let value = wish.map(|wish| wish.to_string());
+        let uid = &self.cluster()?.workload.metadata.uid;
+        let patch = json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{}", marks::ROLLOUT): value } } });
+        let params =
+            PatchParams { field_manager: Some("gatera-rollout".to_owned()), ..PatchParams::default() };
+        api.patch(&self.id.name, &params, &Patch::Merge(&patch))
+            .await
+            .context("annotating the StatefulSet")?;
+        Ok(())
+    }
+}

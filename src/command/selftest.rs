@@ -1,0 +1,159 @@
+//! `gatera selftest`: one request that must be refused, sent as a dry run, and what became of it.
+//!
+//! Owns: that request, and the words about its answer. It goes the whole way (API server, webhook entries, Service,
+//! certificate, rules), so it can only be refused where a cluster is guarded. Must not know: how anything is decided.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use decide::config::Settings;
+use decide::galera::adopt::{Adoption, Requirement, Selector};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use serde_json::{Map, Value, json};
+
+use crate::act::connect;
+use crate::act::telemetry::chain;
+
+/// Options of `gatera selftest`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Kubeconfig [default: as kubectl finds it, or the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Namespace to try it in; nothing is left there. The guard's own namespace is never guarded
+    #[arg(long, short, default_value = "default")]
+    namespace: String,
+    /// Seconds to try again: a guard that was installed just now takes a few to register
+    #[arg(long, default_value_t = 60)]
+    patience: u64,
+    /// The guard's settings file: adopt says which labels to try with
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+const NAME: &str = "gatera-selftest";
+/// Between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Asks until the answer is right, or patience ends.
+pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<ExitCode> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    let deadline = Instant::now() + Duration::from_secs(options.patience);
+    let answer = runtime.block_on(async {
+        let client = connect::person(options.kubeconfig.as_deref()).await?;
+        let request = forbidden(&settings.adoption).context("writing the request")?;
+        loop {
+            let answer = ask(&client, &options.namespace, &request).await;
+            if answer.is_ok() || Instant::now() >= deadline {
+                return anyhow::Ok(answer);
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    })?;
+    match answer {
+        Ok(words) => {
+            writeln!(out, "refused, as it must be: {words}")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(words) => {
+            writeln!(out, "not refused by the guard: {words}")?;
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
+/// The first line of the guard's refusal; or, in words, what happened instead.
+async fn ask(client: &Client, namespace: &str, request: &StatefulSet) -> Result<String, String> {
+    let api: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    match api.create(&params, request).await {
+        Ok(_) => Err(format!(
+            "the API server admits a StatefulSet with a plain-text password in namespace {namespace}. Until a guard is \
+             ready its webhook configurations are empty (`kubectl get validatingwebhookconfiguration gatera`), and its \
+             /readyz says what it waits for; a mode in the settings or at the namespace may allow it too"
+        )),
+        Err(kube::Error::Api(status)) => match refusal(status.code, &status.message) {
+            Some(words) => Ok(words.to_owned()),
+            None => Err(format!("the API server answers {}: {}", status.code, status.message)),
+        },
+        Err(error) => Err(chain(&error)),
+    }
+}
+
+/// The guard's own words in what the API server says, up to the end of their first line.
+fn refusal(code: u16, message: &str) -> Option<&str> {
+    let (webhook, words) = message.split_once("\" denied the request: ")?;
+    let ours = code == 403 && webhook.ends_with(".gatera.dev") && words.starts_with("[G");
+    words.lines().next().filter(|_| ours)
+}
+
+/// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.
+fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
+    let labels = labels(adoption);
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": { "name": NAME },
+        "spec": {
+            "serviceName": NAME,
+            "replicas": 3,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "containers": [{
+                        "name": "mariadb",
+                        "image": "mariadb:10.11",
+                        "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
+                        "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "selftest" }],
+                        "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/mysql" }],
+                    }],
+                    "volumes": [{ "name": "data", "emptyDir": {} }],
+                },
+            },
+        },
+    }))
+}
+
+/// Labels that the first selector adopts.
+fn labels(adoption: &Adoption) -> Map<String, Value> {
+    let requirements = adoption.selectors().first().map(Selector::requirements);
+    let label = |Requirement { key, values }: &Requirement| {
+        (key.clone(), json!(values.first().map_or(NAME, |value| value)))
+    };
+    requirements.unwrap_or_default().iter().map(label).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_guard_s_own_refusal_counts() {
+        let ours = "admission webhook \"workloads.gatera.dev\" denied the request: [G11] StatefulSet a/b: c\n  why: d";
+        assert_eq!(refusal(403, ours), Some("[G11] StatefulSet a/b: c"));
+        for (code, message) in [
+            (500, ours),
+            (403, "statefulsets.apps is forbidden: User \"x\" cannot create resource \"statefulsets\""),
+            (403, "admission webhook \"policy.example\" denied the request: [G11] nonsense"),
+            (403, "admission webhook \"workloads.gatera.dev\" denied the request: gatera is not ready: …"),
+        ] {
+            assert_eq!(refusal(code, message), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn the_labels_are_those_of_the_first_selector() {
+        let adoption = Adoption::from_texts(["app in (db, other), team"]).unwrap();
+        assert_eq!(json!(labels(&adoption)), json!({ "app": "db", "team": NAME }));
+        assert_eq!(json!(labels(&Adoption::default())), json!({ "gatera.dev/cluster": NAME }));
+        assert!(forbidden(&adoption).is_ok());
+    }
+}

@@ -1,0 +1,385 @@
+//! `gatera serve`: puts the parts together, and takes them down in order.
+//!
+//! Owns: the options of the command and the order of start and stop. Each part is a room of its own: `watch` fills the
+//! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
+//! `answer` answers requests.
+
+mod signals;
+mod tasks;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use axum::http::Uri;
+use clap::Args;
+use decide::config::Settings;
+use decide::view::World;
+use decide::webhooks::Target;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::net::TcpListener;
+use tokio::sync::watch as channel;
+use tracing::{info, warn};
+
+use crate::act::answer::{Port, Speech, Stage, accept, admission, operations};
+use crate::act::certs::{Leaf, Lives};
+use crate::act::config_maps::ConfigMaps;
+use crate::act::guard::Guard;
+use crate::act::register::{self, Registration};
+use crate::act::reserve::Book;
+use crate::act::{connect, events, lease, reconcile, reload, telemetry, watch};
+
+use signals::Signals;
+use tasks::Tasks;
+
+/// Options of `gatera serve`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Settings file: adopt (label selectors), modes (per rule); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Kubeconfig, for a guard that runs outside the cluster [default: the pod's service account]
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Address of the webhooks
+    #[arg(long, default_value = "0.0.0.0:8443")]
+    listen: SocketAddr,
+    /// Address of /livez, /readyz and /metrics
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    operations: SocketAddr,
+    /// The guard's own namespace, which is never guarded
+    #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "gatera")]
+    namespace: String,
+    /// The guard's own name among its replicas [default: the host name]
+    #[arg(long, env = "POD_NAME", hide_env_values = true, hide_default_value = true, default_value = "")]
+    identity: String,
+    /// Helm release that our Secret and Lease belong to when they are made again [default: none]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    release: String,
+    /// Service that leads API servers here
+    #[arg(long, default_value = "gatera")]
+    service: String,
+    /// Register by this URL instead of the Service, for a guard that runs outside the cluster
+    #[arg(long, value_name = "URL")]
+    webhook_url: Option<String>,
+    /// Name of both webhook configurations, which must exist
+    #[arg(long, default_value = "gatera")]
+    configuration: String,
+    /// Secret in which the guard keeps its certificates
+    #[arg(long, default_value = "gatera-tls")]
+    secret: String,
+    /// Use tls.crt, tls.key and ca.crt of this folder instead (cert-manager, a CA of your own)
+    #[arg(long, value_name = "FOLDER")]
+    tls_folder: Option<PathBuf>,
+    /// Answer only API servers that show a client certificate of a CA in this file (PEM); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    client_ca: Option<PathBuf>,
+    /// Offer no HTTP/2
+    #[arg(long, hide = true)]
+    http1_only: bool,
+    /// Days that a CA of our own lives; a fraction will do
+    #[arg(long, default_value_t = 365.0)]
+    ca_days: f64,
+    /// Days that a certificate of our own lives
+    #[arg(long, default_value_t = 90.0)]
+    certificate_days: f64,
+    /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica
+    #[arg(long, default_value_t = 10)]
+    lame_duck: u64,
+    /// After that: seconds for requests that are under way
+    #[arg(long, default_value_t = 10)]
+    drain: u64,
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub fn run(options: Options, settings: Settings) -> anyhow::Result<()> {
+    telemetry::log();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")?;
+    runtime.block_on(serve(options, settings))
+}
+
+async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
+    let mut signals = Signals::listen()?;
+    let registration = registration(&options)?;
+    let client = connect::guard(options.kubeconfig.as_deref()).await?;
+    settings.own_user = tokio::select! {
+        user = own_user(&client) => user,
+        () = signals.next() => return Ok(()),
+    };
+    let webhooks = TcpListener::bind(options.listen)
+        .await
+        .with_context(|| format!("listening at {}", options.listen))?;
+    let probes = TcpListener::bind(options.operations)
+        .await
+        .with_context(|| format!("listening at {}", options.operations))?;
+    info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
+
+    let (stage, stages) = channel::channel(Stage::Serving);
+    let (close, closing) = channel::channel(false);
+    let (mut tasks, guard) =
+        start(&options, settings, client, registration, [webhooks, probes], stages, closing)?;
+
+    tokio::select! {
+        () = signals.next() => {}
+        end = tasks.ended() => return Err(end.into()),
+    }
+    info!(seconds = options.lame_duck, "stopping: unready, still serving");
+    guard.ready.leaving.store(true, Ordering::Relaxed);
+    stage.send_replace(Stage::Leaving);
+    tokio::select! {
+        () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
+        () = signals.next() => {}
+        end = tasks.ended() => return Err(end.into()),
+    }
+    stage.send_replace(Stage::Closing);
+    close.send_replace(true);
+    tokio::select! {
+        broken = tasks.finish(&[ADMISSION, LEASE]) => {
+            for end in broken {
+                warn!(error = %end, "stopping");
+            }
+            info!("stopped");
+        }
+        () = signals.next() => info!("stopped at once"),
+    }
+    Ok(())
+}
+
+/// The tasks that end in order when the guard stops.
+const ADMISSION: &str = "admission";
+const LEASE: &str = "lease";
+
+/// Starts every task there is. Whatever is spawned for good is spawned here.
+fn start(
+    options: &Options,
+    settings: Settings,
+    client: Client,
+    registration: Registration,
+    [webhooks, probes]: [TcpListener; 2],
+    stages: channel::Receiver<Stage>,
+    closing: channel::Receiver<bool>,
+) -> anyhow::Result<(Tasks, Arc<Guard>)> {
+    let mut tasks = Tasks::default();
+    let (tell, notices) = events::channel();
+    let world = Arc::new(ArcSwap::from_pointee(World::default()));
+    let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
+    let maps = ConfigMaps::at(client.clone());
+    let guard = Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book).reading(maps);
+    let guard = Arc::new(guard);
+    let leaf = Leaf::default();
+    let (changed, world_changed) = channel::channel(0);
+    let (candidate, leading) = lease::candidate();
+    let (adopted, adoption) = channel::channel(guard.settings.load().adoption.clone());
+
+    match options.config.clone() {
+        Some(file) => {
+            tasks.start("settings", reload::follow(file, Arc::clone(&guard), adopted, changed.clone()));
+        }
+        // Nobody adopts anything else; whoever listens must not take that for the end.
+        None => tasks.start("settings", and_stay(async move { adopted.closed().await })),
+    }
+    if guard.settings.load().own_user.is_none() {
+        tasks.start("own-user", and_stay(learn_own_user(client.clone(), Arc::clone(&guard))));
+    }
+    tasks.start("watch", watch::keep(client.clone(), Arc::clone(&guard), changed, adoption));
+    tasks.start(
+        "registration",
+        register::run(
+            client.clone(),
+            Arc::clone(&guard),
+            leaf.clone(),
+            registration.clone(),
+            leading.clone(),
+            world_changed.clone(),
+        ),
+    );
+    tasks.start("audit", reconcile::audit::run(Arc::clone(&guard), leading.clone(), world_changed.clone()));
+    tasks.start("reconcile", reconcile::run(client.clone(), Arc::clone(&guard), leading, world_changed));
+    let me = identity(options);
+    tasks.start("events", events::publish(client.clone(), me.clone(), notices));
+    tasks.start(LEASE, lease::hold(client, registration, me, candidate, Arc::clone(&guard), closing));
+
+    let speech = Speech::new(leaf, options.client_ca.clone(), options.http1_only);
+    let tls = speech.config()?;
+    tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
+    let port = Port::operations(probes, operations(Arc::clone(&guard)));
+    // Probes are answered to the very end.
+    let (to_the_end, never) = channel::channel(Stage::Serving);
+    let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
+    tasks.start("operations", async move {
+        serve.await;
+        drop(to_the_end);
+    });
+    let port = Port::webhooks(webhooks, tls, admission(Arc::clone(&guard)));
+    let drain = Duration::from_secs(options.drain);
+    tasks.start(ADMISSION, accept(port, Arc::clone(&guard), stages, drain));
+    Ok((tasks, guard))
+}
+
+/// What is over without having ended: a task that has nothing more to do.
+async fn and_stay(done: impl Future<Output = ()>) {
+    done.await;
+    std::future::pending::<()>().await;
+}
+
+/// Who we are to the API server: our own writes are not judged.
+async fn own_user(client: &Client) -> Option<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
+        Ok(review) => review.status?.user_info?.username,
+        Err(error) => {
+            warn!(%error, "the API server does not say who we are; our own writes will be judged like others");
+            None
+        }
+    }
+}
+
+/// Asks until it is told: as somebody else we would refuse our own clean-up.
+async fn learn_own_user(client: Client, guard: Arc<Guard>) {
+    let user = loop {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if let Some(user) = own_user(&client).await {
+            break user;
+        }
+    };
+    info!(user, "the API server says who we are");
+    guard.settings.rcu(|settings| settings.with_own_user(&user));
+}
+
+fn identity(options: &Options) -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned();
+    let name = if options.identity.is_empty() { host() } else { options.identity.clone() };
+    // Two processes of one name must not both think they lead.
+    format!("{name}_{}", std::process::id())
+}
+
+fn registration(options: &Options) -> anyhow::Result<Registration> {
+    let Options { namespace, release, service, secret, configuration, webhook_url, tls_folder, .. } =
+        options.clone();
+    let (target, names) = match webhook_url {
+        Some(url) => {
+            let base = url.trim_end_matches('/').to_owned();
+            let names = vec![host(&base)?];
+            (Target::Url { base, namespace: namespace.clone() }, names)
+        }
+        None => {
+            let names =
+                [".svc", ".svc.cluster.local"].map(|end| format!("{service}.{namespace}{end}")).to_vec();
+            (Target::Service { namespace: namespace.clone(), name: service }, names)
+        }
+    };
+    let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
+    Ok(Registration { namespace, release, secret, configuration, target, names, lives, folder: tls_folder })
+}
+
+/// The name that a certificate must be for. An address is written as certificates are read back, or the leaf would never be
+/// the one that is wanted.
+fn host(url: &str) -> anyhow::Result<String> {
+    let url: Uri = url.parse().context("--webhook-url is not a URL")?;
+    anyhow::ensure!(url.scheme_str() == Some("https"), "--webhook-url must begin with https://");
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    anyhow::ensure!(!host.is_empty(), "--webhook-url names no host");
+    Ok(host.parse::<IpAddr>().map_or_else(|_| host.to_owned(), |address| address.to_string()))
+}
+
+fn days(days: f64) -> anyhow::Result<SignedDuration> {
+    let life =
+        SignedDuration::try_from_secs_f64(days * 86_400.0).context("a life of certificates in days")?;
+    anyhow::ensure!(life.is_positive(), "a certificate must live for some time");
+    Ok(life)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::act::certs::Material;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// All tasks of a guard whose API server is out of reach.
+    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Stage>) {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let listener = || TcpListener::bind("127.0.0.1:0");
+        let listeners = [listener().await.unwrap(), listener().await.unwrap()];
+        let (stage, stages) = channel::channel(Stage::Serving);
+        let (close, closing) = channel::channel(false);
+        let registration = registration(&options).unwrap();
+        let (tasks, _) =
+            start(&options, Settings::default(), client, registration, listeners, stages, closing).unwrap();
+        (tasks, close, stage)
+    }
+
+    #[tokio::test]
+    async fn whichever_task_ends_all_of_them_do_and_it_is_named() {
+        let (tasks, _close, _stage) = all_tasks().await;
+        let mut names = tasks.names();
+        names.sort_unstable();
+        let known = [
+            "admission",
+            "audit",
+            "client-ca",
+            "events",
+            "lease",
+            "operations",
+            "own-user",
+            "reconcile",
+            "registration",
+            "settings",
+            "watch",
+        ];
+        assert_eq!(names, known);
+        for name in names {
+            let (mut tasks, _close, _stage) = all_tasks().await;
+            tasks.end(name);
+            let end = tokio::time::timeout(Duration::from_secs(10), tasks.ended()).await.expect(name);
+            assert!(
+                end.to_string()
+                    .starts_with(&format!("the guard's task \"{name}\" ended: it was cancelled; ")),
+                "{end}"
+            );
+        }
+    }
+
+    /// The leaf is made for it and read back; what is wanted must be what is read.
+    #[test]
+    fn the_host_of_a_url_is_what_its_certificate_says() {
+        for (url, name) in [
+            ("https://gatera.example:8443/hooks", "gatera.example"),
+            ("https://127.0.0.1", "127.0.0.1"),
+            ("https://[::1]", "::1"),
+            ("https://[2001:DB8:0:0::1]:8443", "2001:db8::1"),
+            ("https://[::ffff:192.0.2.1]:8443/", "::ffff:192.0.2.1"),
+        ] {
+            assert_eq!(host(url).unwrap(), name, "{url}");
+            let (names, lives) = ([name.to_owned()], Lives::default());
+            let made = Material::new(&names, lives, Timestamp::now()).unwrap();
+            assert_eq!(made.next(None, &names, lives, None, Timestamp::now()).unwrap(), None, "{url}");
+        }
+        for url in ["http://a", "https://", "https://:8443", "a", "https://[::1", ""] {
+            assert!(host(url).is_err(), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn none_of_them_ends_by_itself() {
+        let (mut tasks, _close, _stage) = all_tasks().await;
+        let end = tokio::time::timeout(Duration::from_secs(3), tasks.ended()).await;
+        assert!(end.is_err(), "{end:?}");
+    }
+}

@@ -1,0 +1,144 @@
+//! The tasks that make up the guard, by name: none of them ends unless all of them do.
+//!
+//! Owns: starting them, and noticing that one has ended, in whichever way. A guard that lost a part would go on answering
+//! with what that part knew last; a process that ends is started again. Must not know: what the tasks do.
+
+use std::collections::HashMap;
+use std::future::Future;
+
+use tokio::task::{Id, JoinError, JoinSet};
+
+use crate::act::telemetry::chain;
+
+/// All of them. Dropping this ends them.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    running: JoinSet<String>,
+    names: HashMap<Id, &'static str>,
+    #[cfg(test)]
+    handles: HashMap<&'static str, tokio::task::AbortHandle>,
+}
+
+/// A task that ended although the guard goes on.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the guard's task \"{name}\" ended: {why}; without it the guard would be blind or mute, so it stops")]
+pub(super) struct Ended {
+    /// Which.
+    pub(super) name: &'static str,
+    /// Why, in words.
+    pub(super) why: String,
+}
+
+/// What a task leaves behind when it ends by itself.
+pub(super) trait Last {
+    /// In words.
+    fn words(self) -> String;
+}
+
+impl Last for () {
+    fn words(self) -> String {
+        "it returned".to_owned()
+    }
+}
+
+impl<E: std::error::Error + 'static> Last for Result<(), E> {
+    fn words(self) -> String {
+        self.map_or_else(|error| chain(&error), Last::words)
+    }
+}
+
+impl Tasks {
+    /// Starts one.
+    pub(super) fn start<T: Last>(
+        &mut self,
+        name: &'static str,
+        task: impl Future<Output = T> + Send + 'static,
+    ) {
+        let handle = self.running.spawn(async { task.await.words() });
+        self.names.insert(handle.id(), name);
+        #[cfg(test)]
+        self.handles.insert(name, handle);
+    }
+
+    /// Who runs.
+    #[cfg(test)]
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        self.names.values().copied().collect()
+    }
+
+    /// Ends one from outside.
+    #[cfg(test)]
+    pub(super) fn end(&self, name: &'static str) {
+        self.handles[name].abort();
+    }
+
+    /// Ends with the first of them that does; never, while all are running.
+    pub(super) async fn ended(&mut self) -> Ended {
+        let Some(end) = self.running.join_next_with_id().await else { std::future::pending().await };
+        let (id, why) = match end {
+            Ok((id, words)) => (id, words),
+            Err(error) => (error.id(), broken(error)),
+        };
+        Ended { name: self.names.remove(&id).unwrap_or("?"), why }
+    }
+
+    /// Waits for these, which were asked to end. What they say last is of interest only if they broke.
+    pub(super) async fn finish(mut self, names: &[&'static str]) -> Vec<Ended> {
+        let mut broken = Vec::new();
+        while names.iter().any(|name| self.names.values().any(|running| running == name)) {
+            let end = self.ended().await;
+            if end.why != ().words() {
+                broken.push(end);
+            }
+        }
+        broken
+    }
+}
+
+fn broken(error: JoinError) -> String {
+    let Ok(panic) = error.try_into_panic() else { return "it was cancelled".to_owned() };
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("it broke: {}", words.unwrap_or("no words"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{Ready, pending, ready};
+    use std::io;
+
+    use super::*;
+
+    async fn first_end<T: Last>(task: impl Future<Output = T> + Send + 'static) -> Ended {
+        let mut tasks = Tasks::default();
+        tasks.start("one", pending::<()>());
+        tasks.start("two", task);
+        tasks.start("three", pending::<()>());
+        tasks.ended().await
+    }
+
+    #[tokio::test]
+    async fn however_a_task_ends_its_name_and_its_words_are_told() {
+        let returned = ready(());
+        let failed: Ready<Result<(), io::Error>> = ready(Err(io::Error::other("no more ports")));
+        let broke = async { panic!("an arm {}", "too short") };
+        for (end, why) in [
+            (first_end(returned).await, "it returned"),
+            (first_end(failed).await, "no more ports"),
+            (first_end::<()>(broke).await, "it broke: an arm too short"),
+            (first_end::<()>(async { panic!("plain") }).await, "it broke: plain"),
+        ] {
+            assert_eq!(end, Ended { name: "two", why: why.to_owned() });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_waits_for_those_that_must_finish_and_for_no_other() {
+        let mut tasks = Tasks::default();
+        tasks.start("forever", pending::<()>());
+        tasks.start("lease", ready(()));
+        tasks.start::<()>("admission", async { panic!("late") });
+        let broken = tasks.finish(&["lease", "admission"]).await;
+        assert_eq!(broken, [Ended { name: "admission", why: "it broke: late".into() }]);
+    }
+}
