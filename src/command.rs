@@ -57,6 +57,23 @@ enum Command {
     Status(status::Options),
 }
 
+/// What a pipeline branches on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// Nothing would be refused.
+    Clean = 0,
+    /// Something would be refused.
+    Refused = 1,
+    /// Something could not be read.
+    Undecided = 2,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
 impl Cli {
     /// Runs the command. A pipe that is closed at the other end (`| head`) is no failure.
     pub fn run(self) -> ExitCode {
@@ -71,7 +88,7 @@ impl Cli {
             }
             Err(error) => {
                 let _ = writeln!(io::stderr(), "gatera: {}", chain(error.as_ref()));
-                ExitCode::from(2)
+                Exit::Undecided.into()
             }
         }
     }
@@ -81,8 +98,7 @@ impl Cli {
         match self.command {
             Command::Audit(options) => {
                 let settings = settings(options.config.as_deref())?;
-                let outcome = audit::run(&options, &settings, &mut out)?;
-                Ok(ExitCode::from(outcome as u8))
+                Ok(audit::run(&options, &settings, &mut out)?.into())
             }
             Command::Check(options) => {
                 let settings = settings(options.config.as_deref())?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use decide::audit::{self, Audit, Told};
+use decide::audit::{self, Announced, Audit};
 use decide::config::Settings;
 use decide::object::{Kind, Object};
 use decide::report;
@@ -128,7 +128,7 @@ fn what_cannot_be_read_is_a_finding() {
 fn nothing_is_told_twice_while_it_stays() {
     let wrong = judged(&Scene { stateful_set: with_password(), ..Scene::default() });
     let right = judged(&Scene::default());
-    let mut told = Told::default();
+    let mut told = Announced::default();
     let (news, held_back) = told.news(&wrong, 50);
     assert_eq!((news.len(), held_back), (1, 0), "two passwords of one object are one piece of news");
     assert_eq!(
@@ -145,7 +145,7 @@ fn nothing_is_told_twice_while_it_stays() {
 fn what_is_held_back_is_still_news() {
     let config = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     let wrong = judged(&Scene { stateful_set: with_password(), config, ..Scene::default() });
-    let mut told = Told::default();
+    let mut told = Announced::default();
     let mut next = |most| {
         let (news, held_back) = told.news(&wrong, most);
         (news.iter().map(|news| news.rule).collect::<Vec<_>>(), held_back)

@@ -130,7 +130,7 @@ fn it_is_kept_as_long_as_anybody_may_need_it_and_says_why() {
         let small = Small::of(&scene);
         assert_eq!(kept(&small), why);
         let note = format!("the bootstrap node stays: {why}");
-        let told = |step: &Step| matches!(step, Step::Tell(told) if told.reason == "BootstrapKept" && told.note == note);
+        let told = |step: &Step| matches!(step, Step::Announce(told) if told.reason == "BootstrapKept" && told.note == note);
         let steps = small.look(plan::next);
         assert!(steps.iter().any(told), "{steps:?}");
         assert!(!steps.iter().any(Step::destroys), "{steps:?}");

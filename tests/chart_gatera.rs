@@ -10,7 +10,7 @@ use std::process::Command;
 
 use decide::config::Settings;
 use decide::rules::RULES;
-use decide::webhooks::{self, Endpoint, Target};
+use decide::webhooks::{self, Destination, Endpoint};
 use serde_json::{Value, json};
 
 use crate::cluster::running_cluster;
@@ -85,7 +85,7 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(settings.mode("G11"), decide::verdict::Mode::Warn);
     assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
-        let target = Target::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let entries = webhooks::entries(endpoint, settings, &target, "");
         let of = |it: &Value| format!("{} {}", it["failurePolicy"], it["timeoutSeconds"]);
         entries.iter().map(of).collect::<BTreeSet<_>>()

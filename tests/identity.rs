@@ -5,7 +5,7 @@ use decide::amend::inject;
 use decide::config::Settings;
 use decide::galera::identity::{self, Identity};
 use decide::object::{Kind, Object};
-use decide::plan::identity::{Concluded, Told, concluded};
+use decide::plan::identity::{Answers, Concluded, concluded};
 use decide::plan::{self, Step};
 use decide::view::{Facts, Freshness, View, World};
 use serde_json::{Value, json};
@@ -39,11 +39,11 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     World::build(facts, &Settings::default().adoption, Freshness::Current)
 }
 
-fn told(ids: &[(&str, &str)]) -> Told {
+fn told(ids: &[(&str, &str)]) -> Answers {
     told_at("2026-12-01T09:00:00Z", ids)
 }
 
-fn told_at(at: &str, ids: &[(&str, &str)]) -> Told {
+fn told_at(at: &str, ids: &[(&str, &str)]) -> Answers {
     let is = |id: &str| Identity::read(id).map_or(identity::Answer::HasNone, identity::Answer::Is);
     let told = |(uid, id): &(&str, &str)| ((*uid).to_owned(), (at.parse().unwrap(), is(id)));
     ids.iter().map(told).collect()

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use decide::config::Settings;
-use gatera::act::answer::{self, Port, Speech, Stage};
+use gatera::act::answer::{self, Lifecycle, Port, Speech};
 use gatera::act::certs::{Leaf, Lives, Material};
 use gatera::act::guard::Guard;
 use hyper::StatusCode;
@@ -29,7 +29,7 @@ struct Served {
     address: SocketAddr,
     guard: Arc<Guard>,
     material: Material,
-    stage: watch::Sender<Stage>,
+    stage: watch::Sender<Lifecycle>,
     ended: tokio::task::JoinHandle<()>,
     folder: tempfile::TempDir,
 }
@@ -61,7 +61,7 @@ async fn served_by(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let guard = router::guard(Scene::default().world(&Settings::default()));
-    let (stage, stages) = watch::channel(Stage::Serving);
+    let (stage, stages) = watch::channel(Lifecycle::Serving);
     let port = Port::webhooks(listener, tls, router(Arc::clone(&guard)));
     let ended = tokio::spawn(answer::accept(port, Arc::clone(&guard), stages, Duration::from_secs(5)));
     Served { address, guard, material, stage, ended, folder }
@@ -187,7 +187,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
         let answer = caller.ask("/validate", &review()).await.unwrap();
         assert!(allowed(&answer) && answer.1.get("connection").is_none());
     }
-    served.stage.send_replace(Stage::Leaving);
+    served.stage.send_replace(Lifecycle::Leaving);
     // Over HTTP/2 the connection is told at once, over HTTP/1.1 with the next answer; nobody is cut off.
     timeout(PATIENCE, two.closed()).await.expect("it is sent away");
     let answer = one.ask("/validate", &review()).await.unwrap();
@@ -199,7 +199,7 @@ async fn whoever_leaves_says_so_with_every_answer() {
         assert!(allowed(&late.ask("/validate", &review()).await.unwrap()), "{http:?}: still served");
         timeout(PATIENCE, late.closed()).await.expect("it is sent away");
     }
-    served.stage.send_replace(Stage::Closing);
+    served.stage.send_replace(Lifecycle::Closing);
     timeout(PATIENCE, served.ended).await.expect("nothing is under way").unwrap();
 }
 
@@ -218,7 +218,7 @@ async fn a_request_that_is_under_way_is_answered_to_the_end() {
     stream.write_all(&body[..100]).await.unwrap();
     stream.flush().await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
-    served.stage.send_replace(Stage::Closing);
+    served.stage.send_replace(Lifecycle::Closing);
     let refused = async {
         while TcpStream::connect(served.address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -93,7 +93,7 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
 async fn one_object_is_told_of_a_few_times_a_minute() {
     let (tell, mut notices) = events::channel();
     let guard = Arc::into_inner(router::guard(Scene::default().world(&Settings::default()))).unwrap();
-    let guard: Arc<Guard> = Arc::new(guard.telling(tell));
+    let guard: Arc<Guard> = Arc::new(guard.publishing(tell));
     for _ in 0..20 {
         assert_eq!(ask(&guard, "/validate", &set(|_| {})).await["response"]["allowed"], false);
     }

@@ -12,7 +12,7 @@ mod router;
 mod tls;
 mod wire;
 
-pub use accept::{Port, Stage, accept};
+pub use accept::{Lifecycle, Port, accept};
 pub use body::LARGEST_BODY;
 pub use router::{admission, operations};
 pub use tls::{Speech, config};

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use decide::audit::{Audited, News};
 use decide::object::{Fingerprint, Kind};
-use decide::plan::Told;
+use decide::plan::Announcement;
 use decide::plan::rollout::STOPPED;
 use decide::report;
 use decide::review::{Operation, Origin, Review};
@@ -31,7 +31,7 @@ use crate::act::telemetry::chain;
 /// So many may wait.
 const QUEUE: usize = 256;
 /// The API server takes notes of 1024 bytes.
-const LONGEST: usize = 1000;
+const LONGEST_NOTE: usize = 1000;
 /// As whom.
 const REPORTER: &str = "gatera";
 
@@ -168,8 +168,8 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
 }
 
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
-pub fn once(told: &Told, now: Timestamp) -> Event {
-    let Told { id, uid, reason, note } = told;
+pub fn once(told: &Announcement, now: Timestamp) -> Event {
+    let Announcement { id, uid, reason, note } = told;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
     Event {
         metadata: ObjectMeta {
@@ -179,7 +179,7 @@ pub fn once(told: &Told, now: Timestamp) -> Event {
         },
         action: Some("Reconcile".into()),
         event_time: Some(MicroTime(now)),
-        note: Some(note.chars().take(LONGEST).collect()),
+        note: Some(note.chars().take(LONGEST_NOTE).collect()),
         reason: Some((*reason).into()),
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),
@@ -216,7 +216,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
         let event = recorder::Event {
             type_: EventType::Warning,
             reason,
-            note: Some(note.chars().take(LONGEST).collect()),
+            note: Some(note.chars().take(LONGEST_NOTE).collect()),
             action: action.into(),
             secondary: None,
         };

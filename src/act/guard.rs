@@ -80,7 +80,7 @@ impl Guard {
 
     /// What everybody should see goes there.
     #[must_use]
-    pub fn telling(self, events: mpsc::Sender<Notice>) -> Self {
+    pub fn publishing(self, events: mpsc::Sender<Notice>) -> Self {
         Self { events: Some(events), ..self }
     }
 
@@ -134,15 +134,15 @@ impl Guard {
     }
 
     /// Tells everybody of a request, but not of one object over and over.
-    pub fn tell_of_request(&self, notice: Notice) {
+    pub fn publish_request(&self, notice: Notice) {
         let mut restraint = self.restraint.lock().unwrap_or_else(PoisonError::into_inner);
         if restraint.lets(&notice, (self.clock)()) {
-            self.tell(notice);
+            self.publish(notice);
         }
     }
 
     /// Tells everybody. A full queue drops it: a guard that waits for its own Events would be an outage.
-    pub fn tell(&self, notice: Notice) {
+    pub fn publish(&self, notice: Notice) {
         if let Some(events) = &self.events {
             let _ = events.try_send(notice);
         }

@@ -11,7 +11,7 @@ mod identity;
 
 use std::sync::Arc;
 
-use decide::plan::{self, Pace, Step, Told};
+use decide::plan::{self, Announcement, Pace, Step};
 use decide::view::View;
 use kube::Client;
 use tokio::sync::watch;
@@ -64,7 +64,7 @@ async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
         // What could not be told is still to be told.
-        Ok(Err(_)) | Err(_) if matches!(step, Step::Tell(_)) => pace.failed(step, began.elapsed()),
+        Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
     match outcome {
@@ -73,7 +73,7 @@ async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
         Ok(Ok(Done::Refused(told))) => {
             info!(?step, why = told.note, "step, refused");
             if pace.is_news(step, &told.note) {
-                let telling = timeout(time, apply::tell(&means.client, &told));
+                let telling = timeout(time, apply::announce(&means.client, &told));
                 if let Ok(Err(error)) = telling.await {
                     warn!(?step, error = chain(&error), "telling that it was refused");
                 }
@@ -93,7 +93,7 @@ enum Done {
     /// The world has changed, or something else goes first.
     NotNow(String),
     /// Somebody has something against it, and that should be seen.
-    Refused(Told),
+    Refused(Announcement),
 }
 
 /// What a step is done with.
@@ -114,7 +114,11 @@ impl Means {
     fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let guard = &self.guard;
         let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-        let (released, freshness) = (guard.book.released(), guard.freshness(&world));
-        look(&View { released: &released, freshness, ..View::new(&world, (guard.clock)(), &settings) })
+        let (reservations, freshness) = (guard.book.reservations(), guard.freshness(&world));
+        look(&View {
+            reservations: &reservations,
+            freshness,
+            ..View::new(&world, (guard.clock)(), &settings)
+        })
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use decide::view::Freshness;
-use decide::webhooks::Target;
+use decide::webhooks::Destination;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -48,7 +48,7 @@ pub struct Registration {
     /// The name of both webhook configurations.
     pub configuration: String,
     /// Where API servers find us.
-    pub target: Target,
+    pub target: Destination,
     /// The names that the leaf is for.
     pub names: Vec<String>,
     /// How long our certificates live.
@@ -94,12 +94,12 @@ pub async fn run(
     leading: Leading,
     changed: channel::Receiver<u64>,
 ) {
-    let mut desk = Desk::new(client, guard, leaf, registration);
-    desk.work(leading, changed).await;
+    let mut registrar = Registrar::new(client, guard, leaf, registration);
+    registrar.work(leading, changed).await;
 }
 
 /// What is known, and what is done about it.
-struct Desk {
+struct Registrar {
     client: Client,
     guard: Arc<Guard>,
     leaf: Leaf,
@@ -119,7 +119,7 @@ struct Desk {
     told_gone: Vec<&'static str>,
 }
 
-impl Desk {
+impl Registrar {
     fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
         Self {
             client,

@@ -13,7 +13,7 @@ use std::sync::{Mutex as Lock, PoisonError};
 use std::time::Duration;
 
 use decide::rules::Departure;
-use decide::view::{Id, Release, Released};
+use decide::view::{Id, Reservation, Reservations};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -86,11 +86,11 @@ impl Book {
     }
 
     /// Who was let go moments ago, as far as this replica knows.
-    pub fn released(&self) -> Released {
+    pub fn reservations(&self) -> Reservations {
         let known = self.known();
         let counts = known.iter().filter(|(_, since)| since.elapsed() < LASTS);
         counts
-            .map(|(note, since)| Release {
+            .map(|(note, since)| Reservation {
                 cluster: note.cluster(),
                 pod: note.pod.clone(),
                 uid: note.uid.clone(),
@@ -100,7 +100,11 @@ impl Book {
     }
 
     /// Reserves this departure, if it is `still_right` with everything that is known at the moment of writing.
-    pub async fn reserve(&self, departure: &Departure, still_right: impl Fn(&Released) -> bool) -> Outcome {
+    pub async fn reserve(
+        &self,
+        departure: &Departure,
+        still_right: impl Fn(&Reservations) -> bool,
+    ) -> Outcome {
         let Ok(_turn) = self.turns.try_acquire() else {
             return Outcome::Unknown("too many members are asked to go at once".to_owned());
         };
@@ -116,7 +120,7 @@ impl Book {
     async fn write(
         &self,
         departure: &Departure,
-        still_right: impl Fn(&Released) -> bool,
+        still_right: impl Fn(&Reservations) -> bool,
     ) -> kube::Result<Outcome> {
         let shard = shard_of(&departure.cluster);
         // One at a time in this replica; it is empty while nobody knows what became of a write.
@@ -127,7 +131,7 @@ impl Book {
                 (None, Some(api)) => self.read(api, shard).await?,
                 (None, None) => self.blank(shard),
             };
-            if !still_right(&self.released()) {
+            if !still_right(&self.reservations()) {
                 *place = Some(lease);
                 return Ok(Outcome::Lost);
             }
@@ -245,10 +249,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_let_go_again() {
         let book = Book::of_one_replica();
-        let counts = || book.released() != Released::nobody();
+        let counts = || book.reservations() != Reservations::nobody();
         assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
         assert_eq!(
-            book.reserve(&departure("a", "a-1"), |released| *released == Released::nobody()).await,
+            book.reserve(&departure("a", "a-1"), |known| *known == Reservations::nobody()).await,
             Outcome::Lost
         );
         let almost = Duration::from_secs(29);
@@ -272,10 +276,14 @@ mod tests {
         advance(LASTS).await;
         book.learn(shard + 1, Vec::new());
         book.learn(shard, vec![note.clone()]);
-        assert_eq!(book.released(), Released::nobody());
+        assert_eq!(book.reservations(), Reservations::nobody());
         book.learn(shard, Vec::new());
         book.learn(shard, vec![note]);
-        assert_ne!(book.released(), Released::nobody(), "it was gone meanwhile, so this is another one");
+        assert_ne!(
+            book.reservations(),
+            Reservations::nobody(),
+            "it was gone meanwhile, so this is another one"
+        );
     }
 
     /// A pod was let go long ago, and stayed. Whoever reads that only now does not know that it is over for everybody else.

@@ -57,7 +57,7 @@ const WATCHED: &[(Kind, &str, &str, bool)] = &[
 // ConfigMaps are watched too, by their metadata: see contents.rs.
 
 /// What a watch tells the keeper.
-enum Told {
+enum Message {
     Begun,
     Put(Box<Object>),
     /// A ConfigMap exists in this version.
@@ -68,7 +68,7 @@ enum Told {
     Listed,
     Unreadable(Id, Unreadable),
     /// Events about members that are not Ready, or of a StatefulSet that lacks one.
-    Said(member_events::Topic, Vec<member_events::Outcome>),
+    Said(member_events::Topic, Vec<member_events::MemberEvent>),
 }
 
 /// Keeps the world until the process ends, or until one of its watches has ended, which none should. `changed` counts the
@@ -199,16 +199,16 @@ fn resource(kind: Kind, group: &str, plural: &str) -> ApiResource {
 }
 
 /// An object of a watch, for the facts.
-fn read(kind: Kind, sent: &Sent) -> Told {
+fn read(kind: Kind, sent: &Sent) -> Message {
     match Object::read(kind, sent.text()) {
-        Ok(object) => Told::Put(Box::new(object)),
+        Ok(object) => Message::Put(Box::new(object)),
         Err(problem) => unreadable(id(sent.meta()), problem),
     }
 }
 
-fn unreadable(id: Id, problem: Unreadable) -> Told {
+fn unreadable(id: Id, problem: Unreadable) -> Message {
     warn!(object = %id, %problem, "the view cannot hold this object");
-    Told::Unreadable(id, problem)
+    Message::Unreadable(id, problem)
 }
 
 fn id(meta: &ObjectMeta) -> Id {

@@ -10,11 +10,11 @@ use decide::report;
 use decide::view::View;
 use jiff::Timestamp;
 
-use super::check::Outcome;
+use super::Exit;
 use super::look::{Look, Output, block_on, looked};
 
 /// Lists, judges, prints.
-pub fn run(look: &Look, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Outcome> {
+pub fn run(look: &Look, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (world, _, nodes) = block_on(looked(look, settings))?;
     if !nodes {
         let _ = writeln!(io::stderr(), "gatera: nodes may not be listed; what depends on them is not judged");
@@ -24,5 +24,5 @@ pub fn run(look: &Look, settings: &Settings, out: &mut impl Write) -> anyhow::Re
         Output::Text => out.write_all(report::audit::text(&audit).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::audit::json(&audit))?,
     }
-    Ok(if audit.refused() > 0 { Outcome::Refused } else { Outcome::Clean })
+    Ok(if audit.refused() > 0 { Exit::Refused } else { Exit::Clean })
 }

@@ -20,6 +20,8 @@ use decide::view::{Facts, Freshness, View, World};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use super::Exit;
+
 /// Options of `gatera check`.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -34,17 +36,6 @@ pub struct Options {
     pub config: Option<PathBuf>,
 }
 
-/// What a pipeline branches on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Outcome {
-    /// Nothing would be refused.
-    Clean = 0,
-    /// Something would be refused.
-    Refused = 1,
-    /// Something could not be read.
-    Undecided = 2,
-}
-
 /// Judges every document below these paths and writes what was found. `-` is standard input.
 pub fn run(
     paths: &[PathBuf],
@@ -52,8 +43,8 @@ pub fn run(
     settings: &Settings,
     now: Timestamp,
     out: &mut impl Write,
-) -> io::Result<Outcome> {
-    let mut outcome = Outcome::Clean;
+) -> io::Result<Exit> {
+    let mut outcome = Exit::Clean;
     let mut judged = Vec::new();
     let mut others = 0;
     for source in sources(paths) {
@@ -62,7 +53,7 @@ pub fn run(
             Ok(read) => read,
             Err(Unread { name, problem }) => {
                 writeln!(out, "{name}: {problem}\n")?;
-                outcome = Outcome::Undecided;
+                outcome = Exit::Undecided;
                 continue;
             }
         };
@@ -73,7 +64,7 @@ pub fn run(
                     "{name}:{}:{}: this is no YAML: {error}\n",
                     error.place.line, error.place.column
                 )?;
-                outcome = Outcome::Undecided;
+                outcome = Exit::Undecided;
             }
             Ok(documents) => {
                 for document in documents {
@@ -99,7 +90,7 @@ pub fn run(
         warned += usize::from(decision.allowed() && decision.with(Effect::Warned).next().is_some());
     }
     if refused > 0 {
-        outcome = outcome.max(Outcome::Refused);
+        outcome = outcome.max(Exit::Refused);
     }
     let skipped = if others > 0 { format!(", {others} without a kind left out") } else { String::new() };
     writeln!(

@@ -19,7 +19,7 @@ use axum::http::Uri;
 use clap::Args;
 use decide::config::Settings;
 use decide::view::World;
-use decide::webhooks::Target;
+use decide::webhooks::Destination;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
 
-use crate::act::answer::{Port, Speech, Stage, accept, admission, operations};
+use crate::act::answer::{Lifecycle, Port, Speech, accept, admission, operations};
 use crate::act::certs::{Leaf, Lives};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::guard::Guard;
@@ -122,7 +122,7 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         .with_context(|| format!("listening at {}", options.operations))?;
     info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
 
-    let (stage, stages) = channel::channel(Stage::Serving);
+    let (stage, stages) = channel::channel(Lifecycle::Serving);
     let (close, closing) = channel::channel(false);
     let (mut tasks, guard) =
         start(&options, settings, client, registration, [webhooks, probes], stages, closing)?;
@@ -133,13 +133,13 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
     }
     info!(seconds = options.lame_duck, "stopping: unready, still serving");
     guard.ready.leaving.store(true, Ordering::Relaxed);
-    stage.send_replace(Stage::Leaving);
+    stage.send_replace(Lifecycle::Leaving);
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(options.lame_duck)) => {}
         () = signals.next() => {}
         end = tasks.ended() => return Err(end.into()),
     }
-    stage.send_replace(Stage::Closing);
+    stage.send_replace(Lifecycle::Closing);
     close.send_replace(true);
     tokio::select! {
         broken = tasks.finish(&[ADMISSION, LEASE]) => {
@@ -164,7 +164,7 @@ fn start(
     client: Client,
     registration: Registration,
     [webhooks, probes]: [TcpListener; 2],
-    stages: channel::Receiver<Stage>,
+    stages: channel::Receiver<Lifecycle>,
     closing: channel::Receiver<bool>,
 ) -> anyhow::Result<(Tasks, Arc<Guard>)> {
     let mut tasks = Tasks::default();
@@ -172,7 +172,7 @@ fn start(
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
     let maps = ConfigMaps::at(client.clone());
-    let guard = Guard::new(world, settings, Timestamp::now).telling(tell).reserving(book).reading(maps);
+    let guard = Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(book).reading(maps);
     let guard = Arc::new(guard);
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
@@ -212,7 +212,7 @@ fn start(
     tasks.start("client-ca", speech.follow(Arc::clone(&tls)));
     let port = Port::operations(probes, operations(Arc::clone(&guard)));
     // Probes are answered to the very end.
-    let (to_the_end, never) = channel::channel(Stage::Serving);
+    let (to_the_end, never) = channel::channel(Lifecycle::Serving);
     let serve = accept(port, Arc::clone(&guard), never, Duration::ZERO);
     tasks.start("operations", async move {
         serve.await;
@@ -268,12 +268,12 @@ fn registration(options: &Options) -> anyhow::Result<Registration> {
         Some(url) => {
             let base = url.trim_end_matches('/').to_owned();
             let names = vec![host(&base)?];
-            (Target::Url { base, namespace: namespace.clone() }, names)
+            (Destination::Url { base, namespace: namespace.clone() }, names)
         }
         None => {
             let names =
                 [".svc", ".svc.cluster.local"].map(|end| format!("{service}.{namespace}{end}")).to_vec();
-            (Target::Service { namespace: namespace.clone(), name: service }, names)
+            (Destination::Service { namespace: namespace.clone(), name: service }, names)
         }
     };
     let lives = Lives { ca: days(options.ca_days)?, leaf: days(options.certificate_days)? };
@@ -311,13 +311,13 @@ mod tests {
     }
 
     /// All tasks of a guard whose API server is out of reach.
-    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Stage>) {
+    async fn all_tasks() -> (Tasks, channel::Sender<bool>, channel::Sender<Lifecycle>) {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let options = Line::parse_from(["serve", "--webhook-url=https://127.0.0.1:1"]).options;
         let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
         let listener = || TcpListener::bind("127.0.0.1:0");
         let listeners = [listener().await.unwrap(), listener().await.unwrap()];
-        let (stage, stages) = channel::channel(Stage::Serving);
+        let (stage, stages) = channel::channel(Lifecycle::Serving);
         let (close, closing) = channel::channel(false);
         let registration = registration(&options).unwrap();
         let (tasks, _) =

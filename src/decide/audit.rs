@@ -191,7 +191,7 @@ struct Fingerprint {
 
 /// What everybody knows already: nothing is told twice while it stays.
 #[derive(Debug, Default)]
-pub struct Told(BTreeSet<Fingerprint>);
+pub struct Announced(BTreeSet<Fingerprint>);
 
 /// Findings of one rule on one object, at least one of them new.
 #[derive(Debug)]
@@ -204,7 +204,7 @@ pub struct News<'a> {
     pub findings: Vec<&'a Finding>,
 }
 
-impl Told {
+impl Announced {
     /// What is new and would be refused, `most` of it, and how much more there is. The rest is still news next time.
     pub fn news<'a>(&mut self, audit: &'a Audit, most: usize) -> (Vec<News<'a>>, usize) {
         let mut news = Vec::new();

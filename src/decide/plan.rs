@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::amend::inject;
 use crate::marks;
-use crate::view::{Cluster, Freshness, Id, Removal, Target, View};
+use crate::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 
 use bootstrap::Stage;
 use rollout::Configure;
@@ -72,14 +72,14 @@ pub enum Step {
     /// The note named what it must not: tell everybody, and put the right one in its place.
     Correct {
         /// What is told.
-        told: Vec<Told>,
+        told: Vec<Announcement>,
         /// Without a note it is taken out.
         mark: Mark,
     },
     /// The rest of a clean-up, each part harmless when it is done twice.
     Finish(Finish),
     /// Tell everybody what the clean-up waits for, if it waits for long.
-    Tell(Told),
+    Announce(Announcement),
 }
 
 impl Step {
@@ -91,7 +91,7 @@ impl Step {
     /// It is done once it was due for so long without a break: what lasts shorter is not worth it.
     pub fn patience(&self) -> Duration {
         match self {
-            Self::Tell(_) => LASTS,
+            Self::Announce(_) => LASTS,
             Self::Configure(it) => it.patience,
             Self::Evict { patience, .. } => *patience,
             _ => Duration::ZERO,
@@ -107,7 +107,7 @@ pub struct Condemned {
     /// The uid of that StatefulSet.
     pub owner: String,
     /// The object.
-    pub target: Target,
+    pub target: RemovalTarget,
     /// Its version.
     pub version: String,
 }
@@ -120,19 +120,19 @@ pub struct Finish {
     /// Its uid.
     pub uid: String,
     /// What the view does not show any more, or never did: gone, or to be looked up and judged ([`warrant`]).
-    pub rest: Vec<Target>,
+    pub rest: Vec<RemovalTarget>,
     /// What is left alone, and why.
-    pub left: Vec<(Target, String)>,
+    pub left: Vec<(RemovalTarget, String)>,
     /// How the cluster is.
     pub count: String,
 }
 
 impl Finish {
     /// What everybody should know, if these are left alone.
-    pub fn told(&self, left: &[(Target, String)]) -> Vec<Told> {
-        let stays = |target: &Target| left.iter().any(|(it, _)| it == target);
+    pub fn told(&self, left: &[(RemovalTarget, String)]) -> Vec<Announcement> {
+        let stays = |target: &RemovalTarget| left.iter().any(|(it, _)| it == target);
         let gone: Vec<_> = self.rest.iter().filter(|it| !stays(it)).map(ToString::to_string).collect();
-        let about = |reason, note| Told { id: self.id.clone(), uid: self.uid.clone(), reason, note };
+        let about = |reason, note| Announcement { id: self.id.clone(), uid: self.uid.clone(), reason, note };
         let removed = (!gone.is_empty())
             .then(|| about(REMOVED, format!("removed {}: {}", gone.join(", "), self.count)));
         let kept = left.iter().map(|(target, why)| about(NOT_REMOVED, not_removed(&self.id, target, why)));
@@ -174,7 +174,7 @@ impl Mark {
 
 /// Something about a cluster that everybody should see.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct Announcement {
     /// Its StatefulSet.
     pub id: Id,
     /// The StatefulSet's uid.
@@ -185,7 +185,7 @@ pub struct Told {
     pub note: String,
 }
 
-impl Told {
+impl Announcement {
     fn about(cluster: &Cluster, reason: &'static str, note: String) -> Self {
         Self { id: cluster.id.clone(), uid: cluster.workload.metadata.uid.clone(), reason, note }
     }
@@ -212,7 +212,7 @@ fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
         Stage::Absent | Stage::LeftAlone(_) | Stage::Removed | Stage::Going(_, None) => {}
         Stage::Kept(why) => {
             let note = format!("the bootstrap node stays: {why}");
-            steps.push(Step::Tell(Told::about(cluster, KEPT, note)));
+            steps.push(Step::Announce(Announcement::about(cluster, KEPT, note)));
         }
         Stage::Going(_, Some(step)) => {
             marks &= !matches!(*step, Step::Mark(_));
@@ -256,7 +256,7 @@ const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
 
-fn not_removed(id: &Id, target: &Target, why: &str) -> String {
+fn not_removed(id: &Id, target: &RemovalTarget, why: &str) -> String {
     format!(
         "{target} is left alone: {why}; if nothing needs it: kubectl -n {} delete {} {}",
         id.namespace,

@@ -124,12 +124,12 @@ impl Hash for Digest {
 /// In the name of a ConfigMap that keeps a revision of another.
 const KEEPS: &str = "-gatera-";
 /// No object's name may be longer.
-const LONGEST: usize = 253;
+const LONGEST_NAME: usize = 253;
 
 impl Digest {
     /// The ConfigMap that keeps this content of another one.
     pub fn copy_name(&self, source: &str) -> String {
-        let room = LONGEST - KEEPS.len() - LETTERS;
+        let room = LONGEST_NAME - KEEPS.len() - LETTERS;
         let begin: String = source.chars().take(room).collect();
         format!("{begin}{KEEPS}{}", self.0)
     }

@@ -13,7 +13,7 @@ mod environment;
 mod facts;
 mod orphans;
 mod reads;
-mod released;
+mod reservations;
 mod wish;
 
 use std::collections::{BTreeMap, HashMap};
@@ -26,11 +26,11 @@ use crate::galera::{adopt, server};
 use crate::object::{ConfigMap, Labels, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
-pub use bootstrap::{Removal, Target};
+pub use bootstrap::{Removal, RemovalTarget};
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::{Facts, Id, PodFact};
-pub use released::{Release, Released};
+pub use reservations::{Reservation, Reservations};
 pub use wish::Wish;
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
@@ -172,19 +172,27 @@ pub struct View<'a> {
     /// How current the world is now: it ages while nothing is heard.
     pub freshness: Freshness,
     /// Members that were let go moments ago.
-    pub released: &'a Released,
+    pub reservations: &'a Reservations,
     /// Copies of ConfigMaps that were made moments ago, by name.
     pub made: &'a [String],
     /// ConfigMaps that were asked for because a template comes that reads them: the world holds only what somebody reads.
     pub fetched: &'a [ConfigMap],
 }
 
-static NOBODY: Released = Released::nobody();
+static NOBODY: Reservations = Reservations::nobody();
 
 impl<'a> View<'a> {
     /// A view of a world as it was built, in which nobody was let go moments ago.
     pub fn new(world: &'a World, now: Timestamp, settings: &'a Settings) -> Self {
-        Self { world, now, settings, freshness: world.freshness, released: &NOBODY, made: &[], fetched: &[] }
+        Self {
+            world,
+            now,
+            settings,
+            freshness: world.freshness,
+            reservations: &NOBODY,
+            made: &[],
+            fetched: &[],
+        }
     }
 
     /// By what pods are adopted: as it was when the world was built, whatever the settings say by now.

@@ -236,7 +236,7 @@ pub const ENTRIES: &[Entry] = &[
 
 /// Where the API server finds the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Destination {
     /// A Service of the cluster.
     Service {
         /// Its namespace, which is never guarded.
@@ -253,7 +253,7 @@ pub enum Target {
     },
 }
 
-impl Target {
+impl Destination {
     fn namespace(&self) -> &str {
         match self {
             Self::Service { namespace, .. } | Self::Url { namespace, .. } => namespace,
@@ -274,12 +274,12 @@ impl Target {
 }
 
 /// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-pub fn entries(endpoint: Endpoint, settings: &Settings, target: &Target, ca_bundle: &str) -> Vec<Value> {
+pub fn entries(endpoint: Endpoint, settings: &Settings, target: &Destination, ca_bundle: &str) -> Vec<Value> {
     let rows = ENTRIES.iter().filter(|entry| entry.endpoint == endpoint);
     rows.flat_map(|entry| rendered(entry, settings, target, ca_bundle)).collect()
 }
 
-fn rendered(entry: &Entry, settings: &Settings, target: &Target, ca_bundle: &str) -> Vec<Value> {
+fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle: &str) -> Vec<Value> {
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };

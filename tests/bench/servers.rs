@@ -82,7 +82,7 @@ fn run(router: Router, guard: Arc<Guard>, build: Duration) {
         writeln!(io::stdout(), "{line}").expect("the benchmark listens");
         std::thread::spawn(end_with_stdin);
         // Never set: the process ends as a whole.
-        let (_close, closing) = watch::channel(answer::Stage::Serving);
+        let (_close, closing) = watch::channel(answer::Lifecycle::Serving);
         let port = answer::Port::webhooks(listener, answer::config(leaf), router);
         answer::accept(port, guard, closing, Duration::ZERO).await;
     });

@@ -3,7 +3,7 @@
 
 use decide::object::{Kind, Object, Reader};
 use decide::plan::{self, Finish, Found, Step, Warrant};
-use decide::view::{Id, Target};
+use decide::view::{Id, RemovalTarget};
 use serde_json::{Value, json};
 
 use super::small::{Small, word};
@@ -196,7 +196,7 @@ fn a_config_map_that_anybody_else_reads_stays() {
 /// The whole judgment of one ConfigMap, reason by reason.
 #[test]
 fn in_doubt_a_config_map_stays() {
-    let target = |kind, name: &str| Target { kind, name: name.into(), uid: "uid-0".into() };
+    let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: "uid-0".into() };
     let finish = Finish {
         id: Id::new(NAMESPACE, STATEFUL_SET),
         uid: "1".into(),
@@ -315,7 +315,7 @@ fn a_clean_up_rests_where_gatera_only_looks() {
         }
         small.object("Namespace", NAMESPACE).unwrap()["metadata"]["labels"]["gatera.dev/mode"] = json!(mode);
         assert_eq!(kept(&small), format!("namespace db is in mode {mode}, in which gatera only looks"));
-        assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Tell(_))));
+        assert!(small.look(plan::next).iter().all(|step| matches!(step, Step::Announce(_))));
     }
 }
 

@@ -1,8 +1,8 @@
 //! A small API server in memory: the objects of a scene, and what a step of the plan does to them.
 
 use decide::object::{Kind, Object, Reader};
-use decide::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
-use decide::view::{Facts, Freshness, Target, View, World};
+use decide::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use decide::view::{Facts, Freshness, RemovalTarget, View, World};
 use serde_json::{Value, json};
 
 use super::{SERVICE, WITHOUT, settings, uid_of};
@@ -90,7 +90,7 @@ impl Small {
 
     /// Does the first planned step.
     pub(super) fn step(&mut self) -> Option<Step> {
-        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, Step::Tell(_)))?;
+        let step = self.look(plan::next).into_iter().find(|step| !matches!(step, Step::Announce(_)))?;
         self.apply(&step);
         Some(step)
     }
@@ -123,7 +123,7 @@ impl Small {
                 self.mark(mark);
             }
             Step::Finish(it) => self.finish(it),
-            Step::Tell(told) => self.tell(told),
+            Step::Announce(told) => self.tell(told),
             // Nobody here tells which cluster it is in (`identity.rs`), or changes what it reads (`rollout.rs`).
             Step::Ask { .. } | Step::Identity { .. } | Step::Configure(_) | Step::Evict { .. } => {}
         }
@@ -152,7 +152,7 @@ impl Small {
     }
 
     /// What may be done with this object now, with everything looked up.
-    pub(super) fn warrant(&self, finish: &Finish, target: &Target) -> Warrant {
+    pub(super) fn warrant(&self, finish: &Finish, target: &RemovalTarget) -> Warrant {
         let readers = Reader::KINDS.iter().flat_map(|(kind, ..)| {
             let items: Vec<_> =
                 self.objects.iter().map(|(_, it)| it).filter(|it| it["kind"] == *kind).collect();
@@ -168,14 +168,14 @@ impl Small {
         self.judged(finish, target, &Found { map, readers: Ok(readers.collect()) })
     }
 
-    pub(super) fn judged(&self, finish: &Finish, target: &Target, found: &Found) -> Warrant {
+    pub(super) fn judged(&self, finish: &Finish, target: &RemovalTarget, found: &Found) -> Warrant {
         self.look(|view| {
             let cluster = view.cluster(&finish.id.namespace, &finish.id.name).unwrap();
             plan::warrant(cluster, view, finish, target, found)
         })
     }
 
-    fn tell(&mut self, told: &Told) {
+    fn tell(&mut self, told: &Announcement) {
         let event = format!("{}: {}", told.reason, told.note);
         if !self.events.contains(&event) {
             self.events.push(event);
@@ -260,7 +260,8 @@ fn bump(object: &mut Value) {
 
 /// A step in a few words.
 pub(super) fn word(step: &Step) -> String {
-    let all = |targets: &[Target]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let all =
+        |targets: &[RemovalTarget]| targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match step {
         Step::Mark(mark) => format!("mark {}", mark.bootstrap.as_deref().unwrap_or("data")),
         Step::Address { pod, .. } => format!("address {}", pod.name),
@@ -268,7 +269,7 @@ pub(super) fn word(step: &Step) -> String {
         Step::Delete(it) => format!("delete {}", it.target),
         Step::Correct { mark, .. } => format!("correct {}", mark.bootstrap.as_deref().unwrap_or("nothing")),
         Step::Finish(it) => format!("finish {}", all(&it.rest)),
-        Step::Tell(told) => format!("tell {}", told.reason),
+        Step::Announce(told) => format!("tell {}", told.reason),
         Step::Ask { .. } => "ask".to_owned(),
         Step::Configure(it) => format!("configure {}", it.note.text()),
         Step::Evict { pod, .. } => format!("evict {pod}"),

@@ -161,7 +161,7 @@ impl Situation {
                 format!("note {} after {}s{}", it.note.text(), it.patience.as_secs(), told.concat())
             }
             Some(Step::Evict { pod, patience, .. }) => format!("evict {pod} after {}s", patience.as_secs()),
-            Some(Step::Tell(it)) => format!("tell {}: {}", it.reason, it.note),
+            Some(Step::Announce(it)) => format!("tell {}: {}", it.reason, it.note),
             Some(other) => panic!("{other:?}"),
         };
         (short(&says), short(&done))

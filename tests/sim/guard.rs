@@ -13,7 +13,7 @@ use decide::report;
 use decide::review::{self, Origin};
 use decide::rules::{self, Departure};
 use decide::verdict::Decision;
-use decide::view::{Facts, Freshness, Id, Release, Released, View, World};
+use decide::view::{Facts, Freshness, Id, Reservation, Reservations, View, World};
 use jiff::SignedDuration;
 use serde_json::Value;
 
@@ -121,17 +121,17 @@ impl Guard {
     pub fn look<T>(&self, index: usize, now: Millis, look: impl FnOnce(&View<'_>) -> T) -> T {
         let replica = &self.replicas[index];
         let age = SignedDuration::from_millis(i64::try_from(now - replica.heard_at).unwrap());
-        let (freshness, released) = (Freshness::at_age(Some(age)), self.released(index, now));
+        let (freshness, reservations) = (Freshness::at_age(Some(age)), self.reservations(index, now));
         let view = View::new(&replica.world, moment(now), &self.settings);
-        look(&View { freshness, released: &released, ..view })
+        look(&View { freshness, reservations: &reservations, ..view })
     }
 
-    fn released(&self, index: usize, now: Millis) -> Released {
+    fn reservations(&self, index: usize, now: Millis) -> Reservations {
         let known = self.replicas[index].known.iter().filter(|(_, since)| now - **since < LASTS);
         known
             .map(|(note, since)| {
                 let Departure { cluster, pod, uid, .. } = self.book[usize::try_from(*note).unwrap()].clone();
-                Release { cluster, pod, uid, age: (now - since) / SECOND }
+                Reservation { cluster, pod, uid, age: (now - since) / SECOND }
             })
             .collect()
     }

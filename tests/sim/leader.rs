@@ -11,8 +11,8 @@ use decide::marks::{self, PREFIX};
 use decide::object::{ConfigMap, Kind, Object, Reader};
 use decide::plan::identity::{self, Concluded};
 use decide::plan::rollout::{self, Configure, Copy};
-use decide::plan::{self, Condemned, Finish, Found, Mark, Step, Told, Warrant};
-use decide::view::{Id, Target, View};
+use decide::plan::{self, Announcement, Condemned, Finish, Found, Mark, Step, Warrant};
+use decide::view::{Id, RemovalTarget, View};
 use serde_json::{Value, json};
 
 use super::clock::{SECOND, moment};
@@ -85,7 +85,7 @@ impl Sim {
                 }
             }
             Step::Finish(it) => self.finish(it),
-            Step::Tell(told) => {
+            Step::Announce(told) => {
                 self.tell_everybody(told);
                 Ok(())
             }
@@ -129,7 +129,7 @@ impl Sim {
         }
     }
 
-    fn tell_everybody(&mut self, told: &Told) {
+    fn tell_everybody(&mut self, told: &Announcement) {
         self.story.tell(self.agenda.now, "event", || format!("{}: {}", told.reason, told.note));
     }
 
@@ -167,12 +167,12 @@ impl Sim {
     }
 
     fn set_removing(&mut self, it: &Condemned, value: Option<&str>) -> Result<(), String> {
-        let Target { kind, name, uid } = &it.target;
+        let RemovalTarget { kind, name, uid } = &it.target;
         self.annotate(*kind, name, uid, &it.version, marks::REMOVING, value)
     }
 
     fn delete_condemned(&mut self, it: &Condemned) -> Result<(), String> {
-        let Target { kind, name, uid: wanted } = &it.target;
+        let RemovalTarget { kind, name, uid: wanted } = &it.target;
         let Some(object) = self.store.get(*kind, name) else { return Ok(()) };
         if uid(object) != wanted || text(object, "/metadata/resourceVersion") != it.version {
             return Err("conflict".to_owned());
@@ -208,7 +208,7 @@ impl Sim {
     }
 
     /// The ConfigMap as it is, and everything that may read it.
-    fn look_up(&self, target: &Target) -> Found {
+    fn look_up(&self, target: &RemovalTarget) -> Found {
         let map = self.store.get(target.kind, &target.name).filter(|_| target.kind == Kind::ConfigMap);
         let map: Option<ConfigMap> =
             map.and_then(|it| match Object::read(Kind::ConfigMap, &it.to_string()) {
@@ -226,7 +226,7 @@ impl Sim {
     /// Servers that are Ready tell their cluster's id through their probes; what follows is written down.
     fn ask_members(&mut self, id: &Id, wanted: &str) -> Result<(), String> {
         let (index, now) = (self.guard.leader, self.agenda.now);
-        let told: identity::Told = self
+        let told: identity::Answers = self
             .lives
             .iter()
             .filter(|(_, life)| life.ready)
@@ -279,6 +279,6 @@ fn brief(step: &Step) -> String {
         Step::Delete(it) => format!("Delete {}", it.target),
         Step::Correct { .. } => "Correct".to_owned(),
         Step::Finish(_) => "Finish".to_owned(),
-        Step::Tell(told) => format!("Tell {}", told.reason),
+        Step::Announce(told) => format!("Tell {}", told.reason),
     }
 }

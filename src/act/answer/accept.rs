@@ -60,7 +60,7 @@ const BREATH: Duration = Duration::from_millis(100);
 
 /// How far the stop has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum Lifecycle {
     /// Not at all.
     #[default]
     Serving,
@@ -110,11 +110,11 @@ struct Shared {
     tls: Option<Arc<Tls>>,
     router: Router,
     connections: Arc<Connections>,
-    stage: watch::Receiver<Stage>,
+    stage: watch::Receiver<Lifecycle>,
 }
 
 /// Serves until the stage is closing, then lets what is under way finish, for `drain` at most.
-pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Stage>, drain: Duration) {
+pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Lifecycle>, drain: Duration) {
     let Port { listener, tls, router, connections } = port;
     let shared = Shared { tls, router, connections: Arc::clone(&connections), stage: stage.clone() };
     let mut sweep = interval(SWEEP);
@@ -123,7 +123,7 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<St
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = sweep.tick() => { connections.sweep(Instant::now()); continue }
-            _ = stage.wait_for(|stage| *stage == Stage::Closing) => break,
+            _ = stage.wait_for(|stage| *stage == Lifecycle::Closing) => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -226,7 +226,7 @@ where
         async move {
             let mut answer: Response<Body> = answer.await?;
             in_flight.served = answer.status().is_success();
-            if !multiplexed && *stage.borrow() != Stage::Serving {
+            if !multiplexed && *stage.borrow() != Lifecycle::Serving {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             Ok::<_, std::convert::Infallible>(answer.map(|body| Answer::new(body, PIECE, in_flight)))
@@ -267,13 +267,13 @@ where
 /// Ends when the connection should take no further request. Over HTTP/1.1 an idle connection stays to the last, because
 /// a request may be on its way to it; each answer says that it was the last. Over HTTP/2 the protocol takes care of both,
 /// but whoever has just come gets an answer first.
-async fn asked_to_leave(mut stage: watch::Receiver<Stage>, life: Arc<Life>, multiplexed: bool) {
-    let until = if multiplexed { Stage::Leaving } else { Stage::Closing };
+async fn asked_to_leave(mut stage: watch::Receiver<Lifecycle>, life: Arc<Life>, multiplexed: bool) {
+    let until = if multiplexed { Lifecycle::Leaving } else { Lifecycle::Closing };
     // Without a sender nobody will ever ask.
     if stage.wait_for(|stage| *stage >= until).await.is_err() {
         std::future::pending::<()>().await;
     }
-    while !life.served() && *stage.borrow() < Stage::Closing {
+    while !life.served() && *stage.borrow() < Lifecycle::Closing {
         sleep(BREATH).await;
     }
 }

@@ -8,7 +8,7 @@ use decide::object::ConfigMap;
 use decide::review::Review;
 use decide::rules;
 use decide::verdict::Decision;
-use decide::view::{Freshness, Released, View, World};
+use decide::view::{Freshness, Reservations, View, World};
 use jiff::Timestamp;
 
 use crate::act::guard::Guard;
@@ -24,30 +24,30 @@ pub(super) struct Known<'a> {
 }
 
 impl Known<'_> {
-    pub(super) fn after<'b>(&'b self, released: &'b Released) -> View<'b> {
+    pub(super) fn after<'b>(&'b self, reservations: &'b Reservations) -> View<'b> {
         let Self { world, now, settings, freshness, ref fetched } = *self;
-        View { world, now, settings, freshness, released, made: &[], fetched }
+        View { world, now, settings, freshness, reservations, made: &[], fetched }
     }
 }
 
 /// The decision, and who had been let go when it was taken.
-pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Released) {
-    let released = guard.book.released();
-    let view = known.after(&released);
+pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> (Decision, Reservations) {
+    let reservations = guard.book.reservations();
+    let view = known.after(&reservations);
     let mut decision = rules::evaluate(review, &view);
     let Some(departure) = rules::departure(review, &view).filter(|_| decision.allowed()) else {
-        return (decision, released);
+        return (decision, reservations);
     };
-    let again = |released: &Released| rules::evaluate(review, &known.after(released));
-    match guard.book.reserve(&departure, |released| again(released).allowed()).await {
+    let again = |reservations: &Reservations| rules::evaluate(review, &known.after(reservations));
+    match guard.book.reserve(&departure, |reservations| again(reservations).allowed()).await {
         Outcome::Reserved => {}
         Outcome::Lost => {
-            let released = guard.book.released();
-            return (again(&released), released);
+            let reservations = guard.book.reservations();
+            return (again(&reservations), reservations);
         }
         Outcome::Unknown(problem) => {
             rules::refuse_unreserved(&departure, &problem, review, &view, &mut decision);
         }
     }
-    (decision, released)
+    (decision, reservations)
 }

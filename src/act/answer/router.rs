@@ -120,8 +120,8 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let unread = View::new(&world, started, &settings).unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
     let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
-    let (mut decision, released) = judge(guard, review, &known).await;
-    let view = known.after(&released);
+    let (mut decision, reservations) = judge(guard, review, &known).await;
+    let view = known.after(&reservations);
     let wanted = if endpoint == Endpoint::Mutate && decision.allowed() && !review.dry_run {
         inject::copies(review, &view)
     } else {
@@ -138,9 +138,9 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();
     guard.metrics.answered(endpoint.path(), &decision, seconds);
     let proven = caller == Caller::Proven;
-    tell(review, &decision, proven);
+    log(review, &decision, proven);
     for notice in events::notices(review, &decision, &view, proven) {
-        guard.tell_of_request(notice);
+        guard.publish_request(notice);
     }
     let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
     match serde_json::to_vec(&answer) {
@@ -154,7 +154,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
 
 /// Refusals and used overrides are worth a line; everything else is in the metrics. The user is whom the request names;
 /// only a proven caller is sure to be an API server.
-fn tell(review: &review::Review, decision: &Decision, proven: bool) {
+fn log(review: &review::Review, decision: &Decision, proven: bool) {
     let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
     for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();

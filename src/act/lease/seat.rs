@@ -44,13 +44,13 @@ impl Seat {
     /// Sits there until then.
     pub(super) fn take(&self, until: Instant) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
-        self.tell();
+        self.announce();
     }
 
     /// Nobody sits there.
     pub(super) fn leave(&self) {
         *self.term.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.tell();
+        self.announce();
     }
 
     pub(super) fn is_taken(&self) -> bool {
@@ -82,7 +82,7 @@ impl Seat {
         }
     }
 
-    fn tell(&self) {
+    fn announce(&self) {
         let now = self.is_taken();
         self.elected.send_if_modified(|before| {
             if *before != now {

@@ -5,7 +5,7 @@
 
 use decide::marks::{self, PREFIX};
 use decide::object::Kind;
-use decide::plan::{Condemned, Mark, Step, Told};
+use decide::plan::{Announcement, Condemned, Mark, Step};
 use decide::view::Id;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -34,12 +34,12 @@ pub(super) async fn step(means: &Means, step: &Step) -> kube::Result<Done> {
         Step::Delete(it) => delete(client, it).await?,
         Step::Correct { told, mark: note } => {
             for told in told {
-                tell(client, told).await?;
+                announce(client, told).await?;
             }
             if note.bootstrap.is_some() { mark(client, note).await? } else { take_out(client, note).await? }
         }
         Step::Finish(it) => return finish::finish(means, step, it).await,
-        Step::Tell(told) => tell(client, told).await?,
+        Step::Announce(told) => announce(client, told).await?,
     }
     Ok(Done::Yes)
 }
@@ -156,7 +156,7 @@ async fn delete_one<K: Namespaced>(client: &Client, it: &Condemned) -> kube::Res
 }
 
 /// An Event whose name follows from what it says: whoever leads next does not say it again.
-pub(super) async fn tell(client: &Client, told: &Told) -> kube::Result<()> {
+pub(super) async fn announce(client: &Client, told: &Announcement) -> kube::Result<()> {
     let api: Api<Event> = Api::namespaced(client.clone(), &told.id.namespace);
     match api.create(&PostParams::default(), &events::once(told, Timestamp::now())).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decide::audit::{self, Audit, Counts, Told};
+use decide::audit::{self, Announced, Audit, Counts};
 use decide::view::{Freshness, View};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -37,8 +37,8 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
 
 /// One audit after the other, until nothing changes the world any more.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
-    let mut desk = Desk {
-        told: Told::default(),
+    let mut announcer = Announcer {
+        told: Announced::default(),
         counts: Counts::new(),
         events_left: MOST_EVENTS,
         since: Instant::now(),
@@ -49,7 +49,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
         let judging = Arc::clone(guard);
         // Requests are answered meanwhile.
         match tokio::task::spawn_blocking(move || judge(&judging)).await {
-            Ok(judged) => desk.say(guard, judged),
+            Ok(judged) => announcer.say(guard, judged),
             Err(error) => warn!(%error, "audit"),
         }
         let cost = begun.elapsed();
@@ -76,14 +76,14 @@ fn judge(guard: &Guard) -> (Audit, Freshness) {
 }
 
 /// What was said already.
-struct Desk {
-    told: Told,
+struct Announcer {
+    told: Announced,
     counts: Counts,
     events_left: usize,
     since: Instant,
 }
 
-impl Desk {
+impl Announcer {
     fn say(&mut self, guard: &Guard, (audit, freshness): (Audit, Freshness)) {
         guard.metrics.clusters_are(audit.clusters.iter().map(|cluster| cluster.state));
         guard.metrics.rollouts_are(audit.clusters.iter().map(|cluster| cluster.rollout));
@@ -109,7 +109,7 @@ impl Desk {
             );
         }
         for news in news {
-            guard.tell(events::found(&news));
+            guard.publish(events::found(&news));
         }
     }
 }

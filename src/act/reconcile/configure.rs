@@ -5,7 +5,7 @@
 
 use decide::marks::{self, PREFIX};
 use decide::plan::rollout::{self, Configure, Copy};
-use decide::plan::{Step, Told};
+use decide::plan::{Announcement, Step};
 use decide::view::{Id, Note};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -13,7 +13,7 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::apply::{annotate, tell};
+use super::apply::{annotate, announce};
 use super::{Done, Means};
 use crate::act::config_maps::make;
 
@@ -49,7 +49,7 @@ pub(super) async fn configure(means: &Means, step: &Step, it: &Configure) -> kub
         return Ok(Done::NotNow("the world has changed".to_owned()));
     }
     for told in &it.told {
-        tell(client, told).await?;
+        announce(client, told).await?;
     }
     let version =
         means.look(|view| Some(view.cluster(ns, &it.id.name)?.workload.metadata.resource_version.clone()));
@@ -75,7 +75,12 @@ fn refused(made: kube::Result<()>, it: &Configure, name: &str) -> kube::Result<O
         Err(error) => return Err(error),
     };
     let note = format!("members keep the configuration that they have: {why}");
-    Ok(Some(Done::Refused(Told { id: it.id.clone(), uid: it.uid.clone(), reason: rollout::WAITS, note })))
+    Ok(Some(Done::Refused(Announcement {
+        id: it.id.clone(),
+        uid: it.uid.clone(),
+        reason: rollout::WAITS,
+        note,
+    })))
 }
 
 /// Takes away copies that neither the note nor a pod names, the oldest first.
@@ -118,7 +123,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
             let set =
                 means.look(|view| Some(view.cluster(&id.namespace, &id.name)?.workload.metadata.uid.clone()));
             let why = status.message.lines().next().unwrap_or_default();
-            Ok(Done::Refused(Told {
+            Ok(Done::Refused(Announcement {
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
                 reason: rollout::WAITS,

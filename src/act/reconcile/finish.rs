@@ -5,13 +5,13 @@
 
 use decide::object::{self, Kind, Meta, Object, Reader};
 use decide::plan::{self, Condemned, Finish, Found, Step, Warrant};
-use decide::view::Target;
+use decide::view::RemovalTarget;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
 use kube::core::Request;
 use kube::{Api, Client};
 
-use super::apply::{delete, mark, spare, tell};
+use super::apply::{announce, delete, mark, spare};
 use super::{Done, Means};
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
@@ -45,18 +45,18 @@ pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Res
         }
     }
     for told in it.told(&left) {
-        tell(client, &told).await?;
+        announce(client, &told).await?;
     }
     mark(client, &it.mark()).await?;
     Ok(Done::Yes)
 }
 
-fn condemned(it: &Finish, target: &Target, version: String) -> Condemned {
+fn condemned(it: &Finish, target: &RemovalTarget, version: String) -> Condemned {
     Condemned { id: it.id.clone(), owner: it.uid.clone(), target: target.clone(), version }
 }
 
 /// Takes our own mark off what stays.
-async fn let_be(client: &Client, it: &Finish, target: &Target, meta: &Meta) -> kube::Result<()> {
+async fn let_be(client: &Client, it: &Finish, target: &RemovalTarget, meta: &Meta) -> kube::Result<()> {
     if target.is(target.kind, meta) && plan::is_marked(meta, &it.uid) {
         spare(client, &condemned(it, target, meta.resource_version.clone())).await?;
     }
@@ -64,7 +64,7 @@ async fn let_be(client: &Client, it: &Finish, target: &Target, meta: &Meta) -> k
 }
 
 /// The ConfigMap, and whoever may read it.
-async fn look_up(client: &Client, namespace: &str, target: &Target) -> kube::Result<Found> {
+async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> kube::Result<Found> {
     let map = if target.kind == Kind::ConfigMap {
         config_map(client, namespace, &target.name).await?
     } else {

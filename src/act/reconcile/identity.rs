@@ -13,7 +13,7 @@ use kube::{Api, Client};
 
 use super::apply::annotate;
 use super::{Done, Means};
-use crate::act::watch::member_events::{Topic, outcomes_of};
+use crate::act::watch::member_events::{Topic, events_of};
 
 /// Lists the Events and records the cluster's id, if they tell one. Who founded the cluster anew is then told, too.
 pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done> {
@@ -21,12 +21,12 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
         let cluster = view.cluster(&id.namespace, &id.name).into_iter();
         cluster.flat_map(|it| identity::proven(it, view).map(|pod| pod.uid.clone())).collect()
     });
-    let mut outcomes = Vec::new();
+    let mut events = Vec::new();
     for pod in pods {
-        outcomes.extend(outcomes_of(&means.client, Topic::Probes, &id.namespace, &pod).await?);
+        events.extend(events_of(&means.client, Topic::Probes, &id.namespace, &pod).await?);
     }
-    let told = outcomes.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
-    let told: identity::Told = told.collect();
+    let told = events.into_iter().filter_map(|it| Some((it.uid, (it.at, Answer::read(&it.message)?))));
+    let told: identity::Answers = told.collect();
     let found = means.look(|view| {
         let cluster = view.cluster(&id.namespace, &id.name).filter(|it| it.workload.metadata.uid == uid)?;
         let found = concluded(cluster, view, &told)?;
@@ -44,7 +44,7 @@ pub(super) async fn ask(means: &Means, id: &Id, uid: &str) -> kube::Result<Done>
         annotate(&api, &id.name, uid, &version, marks::IDENTITY, Some(mark)).await?;
     }
     for event in beside {
-        super::apply::tell(&means.client, &event).await?;
+        super::apply::announce(&means.client, &event).await?;
     }
     for (pod, uid) in tell {
         tell_pod(&means.client, &Id::new(&id.namespace, &pod), &uid, &word).await?;

@@ -19,9 +19,9 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::ownership;
 use crate::act::telemetry::Trouble;
 
-use super::{Desk, Error, Registration, Seen, words};
+use super::{Error, Registrar, Registration, Seen, words};
 
-impl Desk {
+impl Registrar {
     /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
     pub(super) async fn certificate(&mut self, leads: bool) -> Result<(), Error> {
         if let Some(folder) = self.registration.folder.clone() {
@@ -183,7 +183,7 @@ mod tests {
     use crate::act::certs::{Leaf, Lives};
     use crate::act::guard::Guard;
     use decide::config::Settings;
-    use decide::webhooks::Target;
+    use decide::webhooks::Destination;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
@@ -210,14 +210,14 @@ mod tests {
             release: String::new(),
             secret: String::new(),
             configuration: String::new(),
-            target: Target::Service { namespace: "gatera".into(), name: "gatera".into() },
+            target: Destination::Service { namespace: "gatera".into(), name: "gatera".into() },
             names: Vec::new(),
             lives: Lives::default(),
             folder: Some(folder.path().to_owned()),
         };
         let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
-        let mut desk =
-            Desk::new(kube::Client::try_from(client).unwrap(), guard, Leaf::default(), registration);
+        let mut registrar =
+            Registrar::new(kube::Client::try_from(client).unwrap(), guard, Leaf::default(), registration);
         let [first, second] =
             [0, 0].map(|_| Material::new(&["a".to_owned()], Lives::default(), Timestamp::now()).unwrap());
         let mut look = async |leaf: &Material, ca: &str| {
@@ -227,11 +227,11 @@ mod tests {
             {
                 std::fs::write(folder.path().join(name), text).unwrap();
             }
-            let outcome = desk.certificate(true).await;
-            desk.tell_certificate(outcome);
-            let words = desk.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
-            let shown = desk.shown.as_ref().map(|pair| pair.certificate.clone());
-            (shown, desk.bundle.clone(), words)
+            let outcome = registrar.certificate(true).await;
+            registrar.tell_certificate(outcome);
+            let words = registrar.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
+            let shown = registrar.shown.as_ref().map(|pair| pair.certificate.clone());
+            (shown, registrar.bundle.clone(), words)
         };
         let nothing = "certificates: ca.crt holds no certificate; trying again".to_owned();
         assert_eq!(look(&first, "").await, (None, None, nothing.clone()));

@@ -81,12 +81,12 @@ pub(super) fn decoded(bundle: &str) -> String {
 mod tests {
     use super::*;
     use decide::config::Settings;
-    use decide::webhooks::{Endpoint, Target, entries};
+    use decide::webhooks::{Destination, Endpoint, entries};
 
     /// The table, and the same after an API server had it.
     fn table() -> (Vec<Value>, Vec<Value>) {
         use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
-        let target = Target::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let wanted = entries(Endpoint::Validate, &Settings::default(), &target, &encoded("CA"));
         let read: Vec<ValidatingWebhook> =
             wanted.iter().map(|it| serde_json::from_value(it.clone()).unwrap()).collect();

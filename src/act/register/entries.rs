@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decide::webhooks::{self, Endpoint, Target};
+use decide::webhooks::{self, Destination, Endpoint};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
@@ -22,7 +22,7 @@ use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::Trouble;
 
 use super::compare::{as_values, decoded, encoded, foreign, same};
-use super::{Desk, Error, Seen, words};
+use super::{Error, Registrar, Seen, words};
 
 /// What `/readyz` says when all is well.
 const REGISTERED: &str = "registered";
@@ -71,7 +71,7 @@ pub(super) struct Settling {
     done: Option<String>,
 }
 
-impl Desk {
+impl Registrar {
     /// Both configurations hold exactly the entries of the table, or it is said what they hold. Only the leader writes.
     pub(super) async fn register(&mut self, writes: bool) -> Result<String, Error> {
         let Some(bundle) = self.bundle.clone() else { return Ok(self.summary(None)) };
@@ -158,7 +158,7 @@ impl Desk {
 
     /// API servers can reach us: asked once, before the first entry exists.
     async fn has_endpoint(&self) -> Result<bool, Error> {
-        let Target::Service { namespace, name } = &self.registration.target else { return Ok(true) };
+        let Destination::Service { namespace, name } = &self.registration.target else { return Ok(true) };
         let api: Api<EndpointSlice> = Api::namespaced(self.client.clone(), namespace);
         let params = ListParams::default().labels(&format!("kubernetes.io/service-name={name}"));
         let slices = api.list(&params).await.map_err(Error::Endpoints)?;
@@ -208,7 +208,7 @@ impl Desk {
         if leads && !gone.iter().all(|kind| self.told_gone.contains(kind)) {
             let notice =
                 events::configurations_deleted(&self.registration.namespace, &gone, self.summary(None));
-            self.guard.tell(notice);
+            self.guard.publish(notice);
         }
         if leads || gone.len() < self.told_gone.len() {
             self.told_gone = gone;

@@ -17,7 +17,7 @@ use kube::{Api, Client};
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::{Told, unreadable};
+use super::{Message, unreadable};
 use crate::act::config_maps;
 use crate::act::telemetry::chain;
 
@@ -82,9 +82,9 @@ fn templates(facts: &Facts) -> impl Iterator<Item = Id> {
 }
 
 /// A ConfigMap that was fetched, for the facts.
-pub(super) fn open(id: &Id, map: &ConfigMap) -> Told {
+pub(super) fn open(id: &Id, map: &ConfigMap) -> Message {
     match config_maps::read(map) {
-        Ok(map) => Told::Put(Box::new(map)),
+        Ok(map) => Message::Put(Box::new(map)),
         Err(problem) => unreadable(id.clone(), problem),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn open(id: &Id, map: &ConfigMap) -> Told {
 pub(super) async fn fetch(
     client: Client,
     wanted: mpsc::UnboundedReceiver<Id>,
-    tell: mpsc::Sender<(usize, Told)>,
+    tell: mpsc::Sender<(usize, Message)>,
     source: usize,
 ) {
     let wanted = stream::unfold(wanted, async |mut wanted| Some((wanted.recv().await?, wanted)));
@@ -102,7 +102,7 @@ pub(super) async fn fetch(
             let (client, tell) = (client.clone(), tell.clone());
             async move {
                 let found = one(&client, &id).await;
-                for told in found.into_iter().chain([Told::Fetched]) {
+                for told in found.into_iter().chain([Message::Fetched]) {
                     // Nobody listens any more: the process ends.
                     let _ = tell.send((source, told)).await;
                 }
@@ -112,7 +112,7 @@ pub(super) async fn fetch(
 }
 
 /// One ConfigMap; `None` if it is gone meanwhile, which the watch also tells.
-async fn one(client: &Client, id: &Id) -> Option<Told> {
+async fn one(client: &Client, id: &Id) -> Option<Message> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     loop {
         match api.get_opt(&id.name).await {

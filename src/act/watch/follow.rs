@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::sent::Sent;
-use super::{PAGE, Told, id, read};
+use super::{Message, PAGE, id, read};
 use crate::act::guard::Heard;
 use crate::act::telemetry::chain;
 
@@ -53,7 +53,7 @@ pub(super) struct Follower {
     /// Which of the watches this is.
     pub(super) watch: usize,
     pub(super) heard: Heard,
-    pub(super) tell: mpsc::Sender<(usize, Told)>,
+    pub(super) tell: mpsc::Sender<(usize, Message)>,
 }
 
 /// Where a watch is.
@@ -130,7 +130,7 @@ impl Follower {
 
     /// Everything there is, page by page; the version from which the watch goes on.
     async fn list(&self) -> Result<String, Interruption> {
-        self.tell(Told::Begun).await?;
+        self.send(Message::Begun).await?;
         let asked = Instant::now();
         let mut params =
             ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
@@ -144,12 +144,12 @@ impl Follower {
             let request = request.map_err(kube::Error::BuildRequest)?;
             let page: ObjectList<Sent> = within(PAGE_DEADLINE, self.client.request(request)).await??;
             for sent in &page.items {
-                self.tell(self.told(sent)).await?;
+                self.send(self.told(sent)).await?;
             }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
-                    self.tell(Told::Listed).await?;
+                    self.send(Message::Listed).await?;
                     // All pages show what there was when the first one was asked for.
                     self.heard.at(self.watch, asked);
                     return Ok(page.metadata.resource_version.unwrap_or_default());
@@ -214,15 +214,15 @@ impl Follower {
         place.version = sent.resource_version().unwrap_or_default();
         match &*kind {
             "BOOKMARK" => self.up_to_date(place),
-            "DELETED" => self.event(Told::Gone(id(sent.meta())), place).await?,
+            "DELETED" => self.event(Message::Gone(id(sent.meta())), place).await?,
             _ => self.event(self.told(&sent), place).await?,
         }
         Ok(())
     }
 
     /// Something happened; after a break it may be one of many that happened meanwhile.
-    async fn event(&self, told: Told, place: &Reached) -> Result<(), Interruption> {
-        self.tell(told).await?;
+    async fn event(&self, told: Message, place: &Reached) -> Result<(), Interruption> {
+        self.send(told).await?;
         if place.caught_up {
             self.heard.now(self.watch);
         }
@@ -234,14 +234,14 @@ impl Follower {
         self.heard.now(self.watch);
     }
 
-    fn told(&self, sent: &Sent) -> Told {
+    fn told(&self, sent: &Sent) -> Message {
         match self.kind {
-            Kind::ConfigMap => Told::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
+            Kind::ConfigMap => Message::Version(id(sent.meta()), sent.resource_version().unwrap_or_default()),
             kind => read(kind, sent),
         }
     }
 
-    async fn tell(&self, told: Told) -> Result<(), Interruption> {
+    async fn send(&self, told: Message) -> Result<(), Interruption> {
         self.tell.send((self.watch, told)).await.map_err(|_| Interruption::Over)
     }
 }
@@ -255,11 +255,11 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// The outcome, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
+/// The event, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
 async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
     match timeout(limit, what).await {
-        Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
+        Ok(event) if begun.elapsed() <= limit + SILENCE => Ok(event),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }
 }

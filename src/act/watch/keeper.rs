@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::Told;
+use super::Message;
 use super::contents::Contents;
-use super::member_events::{Outcome, Topic};
+use super::member_events::{MemberEvent, Topic};
 use crate::act::guard::Guard;
 
 /// Under a storm of events a World is built this often, no more,
@@ -67,7 +67,7 @@ impl Keeper {
     /// Hears what the watches tell and shows every World that follows from it.
     pub(super) async fn run(
         mut self,
-        mut told: mpsc::Receiver<(usize, Told)>,
+        mut told: mpsc::Receiver<(usize, Message)>,
         guard: &Guard,
         show: &mpsc::Sender<World>,
     ) {
@@ -75,7 +75,7 @@ impl Keeper {
         while told.recv_many(&mut batch, 4096).await > 0 {
             let mut news = false;
             for (source, told) in batch.drain(..) {
-                if matches!(told, Told::Unreadable(..)) {
+                if matches!(told, Message::Unreadable(..)) {
                     guard.metrics.unreadable.inc();
                 }
                 news |= self.hear(source, told);
@@ -102,11 +102,11 @@ impl Keeper {
     }
 
     /// To what one pod said. Only its last words may be news.
-    fn listen(&mut self, outcomes: &[Outcome]) -> bool {
-        let Some(first) = outcomes.first() else { return false };
+    fn listen(&mut self, events: &[MemberEvent]) -> bool {
+        let Some(first) = events.first() else { return false };
         let known = |facts: &Facts| facts.pods.get(&first.about).cloned();
         let before = known(&self.facts);
-        for it in outcomes {
+        for it in events {
             self.facts.hear(&it.about, &it.uid, it.at, &it.message);
         }
         let after = known(&self.facts);
@@ -114,40 +114,40 @@ impl Keeper {
     }
 
     /// False: it was known.
-    fn hear(&mut self, index: usize, told: Told) -> bool {
+    fn hear(&mut self, index: usize, told: Message) -> bool {
         let source = &mut self.sources[index];
         match told {
-            Told::Begun => source.before = std::mem::take(&mut source.holds),
-            Told::Put(object) => {
+            Message::Begun => source.before = std::mem::take(&mut source.holds),
+            Message::Put(object) => {
                 let id = Id::of(object.meta());
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
                 self.facts.unreadable.remove(&(source.kind, id));
                 self.facts.put(*object, &self.adoption);
             }
-            Told::Version(id, version) => {
+            Message::Version(id, version) => {
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
                 self.contents.saw(id, version);
             }
-            Told::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
-            Told::Gone(id) => {
+            Message::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
+            Message::Gone(id) => {
                 source.holds.remove(&id);
                 self.forget(index, &id);
             }
-            Told::Listed => {
+            Message::Listed => {
                 source.listed = true;
                 for id in std::mem::take(&mut source.before) {
                     self.forget(index, &id);
                 }
             }
-            Told::Said(Topic::Probes, outcomes) => return self.listen(&outcomes),
-            Told::Said(Topic::Creation, outcomes) => {
-                let Some(last) = outcomes.into_iter().last() else { return false };
+            Message::Said(Topic::Probes, events) => return self.listen(&events),
+            Message::Said(Topic::Creation, events) => {
+                let Some(last) = events.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
             // It is there, so what was known of it is not forgotten; the audit says that it is old.
-            Told::Unreadable(id, problem) => {
+            Message::Unreadable(id, problem) => {
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
                 self.facts.unreadable.insert((source.kind, id), problem);
@@ -186,24 +186,26 @@ mod tests {
         Keeper::new(sources, want, Adoption::default())
     }
 
-    fn pod(name: &str) -> Told {
+    fn pod(name: &str) -> Message {
         let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"gatera.dev/cluster":"a"}}}}}}"#);
-        Told::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
+        Message::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
     }
 
     #[test]
     fn nothing_is_said_before_every_list_is_complete() {
         let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
-        keeper.hear(0, Told::Listed);
+        keeper.hear(0, Message::Listed);
         assert!(!keeper.knows_everything());
-        keeper.hear(1, Told::Listed);
+        keeper.hear(1, Message::Listed);
         assert!(keeper.knows_everything());
     }
 
     #[test]
     fn what_a_new_list_does_not_name_is_gone() {
         let mut keeper = keeper(&[Kind::Pod]);
-        for told in [Told::Begun, pod("a"), pod("b"), Told::Listed, Told::Begun, pod("b"), Told::Listed] {
+        for told in
+            [Message::Begun, pod("a"), pod("b"), Message::Listed, Message::Begun, pod("b"), Message::Listed]
+        {
             keeper.hear(0, told);
         }
         assert_eq!(keeper.facts.pods.keys().map(|id| &*id.name).collect::<Vec<_>>(), ["b"]);
@@ -214,9 +216,10 @@ mod tests {
         let mut keeper = keeper(&[Kind::Pod]);
         let odd = || {
             let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
-            Told::Unreadable(Id::new("", "a"), problem)
+            Message::Unreadable(Id::new("", "a"), problem)
         };
-        for told in [Told::Begun, pod("a"), odd(), Told::Listed, Told::Begun, odd(), Told::Listed] {
+        for told in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed]
+        {
             keeper.hear(0, told);
         }
         assert_eq!(
@@ -227,7 +230,7 @@ mod tests {
         keeper.hear(0, pod("a"));
         assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 1));
         keeper.hear(0, odd());
-        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        keeper.hear(0, Message::Gone(Id::new("", "a")));
         assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 0));
     }
 
@@ -237,15 +240,15 @@ mod tests {
         let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
             "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
             "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
-        assert!(keeper.hear(0, Told::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
+        assert!(keeper.hear(0, Message::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
         let said = |states: &[&str]| {
-            let outcome = |state: &&str| Outcome {
+            let event = |state: &&str| MemberEvent {
                 about: Id::new("", "a"),
                 uid: "1".to_owned(),
                 at: "2026-12-01T09:30:00Z".parse().unwrap(),
                 message: format!("Readiness probe failed: the server is {state}\n"),
             };
-            Told::Said(Topic::Probes, states.iter().map(outcome).collect())
+            Message::Said(Topic::Probes, states.iter().map(event).collect())
         };
         assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
         assert!(
@@ -253,7 +256,7 @@ mod tests {
             "it goes back and forth, and ends where it was"
         );
         assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
-        assert!(!keeper.hear(0, Told::Said(Topic::Probes, Vec::new())));
+        assert!(!keeper.hear(0, Message::Said(Topic::Probes, Vec::new())));
     }
 
     #[test]
@@ -261,9 +264,9 @@ mod tests {
         let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
         keeper.hear(0, pod("a"));
         keeper.hear(1, pod("a"));
-        keeper.hear(0, Told::Gone(Id::new("", "a")));
+        keeper.hear(0, Message::Gone(Id::new("", "a")));
         assert_eq!(keeper.facts.pods.len(), 1);
-        keeper.hear(1, Told::Gone(Id::new("", "a")));
+        keeper.hear(1, Message::Gone(Id::new("", "a")));
         assert_eq!(keeper.facts.pods.len(), 0);
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-use super::{PAGE, Told};
+use super::{Message, PAGE};
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
@@ -33,7 +33,7 @@ const AT_ONCE: u32 = 10;
 /// so many answers,
 const MOST_PAGES: u32 = 100;
 /// and no probe of ours says more than this.
-const LONGEST: usize = 2048;
+const LONGEST_MESSAGE: usize = 2048;
 
 /// What Events are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,7 +55,7 @@ impl Topic {
 
 /// One such Event.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct MemberEvent {
     /// Whose: a pod's, or of a StatefulSet whose pods cannot be created.
     pub about: Id,
     /// Its uid.
@@ -67,7 +67,11 @@ pub struct Outcome {
 }
 
 /// All that are remembered, oldest first.
-pub async fn outcomes(client: &Client, about: Topic, namespace: Option<&str>) -> kube::Result<Vec<Outcome>> {
+pub async fn events(
+    client: &Client,
+    about: Topic,
+    namespace: Option<&str>,
+) -> kube::Result<Vec<MemberEvent>> {
     let api: Api<Event> = match namespace {
         Some(namespace) => Api::namespaced(client.clone(), namespace),
         None => Api::all(client.clone()),
@@ -76,41 +80,41 @@ pub async fn outcomes(client: &Client, about: Topic, namespace: Option<&str>) ->
 }
 
 /// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
-pub async fn outcomes_of(
+pub async fn events_of(
     client: &Client,
     about: Topic,
     namespace: &str,
     uid: &str,
-) -> kube::Result<Vec<Outcome>> {
+) -> kube::Result<Vec<MemberEvent>> {
     let fields = format!("{},involvedObject.uid={uid}", about.fields());
     let api = Api::namespaced(client.clone(), namespace);
     list(&api, &ListParams::default().fields(&fields).limit(AT_ONCE)).await
 }
 
-async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<Outcome>> {
+async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<MemberEvent>> {
     let (mut params, mut found) = (params.clone(), Vec::new());
     for _ in 0..MOST_PAGES {
         let page = api.list(&params).await?;
-        found.extend(page.items.into_iter().filter_map(outcome));
+        found.extend(page.items.into_iter().filter_map(event));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
             None => break,
         }
     }
-    found.sort_by_key(|outcome| outcome.at);
+    found.sort_by_key(|event| event.at);
     Ok(found)
 }
 
-fn outcome(event: Event) -> Option<Outcome> {
+fn event(event: Event) -> Option<MemberEvent> {
     let about = event.involved_object;
     let id = Id::new(&about.namespace.unwrap_or_default(), &about.name.unwrap_or_default());
-    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST)?);
+    let (uid, message) = (about.uid?, event.message.filter(|text| text.len() <= LONGEST_MESSAGE)?);
     let at = event.last_timestamp.map(|at| at.0).unwrap_or_default();
-    Some(Outcome { about: id, uid, at, message })
+    Some(MemberEvent { about: id, uid, at, message })
 }
 
 /// Listens to the members that are not Ready, as long as there are any, and hands on what they told.
-pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Told)>) {
+pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(usize, Message)>) {
     let mut look = interval(EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut rests: HashMap<Run, Rest> = HashMap::new();
@@ -128,11 +132,11 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
             }
             rest.until = Instant::now() + rest.pause;
             rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
-            let listing = outcomes_of(&client, run.about, &namespace, &run.uid);
+            let listing = events_of(&client, run.about, &namespace, &run.uid);
             match timeout(EVERY, listing).await {
                 // No source of the keeper's: it tells of no object.
-                Ok(Ok(outcomes)) => {
-                    if tell.send((0, Told::Said(run.about, outcomes))).await.is_err() {
+                Ok(Ok(events)) => {
+                    if tell.send((0, Message::Said(run.about, events))).await.is_err() {
                         return;
                     }
                 }

@@ -13,9 +13,9 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::contents::{self, AT_ONCE};
-use super::member_events::{Outcome, Topic, outcomes};
+use super::member_events::{MemberEvent, Topic, events};
 use super::sent::Sent;
-use super::{PAGE, Told, WATCHED, read, resource};
+use super::{Message, PAGE, WATCHED, read, resource};
 
 /// What was listed.
 #[derive(Debug)]
@@ -93,14 +93,14 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
 /// when they are gone, knows less.
 async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     if facts.pods.values().any(|pod| pod.server && !pod.ready) {
-        let found = outcomes(client, Topic::Probes, namespace).await.unwrap_or_default();
-        for Outcome { about, uid, at, message } in found {
+        let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
+        for MemberEvent { about, uid, at, message } in found {
             facts.hear(&about, &uid, at, &message);
         }
     }
     if facts.lacks_a_pod() {
-        let found = outcomes(client, Topic::Creation, namespace).await.unwrap_or_default();
-        for Outcome { about, uid, at, message } in found {
+        let found = events(client, Topic::Creation, namespace).await.unwrap_or_default();
+        for MemberEvent { about, uid, at, message } in found {
             facts.not_created(about, &uid, at, &message);
         }
     }
@@ -121,7 +121,7 @@ async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts, adoption: &Adoption
     }
 }
 
-async fn content(client: &Client, id: Id) -> Result<Option<Told>, Error> {
+async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), &id.namespace);
     match api.get_opt(&id.name).await {
         Ok(found) => Ok(found.map(|map| contents::open(&id, &map))),
@@ -129,12 +129,12 @@ async fn content(client: &Client, id: Id) -> Result<Option<Told>, Error> {
     }
 }
 
-fn take(facts: &mut Facts, kind: Kind, told: Told, adoption: &Adoption) {
+fn take(facts: &mut Facts, kind: Kind, told: Message, adoption: &Adoption) {
     match told {
-        Told::Put(object) => {
+        Message::Put(object) => {
             facts.put(*object, adoption);
         }
-        Told::Unreadable(id, problem) => {
+        Message::Unreadable(id, problem) => {
             facts.unreadable.insert((kind, id), problem);
         }
         _ => {}

@@ -30,7 +30,7 @@ pub struct Series(pub u32, pub u32);
 
 /// From one series to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum VersionChange {
     /// The same series.
     Same,
     /// The following one, or the following one with long support.
@@ -154,7 +154,7 @@ const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
 
 impl Vendor {
     /// What it means to go from one series to another.
-    pub fn step(self, from: Series, to: Series) -> Step {
+    pub fn step(self, from: Series, to: Series) -> VersionChange {
         let (long, last): (&[Series], &[Series]) = match self {
             Self::MariaDb => (&MARIADB_LONG, &MARIADB_LAST),
             Self::MySql | Self::Percona => (&MYSQL_LONG, &MYSQL_LAST),
@@ -166,10 +166,10 @@ impl Vendor {
             Series(from.0, from.1.saturating_add(1))
         };
         match () {
-            () if to == from => Step::Same,
-            () if to < from => Step::Down,
-            () if to == next || Some(to) == next_long => Step::Up,
-            () => Step::Skips(next_long.unwrap_or(next)),
+            () if to == from => VersionChange::Same,
+            () if to < from => VersionChange::Down,
+            () if to == next || Some(to) == next_long => VersionChange::Up,
+            () => VersionChange::Skips(next_long.unwrap_or(next)),
         }
     }
 }
@@ -262,28 +262,28 @@ mod tests {
     fn steps_between_series() {
         let s = |text: &str| Image::read(&format!("mariadb:{text}")).series().unwrap();
         for (from, to, step) in [
-            ("10.11", "10.11", Step::Same),
-            ("10.5", "10.6", Step::Up),
-            ("10.6", "10.7", Step::Up),
-            ("10.6", "10.11", Step::Up),
-            ("10.7", "10.11", Step::Up),
-            ("10.11", "11.0", Step::Up),
-            ("10.11", "11.4", Step::Up),
-            ("11.8", "12.0", Step::Up),
-            ("5.5", "10.0", Step::Up),
-            ("12.3", "13.0", Step::Up),
-            ("10.6", "11.4", Step::Skips(s("10.11"))),
-            ("10.4", "10.6", Step::Skips(s("10.5"))),
-            ("10.11", "11.8", Step::Skips(s("11.4"))),
-            ("13.0", "13.2", Step::Skips(s("13.1"))),
-            ("10.11", "10.6", Step::Down),
-            ("11.4", "10.11", Step::Down),
+            ("10.11", "10.11", VersionChange::Same),
+            ("10.5", "10.6", VersionChange::Up),
+            ("10.6", "10.7", VersionChange::Up),
+            ("10.6", "10.11", VersionChange::Up),
+            ("10.7", "10.11", VersionChange::Up),
+            ("10.11", "11.0", VersionChange::Up),
+            ("10.11", "11.4", VersionChange::Up),
+            ("11.8", "12.0", VersionChange::Up),
+            ("5.5", "10.0", VersionChange::Up),
+            ("12.3", "13.0", VersionChange::Up),
+            ("10.6", "11.4", VersionChange::Skips(s("10.11"))),
+            ("10.4", "10.6", VersionChange::Skips(s("10.5"))),
+            ("10.11", "11.8", VersionChange::Skips(s("11.4"))),
+            ("13.0", "13.2", VersionChange::Skips(s("13.1"))),
+            ("10.11", "10.6", VersionChange::Down),
+            ("11.4", "10.11", VersionChange::Down),
         ] {
             assert_eq!(MariaDb.step(s(from), s(to)), step, "{from} -> {to}");
         }
-        assert_eq!(MySql.step(Series(5, 7), Series(8, 0)), Step::Up);
-        assert_eq!(Percona.step(Series(5, 6), Series(8, 0)), Step::Skips(Series(5, 7)));
-        assert_eq!(Percona.step(Series(8, 4), Series(9, 0)), Step::Up);
+        assert_eq!(MySql.step(Series(5, 7), Series(8, 0)), VersionChange::Up);
+        assert_eq!(Percona.step(Series(5, 6), Series(8, 0)), VersionChange::Skips(Series(5, 7)));
+        assert_eq!(Percona.step(Series(8, 4), Series(9, 0)), VersionChange::Up);
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub struct Position {
 
 const REFUSED: &str = "gatera did not start the server: ";
 /// A line is short; what is longer was not written by the script.
-const LONGEST: usize = 1000;
+const LONGEST_NOTE: usize = 1000;
 
 impl StartNote {
     /// Of a text that may hold such a line.
@@ -128,7 +128,7 @@ impl StartNote {
         let line = |begins: &str| {
             let (_, rest) = text.split_once(begins)?;
             let line = rest.lines().next()?;
-            (line.len() <= LONGEST && !line.contains(char::is_control)).then_some(line)
+            (line.len() <= LONGEST_NOTE && !line.contains(char::is_control)).then_some(line)
         };
         if let Some(why) = text.starts_with(REFUSED).then(|| line(REFUSED)).flatten() {
             return Some(Self::Refused(why.to_owned()));

@@ -8,7 +8,7 @@ use std::fmt;
 use jiff::{SignedDuration, Timestamp};
 
 /// Nobody remembers tomorrow what was released today.
-const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
 /// In bytes. Whatever it releases repeats the reason.
 const LONGEST_TEXT: usize = 1024;
 
@@ -54,7 +54,7 @@ impl Override {
         match () {
             () if rules.is_empty() || reason.is_empty() => Err(Invalid::Form),
             () if until <= now => Err(Invalid::Ended(until)),
-            () if now.duration_until(until) > LONGEST => Err(Invalid::TooLong(until)),
+            () if now.duration_until(until) > LONGEST_OVERRIDE => Err(Invalid::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
         }
     }

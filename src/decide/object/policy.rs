@@ -75,13 +75,13 @@ impl Autoscaler {
 pub struct AutoscalerSpec {
     /// Kind and name.
     #[serde(deserialize_with = "or_default")]
-    pub scale_target_ref: Target,
+    pub scale_target_ref: ScaleTarget,
 }
 
 /// Kind and name of what is scaled.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Target {
+pub struct ScaleTarget {
     /// StatefulSet, Deployment …
     #[serde(deserialize_with = "or_default")]
     pub kind: String,

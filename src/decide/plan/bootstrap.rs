@@ -8,10 +8,10 @@
 //! re-creates it, and the guard has no right to delete pods.
 
 use super::warrant::is_marked;
-use super::{Condemned, Finish, Mark, NOT_REMOVED, Step, Told, not_removed};
+use super::{Announcement, Condemned, Finish, Mark, NOT_REMOVED, Step, not_removed};
 use crate::amend::inject;
 use crate::object::{Kind, Meta, Service, Workload};
-use crate::view::{Cluster, PodFact, Removal, Target, View};
+use crate::view::{Cluster, PodFact, Removal, RemovalTarget, View};
 
 /// How far a cluster is with its bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ fn taken_out(cluster: &Cluster, why: &str) -> Stage {
         "{says}; nothing was removed for it, and it is taken out; look who wrote it: kubectl -n {} get statefulset {} --show-managed-fields --output=yaml",
         cluster.id.namespace, cluster.id.name
     );
-    let told = vec![Told::about(cluster, NOT_REMOVED, note)];
+    let told = vec![Announcement::about(cluster, NOT_REMOVED, note)];
     let version = cluster.workload.metadata.resource_version.clone();
     let mark = Mark { bootstrap: None, version, ..Mark::of(cluster) };
     Stage::Going(says, Some(Box::new(Step::Correct { told, mark })))
@@ -98,7 +98,7 @@ fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     Stage::Going("all members are Synced".to_owned(), Some(Box::new(Step::Mark(mark))))
 }
 
-fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[Target]) -> Stage {
+fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
     if !inject::outdated(cluster, view).is_empty() {
         return wait("taking its name out of the members' address".to_owned());
     }
@@ -126,7 +126,7 @@ fn going<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[Target]) -> Stage {
 fn with_deployments<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
-    noted: &[Target],
+    noted: &[RemovalTarget],
     own: &[&'a Workload],
 ) -> Stage {
     if let Some(going) = own.iter().find(|it| it.metadata.going()) {
@@ -159,14 +159,14 @@ fn with_deployments<'a>(
 fn corrected<'a>(
     cluster: &'a Cluster,
     view: &View<'a>,
-    noted: &[Target],
-    due: Vec<Target>,
+    noted: &[RemovalTarget],
+    due: Vec<RemovalTarget>,
     own: &[&'a Workload],
 ) -> Stage {
     let dropped = noted.iter().filter(|it| !due.contains(it));
     let told = dropped.filter_map(|target| {
         let why = stays(cluster, view, target, own)?;
-        Some(Told::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
+        Some(Announcement::about(cluster, NOT_REMOVED, not_removed(&cluster.id, target, &why)))
     });
     let told = told.collect();
     let version = cluster.workload.metadata.resource_version.clone();
@@ -176,7 +176,12 @@ fn corrected<'a>(
 }
 
 /// Why an object that the note names stays, as far as the view shows; `None`: it goes or is gone.
-fn stays<'a>(cluster: &'a Cluster, view: &View<'a>, target: &Target, own: &[&'a Workload]) -> Option<String> {
+fn stays<'a>(
+    cluster: &'a Cluster,
+    view: &View<'a>,
+    target: &RemovalTarget,
+    own: &[&'a Workload],
+) -> Option<String> {
     let ns = &*cluster.id.namespace;
     let there = seen(cluster, view, target);
     // ConfigMaps are seen only while a workload of ours reads them.
@@ -195,7 +200,7 @@ fn stays<'a>(cluster: &'a Cluster, view: &View<'a>, target: &Target, own: &[&'a 
 }
 
 /// The Deployments and their pods are gone.
-fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[Target]) -> Stage {
+fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[RemovalTarget]) -> Stage {
     let (ns, uid) = (&*cluster.id.namespace, &*cluster.workload.metadata.uid);
     let mut left = Vec::new();
     for target in noted.iter().filter(|it| it.kind == Kind::Service) {
@@ -212,7 +217,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[Target]) -> Stag
             },
         }
     }
-    let is_left = |it: &Target| left.iter().any(|(target, _)| target == it);
+    let is_left = |it: &RemovalTarget| left.iter().any(|(target, _)| target == it);
     let rest = noted.iter().filter(|it| !is_left(it)).cloned().collect();
     finish(cluster, rest, left)
 }
@@ -221,7 +226,7 @@ fn services<'a>(cluster: &'a Cluster, view: &View<'a>, noted: &[Target]) -> Stag
 pub(super) const UNMARKED: &str = "it was not marked while the bootstrap node was there to show whose it is";
 
 /// A ConfigMap is shown to the guard only while a workload of ours reads it, so the rest is looked up.
-fn finish(cluster: &Cluster, rest: Vec<Target>, left: Vec<(Target, String)>) -> Stage {
+fn finish(cluster: &Cluster, rest: Vec<RemovalTarget>, left: Vec<(RemovalTarget, String)>) -> Stage {
     let finish = Finish {
         id: cluster.id.clone(),
         uid: cluster.workload.metadata.uid.clone(),
@@ -240,18 +245,18 @@ fn wait(what: String) -> Stage {
     Stage::Going(what, None)
 }
 
-fn delete(cluster: &Cluster, target: &Target, meta: &Meta) -> Stage {
+fn delete(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Stage {
     let step = Step::Delete(condemned(cluster, target, meta));
     Stage::Going(format!("deleting {target}"), Some(Box::new(step)))
 }
 
-fn condemned(cluster: &Cluster, target: &Target, meta: &Meta) -> Condemned {
+fn condemned(cluster: &Cluster, target: &RemovalTarget, meta: &Meta) -> Condemned {
     let (owner, version) = (cluster.workload.metadata.uid.clone(), meta.resource_version.clone());
     Condemned { id: cluster.id.clone(), owner, target: target.clone(), version }
 }
 
 /// This very object, as the view shows it.
-fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &Target) -> Option<&'a Meta> {
+fn seen<'a>(cluster: &Cluster, view: &View<'a>, target: &RemovalTarget) -> Option<&'a Meta> {
     let ns = &*cluster.id.namespace;
     let meta = match target.kind {
         Kind::Deployment => {
@@ -300,7 +305,7 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
     let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet runs".to_owned());
     let let_go = || {
-        let (pod, _) = view.released.besides(cluster, "")?;
+        let (pod, _) = view.reservations.besides(cluster, "")?;
         Some(format!("{pod} was let go moments ago"))
     };
     unverified(cluster).or_else(rolls).or_else(let_go)

@@ -17,7 +17,7 @@ use crate::view::{Cluster, PodFact, View};
 const LIFE_OF_AN_EVENT: SignedDuration = SignedDuration::from_hours(1);
 
 /// What pods told, by uid, and when.
-pub type Told = BTreeMap<String, (Timestamp, Answer)>;
+pub type Answers = BTreeMap<String, (Timestamp, Answer)>;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Concluded {
     /// Name and uid of the pods that told it, and do not know it yet.
     pub tell: Vec<(String, String)>,
     /// Pods that serve beside those, and what everybody should know of them.
-    pub beside: Vec<super::Told>,
+    pub beside: Vec<super::Announcement>,
 }
 
 /// Somebody who is Ready may have told an id and waits to be heard, or the record is lost and pods know it. For as long as an
@@ -59,7 +59,7 @@ pub fn proven<'a>(cluster: &'a Cluster, view: &View<'a>) -> impl Iterator<Item =
 /// The cluster's id, if it follows. What is recorded stays as long as one pod that serves is in it. Where none is, and all that
 /// serve are in the same one, that is it: only a pod that was allowed to found it can have become Ready there. The first time
 /// most members have to be in it.
-pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Concluded> {
+pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Answers) -> Option<Concluded> {
     use Answer::{HasNone, Is};
     let of = |pod: &PodFact| {
         let known = || match pod.identity.as_deref()? {
@@ -88,8 +88,9 @@ pub fn concluded(cluster: &Cluster, view: &View<'_>, told: &Told) -> Option<Conc
     let tell = pods.iter().filter(|(pod, its)| *its == is && pod.identity.as_deref() != Some(word));
     let tell = tell.map(|(pod, _)| (pod.name.clone(), pod.uid.clone())).collect();
     let others = pods.iter().filter(|(_, its)| *its != is);
-    let beside = others
-        .filter_map(|(pod, its)| Some(super::Told::about(cluster, BESIDE, beside(pod, its.id()?, word))));
+    let beside = others.filter_map(|(pod, its)| {
+        Some(super::Announcement::about(cluster, BESIDE, beside(pod, its.id()?, word)))
+    });
     let beside = beside.collect();
     let is = is.id().cloned();
     let new = if is.is_some() { cluster.identity() != is.as_ref() } else { !cluster.has_no_identity() };

@@ -59,7 +59,7 @@ impl Pace {
     pub fn did(&mut self, step: &Step, now: Duration) {
         let pause = match step {
             // What was told is not told again while it lasts.
-            Step::Tell(_) => None,
+            Step::Announce(_) => None,
             Step::Ask { .. } => {
                 let pause = self.asked.entry(step.clone()).or_insert(AGAIN / 2);
                 *pause = (*pause * 2).min(MOST_PATIENT);
@@ -89,16 +89,16 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Told;
+    use crate::plan::Announcement;
     use crate::view::Id;
 
     const fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn tell(note: &str) -> Step {
+    fn announce(note: &str) -> Step {
         let id = Id::new("db", "galera");
-        Step::Tell(Told { id, uid: "u".to_owned(), reason: "R", note: note.to_owned() })
+        Step::Announce(Announcement { id, uid: "u".to_owned(), reason: "R", note: note.to_owned() })
     }
 
     fn ask() -> Step {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_needs_patience_is_due_when_it_was_planned_for_long_enough_without_a_break() {
-        let (mut pace, steps) = (Pace::default(), [tell("a")]);
+        let (mut pace, steps) = (Pace::default(), [announce("a")]);
         assert!(pace.due(&steps, at(0)).is_empty());
         assert_eq!(pace.again(&steps, at(0)), at(10));
         assert!(pace.due(&steps, at(9)).is_empty());

@@ -13,7 +13,7 @@ mod turn;
 
 use std::time::Duration;
 
-use super::{Step, Told};
+use super::{Announcement, Step};
 use crate::marks;
 use crate::object::Meta;
 use crate::revision::Revision;
@@ -92,7 +92,7 @@ pub struct Configure {
     /// What is written on it.
     pub note: Note,
     /// What is told.
-    pub told: Vec<Told>,
+    pub told: Vec<Announcement>,
     /// It has to be due for so long before it is done.
     pub patience: Duration,
 }
@@ -136,7 +136,7 @@ fn first<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     Stage::Rolls("writing down which configuration members run".to_owned(), Some(Box::new(step)))
 }
 
-fn configure(cluster: &Cluster, note: Note, told: Option<Told>) -> Configure {
+fn configure(cluster: &Cluster, note: Note, told: Option<Announcement>) -> Configure {
     let meta = &cluster.workload.metadata;
     Configure {
         id: cluster.id.clone(),
@@ -218,7 +218,7 @@ impl Rollout<'_, '_> {
         Duration::from_secs(self.cluster.workload.spec.min_ready_seconds.into())
     }
 
-    fn write(&self, note: Note, told: Option<Told>, patience: Duration) -> Box<Step> {
+    fn write(&self, note: Note, told: Option<Announcement>, patience: Duration) -> Box<Step> {
         let configure = Configure { patience, ..configure(self.cluster, note, told) };
         Box::new(Step::Configure(Box::new(configure)))
     }
@@ -292,7 +292,7 @@ impl Rollout<'_, '_> {
         );
         let next = Next { canary: Some(first.ordinal), ..Next::of(wanted) };
         let note = Note { next: Some(next), stopped: None, ..self.note.clone() };
-        let told = Told::about(self.cluster, ROLLS, told);
+        let told = Announcement::about(self.cluster, ROLLS, told);
         Stage::Rolls(format!("{names}: {name} is the first"), Some(self.write(note, Some(told), QUIET)))
     }
 
@@ -389,7 +389,7 @@ impl Rollout<'_, '_> {
             self.cluster.members.len(),
             self.names(revision)
         );
-        let told = Told::about(self.cluster, ROLLED, told);
+        let told = Announcement::about(self.cluster, ROLLED, told);
         let note = Note::settled(revision.clone());
         let says = "every member runs the new configuration".to_owned();
         Stage::Rolls(says, Some(self.write(note, Some(told), Duration::ZERO)))

@@ -7,7 +7,7 @@ use super::Finish;
 use super::bootstrap::UNMARKED;
 use crate::marks;
 use crate::object::{ConfigMap, Kind, Meta, Reader};
-use crate::view::{Cluster, Target, View};
+use crate::view::{Cluster, RemovalTarget, View};
 
 /// What the API server showed right before.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Found {
 
 impl Found {
     /// The metadata of the object itself, if it was found.
-    pub fn meta(&self, target: &Target) -> Option<&Meta> {
+    pub fn meta(&self, target: &RemovalTarget) -> Option<&Meta> {
         let map = self.map.iter().map(|map| (Kind::ConfigMap, &map.metadata));
         let readers = self.readers.iter().flatten().filter(|it| it.kind == "Deployment");
         let mut all = map.chain(readers.map(|it| (Kind::Deployment, &it.metadata)));
@@ -46,7 +46,7 @@ pub fn warrant(
     cluster: &Cluster,
     view: &View<'_>,
     finish: &Finish,
-    target: &Target,
+    target: &RemovalTarget,
     found: &Found,
 ) -> Warrant {
     let readers = match &found.readers {
@@ -61,7 +61,7 @@ pub fn warrant(
 }
 
 /// Those of a bootstrap node are gone by now.
-fn deployment(cluster: &Cluster, target: &Target, all: &[Reader]) -> Warrant {
+fn deployment(cluster: &Cluster, target: &RemovalTarget, all: &[Reader]) -> Warrant {
     let there = all.iter().any(|it| it.kind == "Deployment" && target.is(Kind::Deployment, &it.metadata));
     if there {
         Warrant::Stays(format!("it is not the bootstrap node of {}", cluster.id.name))
@@ -74,7 +74,7 @@ fn config_map(
     cluster: &Cluster,
     view: &View<'_>,
     finish: &Finish,
-    target: &Target,
+    target: &RemovalTarget,
     map: Option<&ConfigMap>,
     readers: &[Reader],
 ) -> Warrant {

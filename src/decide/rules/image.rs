@@ -41,7 +41,7 @@
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::{Rule, Verb, WRITTEN, template};
-use crate::galera::image::{Image, Step};
+use crate::galera::image::{Image, VersionChange};
 use crate::galera::{programs, server};
 use crate::object::{Container, Kind, Object, Template};
 use crate::review::Review;
@@ -200,20 +200,20 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
         return say(Verdict::Warn, says, why, instead);
     };
     match vendor.step(before, after) {
-        Step::Same => None,
-        Step::Up => say(
+        VersionChange::Same => None,
+        VersionChange::Up => say(
             Verdict::Warn,
             format!("{asked} is a new series"),
             "a full state transfer between two series can fail, so a member must be back before the write-set cache is full",
             "take a backup, raise gcache.size, and run mariadb-upgrade on each member afterwards".into(),
         ),
-        Step::Skips(next) => say(
+        VersionChange::Skips(next) => say(
             Verdict::Deny,
             format!("{asked} skips series; {next} comes first{seen}"),
             "servers replicate with and upgrade from the series just before; over several, members cannot join the old ones",
             format!("go to {}:{next}, finish that step on all members, then repeat", is.repository),
         ),
-        Step::Down => say(
+        VersionChange::Down => say(
             Verdict::Deny,
             format!("{asked} is older than the data{seen}"),
             "a newer server changes the data files when it starts, and an older one cannot read them",

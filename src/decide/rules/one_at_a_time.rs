@@ -165,9 +165,9 @@ impl<'a> Leaving<'a> {
         let why = "a claim that was deleted under a running pod goes when the pod stops; the member comes back empty and \
                    copies everything from another";
         let says = format!("its claim {} is being deleted, so its data goes with it", claim.name);
-        let released = self.view.released.besides(self.cluster, &self.member.name);
+        let reserved = self.view.reservations.besides(self.cluster, &self.member.name);
         let safe = self.view.state(self.cluster) != State::Unknown
-            && released.is_none()
+            && reserved.is_none()
             && self.others().count() > 0
             && self.others().all(Member::ready);
         let instead = if safe {

@@ -150,7 +150,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
 /// Another member was let go moments ago, which the view does not show yet.
 fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
     let first = format!("{}-{first}", cluster.id.name);
-    let (other, seconds) = view.released.besides(cluster, &first)?;
+    let (other, seconds) = view.reservations.besides(cluster, &first)?;
     let Cluster { id, .. } = cluster;
     Some(wait(
         Verdict::Wait,

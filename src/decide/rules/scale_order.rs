@@ -67,7 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 return vec![refused];
             }
             changed(
-                Step {
+                Resize {
                     review,
                     set: Some(&old.metadata),
                     from: old.replicas(),
@@ -83,7 +83,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             // It may have been made moments ago, around members that run.
             let known =
                 cluster.is_some() || view.orphans_for(&review.namespace, &review.name).next().is_some();
-            let step = Step {
+            let step = Resize {
                 review,
                 set: cluster.map(|it| &it.workload.metadata),
                 from: old.spec.replicas,
@@ -98,7 +98,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// From so many replicas to so many.
 #[derive(Clone, Copy)]
-struct Step<'a> {
+struct Resize<'a> {
     review: &'a Review,
     /// The StatefulSet, if it is known.
     set: Option<&'a Meta>,
@@ -107,7 +107,7 @@ struct Step<'a> {
     parallel: bool,
 }
 
-impl Step<'_> {
+impl Resize<'_> {
     /// The next step that is right, as a command.
     fn instead(&self, replicas: i64) -> String {
         let Review { namespace, name, .. } = self.review;
@@ -127,7 +127,7 @@ fn created(replicas: i64) -> Findings {
     unwise_size(replicas).into_iter().collect()
 }
 
-fn changed(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
+fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
     let refused = match () {
         () if step.to == step.from => return Findings::new(),
         () if cluster.is_some_and(|it| it.has_no_identity() && it.ready() > 0) => Some(deny(
@@ -200,8 +200,8 @@ fn count(members: usize) -> i64 {
 }
 
 /// Steps that no state of the cluster makes safe.
-fn too_far_down(step: Step<'_>) -> Option<Finding> {
-    let Step { from, to, parallel, .. } = step;
+fn too_far_down(step: Resize<'_>) -> Option<Finding> {
+    let Resize { from, to, parallel, .. } = step;
     let floor = floor_of_one_step(from);
     if to <= 0 {
         return Some(deny(
@@ -236,7 +236,7 @@ fn too_far_down(step: Step<'_>) -> Option<Finding> {
 }
 
 /// Down only while everybody who stays is Ready: a member may be receiving its data from the one that goes.
-fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let why = "the member that leaves may be the one another receives its data from, and a member that is not Ready \
                counts as lost when the majority is counted";
     let asked = format!("{} -> {} replicas", step.from, step.to);
@@ -273,7 +273,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         }
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
-            let (other, seconds) = view.released.besides(cluster, &last)?;
+            let (other, seconds) = view.reservations.besides(cluster, &last)?;
             refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), watch)
         }
         State::Unknown => refuse(
@@ -316,7 +316,7 @@ fn not_down_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
 }
 
 /// Up only while there is something to join.
-fn not_up_now(step: Step<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
     let cluster = cluster?;
     let asked = format!("{} -> {} replicas", step.from, step.to);
     let first_start = cluster.workload.replicas() == 0;

@@ -11,7 +11,7 @@ use crate::object::{ConfigMap, Kind, Labels, Meta, Service, Workload};
 
 /// One object that is removed: this one, not a successor of its name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
+pub struct RemovalTarget {
     /// Its kind.
     pub kind: Kind,
     /// Its name.
@@ -20,7 +20,7 @@ pub struct Target {
     pub uid: String,
 }
 
-impl Target {
+impl RemovalTarget {
     fn of(kind: Kind, meta: &Meta) -> Self {
         Self { kind, name: meta.name.clone(), uid: meta.uid.clone() }
     }
@@ -47,7 +47,7 @@ impl Target {
 }
 
 /// "Deployment galera-bootstrap".
-impl std::fmt::Display for Target {
+impl std::fmt::Display for RemovalTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} {}", self.kind.name(), self.name)
     }
@@ -61,7 +61,7 @@ impl std::fmt::Display for Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Removal {
     /// These objects go, in this order.
-    Going(Vec<Target>),
+    Going(Vec<RemovalTarget>),
     /// They are gone. What is applied again stays.
     Done,
     /// Not the guard's writing.
@@ -77,7 +77,7 @@ impl Removal {
         Some(match (state, uid) {
             ("removing" | "removed", Some(uid)) if uid != meta.uid => return None,
             ("removing", Some(_)) => {
-                words.map(Target::read).collect::<Option<_>>().map_or(Self::Odd, Self::Going)
+                words.map(RemovalTarget::read).collect::<Option<_>>().map_or(Self::Odd, Self::Going)
             }
             ("removed", Some(_)) => Self::Done,
             _ => Self::Odd,
@@ -123,7 +123,7 @@ impl<'a> View<'a> {
 
     /// What goes with these Deployments: the Services that lead to nobody else, and the ConfigMaps that nobody else reads
     /// and that show that they are Galera's.
-    pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<Target> {
+    pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {
         let ns = &*cluster.id.namespace;
         let services = self
             .services_in(ns)
@@ -134,10 +134,10 @@ impl<'a> View<'a> {
         let maps = names.into_iter().filter_map(|name| self.config_map(ns, name));
         let maps =
             maps.filter(|it| !it.metadata.going() && self.config_map_stays(cluster, it, founders).is_none());
-        let founders = founders.iter().map(|it| Target::of(Kind::Deployment, &it.metadata));
+        let founders = founders.iter().map(|it| RemovalTarget::of(Kind::Deployment, &it.metadata));
         founders
-            .chain(services.map(|it| Target::of(Kind::Service, &it.metadata)))
-            .chain(maps.map(|it| Target::of(Kind::ConfigMap, &it.metadata)))
+            .chain(services.map(|it| RemovalTarget::of(Kind::Service, &it.metadata)))
+            .chain(maps.map(|it| RemovalTarget::of(Kind::ConfigMap, &it.metadata)))
             .collect()
     }
 
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_note_is_read_as_it_was_written() {
-        let target = |kind, name: &str| Target { kind, name: name.into(), uid: format!("uid-{name}") };
+        let target = |kind, name: &str| RemovalTarget { kind, name: name.into(), uid: format!("uid-{name}") };
         let targets =
             vec![target(Kind::Deployment, "a"), target(Kind::Service, "b"), target(Kind::ConfigMap, "c")];
         for removal in [Removal::Going(targets), Removal::Going(Vec::new()), Removal::Done] {

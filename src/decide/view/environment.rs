@@ -41,7 +41,7 @@ impl View<'_> {
 }
 
 /// Longer than any address, short enough to build for every word of a hostile command line.
-const LONGEST: usize = 16 * 1024;
+const LONGEST_VALUE: usize = 16 * 1024;
 
 /// `$(NAME)` as the kubelet fills it in: once, so a value is not looked through again. What is not known stays as it is,
 /// and so does a word that would grow without end.
@@ -56,7 +56,7 @@ fn expand(word: &Literal, env: &[EnvVar]) -> Literal {
         let (value, behind) = known.unwrap_or(("$(", after));
         text.push_str(value);
         rest = behind;
-        if text.len() > LONGEST {
+        if text.len() > LONGEST_VALUE {
             return word.clone();
         }
     }
@@ -75,7 +75,7 @@ mod tests {
             value: Literal::from(value),
             value_from: None,
         };
-        let long = "x".repeat(LONGEST);
+        let long = "x".repeat(LONGEST_VALUE);
         let env = [var("A", "$(B)"), var("B", "b"), var("C", &long)];
         for (word, filled) in
             [("$(A)-$(B)-$(X)", "$(B)-b-$(X)"), ("$(B", "$(B"), ("$(C)$(C)", "$(C)$(C)"), ("", "")]

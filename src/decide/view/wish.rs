@@ -51,7 +51,9 @@ impl Wish {
             PAUSED => Self::Paused,
             RETRY => Self::Retry(String::new()),
             other
-                if other.strip_prefix(RETRY).is_some_and(|it| it.starts_with(' ') && it.len() <= LONGEST) =>
+                if other
+                    .strip_prefix(RETRY)
+                    .is_some_and(|it| it.starts_with(' ') && it.len() <= LONGEST_WORDS) =>
             {
                 Self::Retry(other[RETRY.len()..].trim().to_owned())
             }
@@ -63,7 +65,7 @@ impl Wish {
 const PAUSED: &str = "paused";
 const RETRY: &str = "retry";
 /// What comes after it is written down again, when that failed, too.
-const LONGEST: usize = 64;
+const LONGEST_WORDS: usize = 64;
 const KEEP: &str = "keep ";
 const INSTEAD_OF: &str = " instead of ";
 

@@ -23,7 +23,7 @@ impl Meaning {
     /// Of a text. A server that stops in the middle of a file takes none of what follows, or does not start.
     pub fn of(text: &str) -> Result<Self, Unclear> {
         let (mut all, mut includes) = (Self::default(), false);
-        let is_short = text.len() <= LONGEST;
+        let is_short = text.len() <= LONGEST_TEXT;
         for line in lines(text) {
             match line {
                 Line::Broken { line, .. } => return Err(Unclear(line)),
@@ -94,7 +94,7 @@ impl Meaning {
 }
 
 /// A longer text means what it says, to the letter. Nobody writes one, and somebody who sends one holds up nobody.
-const LONGEST: usize = 64 * 1024;
+const LONGEST_TEXT: usize = 64 * 1024;
 /// How such a text is named among what differs.
 const TOO_LONG: &str = "!text";
 
@@ -174,11 +174,11 @@ mod tests {
 
     #[test]
     fn a_long_text_means_what_it_says() {
-        let long = format!("[mysqld]\na=1\n{}", "# as it was\n".repeat(LONGEST / 12));
+        let long = format!("[mysqld]\na=1\n{}", "# as it was\n".repeat(LONGEST_TEXT / 12));
         assert_eq!(differ(&long, &long.clone()), Vec::<String>::new());
         assert_eq!(differ(&long, &format!("{long}#\n")), ["a file of more than 64 KiB"]);
-        assert_eq!(Meaning::of(&format!("{long}[broken\n")), Err(Unclear(LONGEST / 12 + 3)));
-        let short = &long[..LONGEST];
+        assert_eq!(Meaning::of(&format!("{long}[broken\n")), Err(Unclear(LONGEST_TEXT / 12 + 3)));
+        let short = &long[..LONGEST_TEXT];
         assert_eq!(differ(short, "[mysqld]\na=1\n"), Vec::<String>::new(), "one that fits");
     }
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::super::{Step, Told};
+use super::super::{Announcement, Step};
 use super::turn::fails;
 use super::{Rollout, STOPPED, Stage, WAITS};
 use crate::galera::start_note::Doing;
@@ -39,7 +39,7 @@ impl Rollout<'_, '_> {
             let told = format!(
                 "{says}: {pod} says why; nobody else restarts until it is there, or the change is taken back"
             );
-            let told = Step::Tell(Told::about(self.cluster, WAITS, told));
+            let told = Step::Announce(Announcement::about(self.cluster, WAITS, told));
             return Stage::Rolls(says, Some(Box::new(told)));
         }
         let starts = || Stage::Rolls(format!("{name} starts with {names}"), None);
@@ -70,7 +70,7 @@ impl Rollout<'_, '_> {
         let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);
         let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };
         let note = Note { good: self.note.good.clone(), next: None, stopped: Some(stopped) };
-        let told = Told::about(self.cluster, STOPPED, told);
+        let told = Announcement::about(self.cluster, STOPPED, told);
         Stage::Rolls(why, Some(self.write(note, Some(told), patience)))
     }
 

@@ -53,7 +53,7 @@ impl<'a> Rollout<'a, '_> {
         if let bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..) = bootstrap::stage(cluster, view) {
             return Some("the bootstrap node is there".to_owned());
         }
-        if let Some((pod, _)) = view.released.besides(cluster, "") {
+        if let Some((pod, _)) = view.reservations.besides(cluster, "") {
             return Some(format!("{pod} was let go moments ago"));
         }
         if cluster.members.len() == 1 {

@@ -35,7 +35,7 @@ impl Leaving<'_> {
             State::Down => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
-        if let Some((other, seconds)) = self.view.released.besides(self.cluster, &self.member.name) {
+        if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
             return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
         }
         let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());

@@ -24,9 +24,9 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
         return not_seen_yet(pod, cluster, view);
     }
     let serves = pod.ready && cluster.has_data();
-    let released = view.released.besides(cluster, &pod.name).map(|(other, _)| other.to_owned());
+    let reserved = view.reservations.besides(cluster, &pod.name).map(|(other, _)| other.to_owned());
     let absent = || cluster.members.iter().find(|it| !it.ready()).map(|it| it.name.clone());
-    let other = released.or_else(absent).filter(|_| serves)?;
+    let other = reserved.or_else(absent).filter(|_| serves)?;
     Some(finding(
         Verdict::Wait,
         format!("it serves beyond the replicas, and {other} is not Ready ({})", view.count(cluster)),

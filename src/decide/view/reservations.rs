@@ -9,7 +9,7 @@ use super::{Cluster, Id};
 
 /// One member that was let go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Release {
+pub struct Reservation {
     /// Its cluster.
     pub cluster: Id,
     /// Its pod.
@@ -22,9 +22,9 @@ pub struct Release {
 
 /// All members that were let go and that the view may not show yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Released(Vec<Release>);
+pub struct Reservations(Vec<Reservation>);
 
-impl Released {
+impl Reservations {
     /// Nobody.
     pub const fn nobody() -> Self {
         Self(Vec::new())
@@ -32,17 +32,19 @@ impl Released {
 
     /// Another member of this cluster that is on its way out without the view showing it: its name, and since when.
     pub fn besides(&self, cluster: &Cluster, pod: &str) -> Option<(&str, u64)> {
-        let unseen = |release: &&Release| {
-            release.cluster == cluster.id
-                && release.pod != pod
-                && cluster.pod(&release.pod).is_some_and(|seen| seen.uid == release.uid && !seen.going)
+        let unseen = |reservation: &&Reservation| {
+            reservation.cluster == cluster.id
+                && reservation.pod != pod
+                && cluster
+                    .pod(&reservation.pod)
+                    .is_some_and(|seen| seen.uid == reservation.uid && !seen.going)
         };
-        self.0.iter().find(unseen).map(|release| (&*release.pod, release.age))
+        self.0.iter().find(unseen).map(|reservation| (&*reservation.pod, reservation.age))
     }
 }
 
-impl FromIterator<Release> for Released {
-    fn from_iter<T: IntoIterator<Item = Release>>(all: T) -> Self {
+impl FromIterator<Reservation> for Reservations {
+    fn from_iter<T: IntoIterator<Item = Reservation>>(all: T) -> Self {
         Self(all.into_iter().collect())
     }
 }
