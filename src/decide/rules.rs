@@ -131,6 +131,19 @@ pub fn find(id: &str) -> Option<&'static Rule> {
 }
 
 impl Rule {
+    /// What this rule found: how bad it is, where, what is wrong, the fact about Galera behind it, and what to do instead.
+    fn finding(
+        &self,
+        verdict: Verdict,
+        field: impl Into<String>,
+        says: impl Into<String>,
+        why: impl Into<String>,
+        instead: impl Into<String>,
+    ) -> Finding {
+        let (field, says, why, instead) = (field.into(), says.into(), why.into(), instead.into());
+        Finding { rule: self.id, verdict, field, says, why, instead }
+    }
+
     /// It is asked when this is done to an object of this kind.
     pub fn looks_at(&self, kind: Kind, verb: Verb) -> bool {
         self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))

@@ -6,7 +6,6 @@
 
 mod command_line;
 mod dynamic;
-mod edit;
 mod effective;
 mod groups;
 pub mod keys;
@@ -20,7 +19,6 @@ use std::{fmt, iter};
 
 pub use command_line::{Flag, flags};
 pub use dynamic::is_dynamic;
-pub use edit::with_value;
 pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};
 pub use meaning::{Meaning, Unclear};

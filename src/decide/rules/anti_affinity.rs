@@ -107,19 +107,19 @@ fn in_template(template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
     let found = match apart(template) {
-        Apart::Waived => finding(
+        Apart::Waived => RULE.finding(
             Verdict::Warn,
             MARK_FIELD,
-            "members may share a node (gatera.dev/anti-affinity: none)".into(),
+            "members may share a node (gatera.dev/anti-affinity: none)",
             why,
-            "prefer gatera.dev/anti-affinity: preferred, which keeps nobody Pending".into(),
+            "prefer gatera.dev/anti-affinity: preferred, which keeps nobody Pending",
         ),
-        Apart::Missing => finding(
+        Apart::Missing => RULE.finding(
             Verdict::Warn,
             FIELD,
-            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it separates nobody".into(),
+            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it separates nobody",
             why,
-            "leave it out (gatera adds the right one), or select the template's labels".into(),
+            "leave it out (gatera adds the right one), or select the template's labels",
         ),
         Apart::Required | Apart::Preferred | Apart::Unsaid => return Findings::new(),
     };
@@ -135,13 +135,13 @@ fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
         (Apart::Required, Apart::Unsaid | Apart::Waived) => "removed",
         _ => return None,
     };
-    Some(finding(
+    Some(RULE.finding(
         Verdict::Deny,
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
         "from the next restart on two members can share a node, and the loss of that node can leave no majority",
         "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line"
-            .into(),
+            ,
     ))
 }
 
@@ -168,20 +168,16 @@ fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<F
     let required = apart(template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
-        finding(
+        RULE.finding(
             Verdict::Warn,
             FIELD,
             format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
             "a member without a node stays Pending; in a rollout that member has left already, and the rollout hangs there",
-            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead".into(),
+            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead",
         )
     })
 }
 
 fn nodes_for(pod: &PodSpec, view: &View<'_>) -> Option<i64> {
     i64::try_from(view.world.nodes_for(pod)?).ok()
-}
-
-fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead }
 }

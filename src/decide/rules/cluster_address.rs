@@ -189,5 +189,5 @@ fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
 
 fn finding(place: &str, field: String, fault: Fault) -> Finding {
     let Fault { verdict, says, why, instead, .. } = fault;
-    Finding { rule: RULE.id, verdict, field, says: format!("{place} {says}"), why: why.to_owned(), instead }
+    RULE.finding(verdict, field, format!("{place} {says}"), why, instead)
 }

@@ -137,13 +137,9 @@ fn new_cluster(what: &str) -> String {
     format!("keep {what}; to have it otherwise, set up a new cluster and fill it from a backup")
 }
 
+const WHY: &str = "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are made \
+    from some of them";
+
 fn finding(field: String, says: String, instead: String) -> Finding {
-    Finding {
-        rule: RULE.id,
-        verdict: Verdict::Deny,
-        field,
-        says,
-        why: "Kubernetes never changes these fields of a StatefulSet in place: the names of pods and claims are made from some of them".into(),
-        instead,
-    }
+    RULE.finding(Verdict::Deny, field, says, WHY, instead)
 }

@@ -91,7 +91,7 @@ fn in_place(review: &Review, view: &View<'_>) -> Option<Finding> {
             "kubectl -n {} set image statefulset/{} {}={}; {} then gets it in its turn",
             id.namespace, id.name, after.name, after.image, pod.name
         );
-        finding(Verdict::Deny, place, says, why.into(), instead)
+        RULE.finding(Verdict::Deny, place, says, why, instead)
     })
 }
 
@@ -128,7 +128,7 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
         "write the version, in a running cluster the one that runs"
     };
     let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
-    Some(finding(verdict, format!("{place}image"), says, why.into(), instead.into()))
+    Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))
 }
 
 /// A release that there can hardly be.
@@ -137,12 +137,12 @@ fn unheard_of(server: &Container, view: &View<'_>) -> Option<Finding> {
     let (release, most) = Image::read(&server.image).release(year)?;
     let Container { name, image, .. } = server;
     (release > most).then(|| {
-        finding(
+        RULE.finding(
             Verdict::Warn,
             format!("spec.template.spec.containers[{name}].image.release"),
             format!("container {name}: image {image} is of a release that can hardly exist yet"),
-            "a member that restarts with an image that cannot be pulled does not come back".into(),
-            "compare with https://mariadb.org/mariadb/all-releases/".into(),
+            "a member that restarts with an image that cannot be pulled does not come back",
+            "compare with https://mariadb.org/mariadb/all-releases/",
         )
     })
 }
@@ -155,11 +155,11 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
         container.command_lines().filter_map(|(field, words)| Some((field, programs::old_name(words)?)));
     let missing = |(field, (old, new)): (&str, (&str, &str))| {
         let Container { name, image, .. } = container;
-        finding(
+        RULE.finding(
             Verdict::Deny,
             format!("{place}{field}"),
             format!("{field} of container {name} calls {old}, which image {image} does not have"),
-            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails on every member".into(),
+            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails on every member",
             format!("call {new}; images since 10.5 have it too"),
         )
     };
@@ -178,7 +178,7 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
     let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
     let field = format!("spec.template.spec.containers[{}].image.version", new.name);
     let say = |verdict, says, why: &str, instead| {
-        Some(finding(verdict, field.clone(), says, why.to_owned(), instead))
+        Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
     };
     let keep = format!("keep {}; to change over, dump the data and restore it into a new cluster", old.image);
     if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
@@ -220,8 +220,4 @@ fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> O
             format!("{keep}; an upgrade that hangs at its first member: gatera explain G17"),
         ),
     }
-}
-
-fn finding(verdict: Verdict, field: String, says: String, why: String, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field, says, why, instead }
 }

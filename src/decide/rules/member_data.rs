@@ -342,15 +342,9 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
 
+const WHY: &str = "a member that comes up empty copies everything from another; if nobody else is there, it founds an \
+    empty cluster and the others throw their data away";
+
 fn finding(verdict: Verdict, field: String, says: String, instead: String) -> Finding {
-    Finding {
-        rule: RULE.id,
-        verdict,
-        field,
-        says,
-        why: "a member that comes up empty copies everything from another; if nobody else is there, it founds an empty cluster \
-              and the others throw their data away"
-            .into(),
-        instead,
-    }
+    RULE.finding(verdict, field, says, WHY, instead)
 }

@@ -275,5 +275,5 @@ impl<'a> Leaving<'a> {
 }
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field: String::new(), says, why: why.to_owned(), instead }
+    RULE.finding(verdict, "", says, why, instead)
 }

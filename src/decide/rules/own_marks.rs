@@ -327,12 +327,5 @@ pub(super) fn is_firm(finding: &Finding) -> bool {
 }
 
 fn finding(why: &str) -> Finding {
-    Finding {
-        rule: RULE.id,
-        verdict: Verdict::Deny,
-        field: String::new(),
-        says: String::new(),
-        why: why.to_owned(),
-        instead: String::new(),
-    }
+    RULE.finding(Verdict::Deny, "", "", why, "")
 }

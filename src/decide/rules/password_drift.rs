@@ -100,22 +100,18 @@ fn is_certificate(key: &str) -> bool {
     [".crt", ".key", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
 }
 
+const WHY: &str = "passwords are taken from the Secret only when an empty data directory is initialised; from then on \
+    they live in the database, and a login with another one fails on all members at once";
+
 fn finding(key: &str, gone: &str, cluster: &Cluster, review: &Review) -> Finding {
     let Review { namespace, name, .. } = review;
-    Finding {
-        rule: RULE.id,
-        verdict: Verdict::Deny,
-        field: format!("data[{key}]"),
-        says: format!(
-            "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
-            cluster.id.name
-        ),
-        why: "passwords are taken from the Secret only when an empty data directory is initialised; from then on they live in \
-              the database, and a login with another one fails on all members at once"
-            .into(),
-        instead: format!(
-            "ALTER USER in MariaDB first, so that the old and the new password work; then change Secret {name} in {namespace} \
-             with the override of G12 (gatera explain G12 shows the steps)"
-        ),
-    }
+    let says = format!(
+        "key {key} is read by the members of {}, and {gone} it changes no password in MariaDB",
+        cluster.id.name
+    );
+    let instead = format!(
+        "ALTER USER in MariaDB first, so that the old and the new password work; then change Secret {name} in {namespace} \
+         with the override of G12 (gatera explain G12 shows the steps)"
+    );
+    RULE.finding(Verdict::Deny, format!("data[{key}]"), says, WHY, instead)
 }

@@ -235,16 +235,11 @@ fn is_client(word: &str) -> bool {
     ["mysql", "mariadb"].iter().any(|prefix| program.starts_with(prefix)) && !program.contains('=')
 }
 
+const WHY: &str = "whoever may read the object reads the password, and so does version control; it opens a copy of the \
+    whole database";
+
 fn finding(field: String, says: String, instead: &str) -> Finding {
-    Finding {
-        rule: RULE.id,
-        verdict: Verdict::Deny,
-        field,
-        says,
-        why: "whoever may read the object reads the password, and so does version control; it opens a copy of the whole database"
-            .into(),
-        instead: instead.to_owned(),
-    }
+    RULE.finding(Verdict::Deny, field, says, WHY, instead)
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
         format!("startupProbe of container {}, which waited {patience}s, is taken away: {left}", server.name);
     let why = "a member that joins copies the whole database before it answers; a liveness probe that does not wait for that kills it again and again";
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-    Some(finding(Verdict::Warn, field, says, why, instead.to_owned()))
+    Some(RULE.finding(Verdict::Warn, field, says, why, instead.to_owned()))
 }
 
 fn in_template(server: &Container, prospect: &Prospect) -> Findings {
@@ -118,7 +118,7 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
     } else {
         "a donor and a joiner are not Synced, and a member without its majority is not Primary: it kills all of these"
     };
-    Some(finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
+    Some(RULE.finding(verdict, format!("{place}livenessProbe.exec.command"), says, why, instead))
 }
 
 /// A liveness probe that kills a member which is still copying its data.
@@ -140,7 +140,7 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
             .to_owned();
         // Somebody thought of it, and what a startup probe waits for is not always to be seen.
         let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
-        finding(verdict, format!("{place}livenessProbe"), says, why, instead)
+        RULE.finding(verdict, format!("{place}livenessProbe"), says, why, instead)
     })
 }
 
@@ -159,14 +159,10 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
     };
     let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
     (!prospect.readiness_proves)
-        .then(|| finding(Verdict::Warn, format!("{place}readinessProbe"), says, why, instead.to_owned()))
+        .then(|| RULE.finding(Verdict::Warn, format!("{place}readinessProbe"), says, why, instead.to_owned()))
 }
 
 fn ask_the_port() -> String {
     "leave it out, or ask the port (livenessProbe: {tcpSocket: {port: 3306}}) with a startupProbe of an hour beside it"
         .to_owned()
-}
-
-fn finding(verdict: Verdict, field: String, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field, says, why: why.into(), instead }
 }

@@ -150,5 +150,5 @@ fn missing_keys(new: &Workload, review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn finding(field: String, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict: Verdict::Deny, field, says, why: why.to_owned(), instead }
+    RULE.finding(Verdict::Deny, field, says, why, instead)
 }

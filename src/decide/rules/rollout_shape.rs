@@ -299,17 +299,13 @@ const BY_LOAD: &str = "every member holds the whole database and applies every w
 
 fn wait(verdict: Verdict, says: String, instead: String) -> Finding {
     let why = "a new template restarts one member after the other, and the next must not leave while one is missing";
-    finding(verdict, TEMPLATE, says, why, instead)
+    RULE.finding(verdict, TEMPLATE, says, why, instead)
 }
 
 fn warn(field: &str, says: String, why: &str, instead: String) -> Finding {
-    finding(Verdict::Warn, field, says, why, instead)
+    RULE.finding(Verdict::Warn, field, says, why, instead)
 }
 
 fn deny(field: &str, says: String, why: &str, instead: String) -> Finding {
-    finding(Verdict::Deny, field, says, why, instead)
-}
-
-fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead }
+    RULE.finding(Verdict::Deny, field, says, why, instead)
 }

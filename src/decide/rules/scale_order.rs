@@ -385,5 +385,5 @@ fn deny(says: String, why: &str, instead: String) -> Finding {
 }
 
 fn finding(verdict: Verdict, says: String, why: &str, instead: String) -> Finding {
-    Finding { rule: RULE.id, verdict, field: FIELD.into(), says, why: why.into(), instead }
+    RULE.finding(verdict, FIELD, says, why, instead)
 }

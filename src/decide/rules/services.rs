@@ -96,7 +96,7 @@ fn members(cluster: &Cluster) -> &Labels {
 
 fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
     (!service.headless()).then(|| {
-        finding(
+        RULE.finding(
             Verdict::Deny,
             "spec.clusterIP",
             format!("the governing Service of cluster {} is not headless", cluster.id.name),
@@ -116,10 +116,10 @@ fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> 
         Some(_) => led_to.any(|cluster| governs(service, cluster)),
     };
     (of_members && service.headless() && !service.spec.publish_not_ready_addresses).then(|| {
-        finding(
+        RULE.finding(
             Verdict::Warn,
             PUBLISH,
-            "it gives no name to members that are joining".into(),
+            "it gives no name to members that are joining",
             "a member joins before it is Ready, and the others must find it by its name meanwhile",
             "set publishNotReadyAddresses: true",
         )
@@ -142,7 +142,7 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
     let also =
         service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));
     also.then(|| {
-        finding(
+        RULE.finding(
             Verdict::Warn,
             SELECTOR,
             format!("its selector also matches the bootstrap node of cluster {}", cluster.id.name),
@@ -159,7 +159,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
-        return Some(finding(
+        return Some(RULE.finding(
             Verdict::Deny,
             PUBLISH,
             format!("publishNotReadyAddresses is taken away from the governing Service of cluster {name}"),
@@ -168,7 +168,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere())).then(|| {
-        finding(
+        RULE.finding(
             Verdict::Deny,
             SELECTOR,
             format!("its selector no longer matches the members of cluster {name}"),
@@ -191,7 +191,7 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         () if !service.selects(&new.spec.template.metadata.labels) => "does not select its members",
         () => return None,
     };
-    Some(finding(
+    Some(RULE.finding(
         Verdict::Warn,
         "spec.serviceName",
         format!("its governing Service {name} {problem}, so members have no names"),
@@ -211,17 +211,13 @@ fn relabelled(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Find
     let named = services.map(|it| ("Service", &it.metadata.name));
     let named = named.chain(budgets.map(|it| ("PodDisruptionBudget", &it.metadata.name)));
     let lost = named.map(|(kind, name)| {
-        finding(
+        RULE.finding(
             Verdict::Deny,
             "spec.template.metadata.labels",
             format!("{kind} {name} does not select the template's new labels"),
             "every member that restarts falls out of it: first one, then all",
-            &format!("let {kind} {name} select labels that stay, then change the template"),
+            format!("let {kind} {name} select labels that stay, then change the template"),
         )
     });
     lost.collect()
-}
-
-fn finding(verdict: Verdict, field: &str, says: String, why: &str, instead: &str) -> Finding {
-    Finding { rule: RULE.id, verdict, field: field.into(), says, why: why.into(), instead: instead.into() }
 }

@@ -48,7 +48,7 @@ use crate::galera::options::{self, Effective};
 use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::Review;
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 use together::Sets;
@@ -191,8 +191,4 @@ fn worst(mut found: Findings) -> Findings {
     found.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
     found.truncate(MOST);
     found
-}
-
-fn finding(verdict: Verdict, field: String, says: String, why: &str, instead: &str) -> Finding {
-    Finding { rule: RULE.id, verdict, field, says, why: why.to_owned(), instead: instead.to_owned() }
 }

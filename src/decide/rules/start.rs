@@ -46,7 +46,7 @@ use super::{Rule, WRITTEN, template};
 use crate::amend::inject::{Prospect, Start};
 use crate::object::{Kind, Object};
 use crate::review::Review;
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -67,15 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     };
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
-    let finding = Finding {
-        rule: RULE.id,
-        verdict: Verdict::Warn,
-        field: format!("spec.template.spec.containers[{}].command", server.name),
-        says,
-        why: "members without a position form their cluster again without comparing what they have: after a power failure \
-              rows may be on some of them only, and every pod is Ready"
-            .into(),
-        instead: instead.into(),
-    };
+    let finding = RULE.finding(Verdict::Warn, format!("spec.template.spec.containers[{}].command", server.name), says, "members without a position form their cluster again without comparing what they have: after a power failure \
+              rows may be on some of them only, and every pod is Ready", instead);
     vec![finding]
 }

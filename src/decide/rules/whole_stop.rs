@@ -190,15 +190,9 @@ fn release(kind: &str, namespace: Option<&str>, name: &str, view: &View<'_>) -> 
     format!("kubectl {namespace}annotate {kind} {name} 'gatera.dev/override=G03 until={until} reason=…'")
 }
 
+const WHY: &str = "members that stop together are all marked unsafe to start first: the cluster would need a manual \
+    bootstrap, and a wrong choice loses data";
+
 fn finding(verdict: Verdict, says: String, instead: String) -> Finding {
-    Finding {
-        rule: RULE.id,
-        verdict,
-        field: String::new(),
-        says,
-        why: "members that stop together are all marked unsafe to start first: the cluster would need a manual bootstrap, and \
-              a wrong choice loses data"
-            .into(),
-        instead,
-    }
+    RULE.finding(verdict, "", says, WHY, instead)
 }

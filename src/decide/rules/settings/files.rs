@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{MOST, finding};
+use super::{MOST, RULE};
 use crate::galera::options::{self, Effective, Line, Readers, keys};
 use crate::verdict::{Finding, Findings, Verdict};
 
@@ -35,7 +35,7 @@ pub(super) fn judge(file: &str, text: &str) -> Findings {
 }
 
 fn broken(file: &str, line: usize, what: &str) -> Finding {
-    finding(
+    RULE.finding(
         Verdict::Deny,
         format!("data[{file}]"),
         format!("{file} line {line}: the server stops reading at {what}"),
@@ -45,7 +45,7 @@ fn broken(file: &str, line: usize, what: &str) -> Finding {
 }
 
 fn include(file: &str, line: usize) -> Finding {
-    finding(
+    RULE.finding(
         Verdict::Warn,
         format!("data[{file}].!include"),
         format!("{file} line {line} includes other files, which gatera cannot see"),
@@ -60,12 +60,12 @@ fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -
         1 => "has no effect".to_owned(),
         more => format!("and {} more have no effect", more - 1),
     };
-    finding(
+    RULE.finding(
         Verdict::Deny,
         format!("data[{file}][{group}]"),
         format!("[{group}] in {file} is a group that no server reads: {key} on line {line} {more}"),
         "mariadbd reads [server], [mysqld], [mariadb], [mariadbd], [client-server] and [galera]; it skips all others silently",
-        &format!("write [mysqld] instead of [{group}]"),
+        format!("write [mysqld] instead of [{group}]"),
     )
 }
 
@@ -78,7 +78,7 @@ pub(super) fn lost(settings: &Effective<'_>) -> Findings {
             [one] => format!("{one} is"),
             some => format!("{} are", some.join(" and ")),
         };
-        finding(
+        RULE.finding(
             Verdict::Deny,
             format!("data[{file}].wsrep_provider_options"),
             format!("a later wsrep_provider_options replaces {file} line {line}: {options} lost"),

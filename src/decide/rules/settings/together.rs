@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::finding;
+use super::RULE;
 use crate::galera::reading::{Reading, reading};
 use crate::galera::server;
 use crate::object::Workload;
@@ -60,15 +60,9 @@ impl<'a> Sets<'a> {
     /// What cannot be told is said.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
-        Some(finding(
-            Verdict::Warn,
-            "data".to_owned(),
-            format!(
+        Some(RULE.finding(Verdict::Warn, "data", format!(
                 "which of its option files a server reads cannot be told (mounted at {place}), so each is judged by itself"
-            ),
-            "what two of them do together is not seen",
-            "mount what all members read as a folder, such as /etc/mysql/conf.d; of files for one member each no more can be known",
-        ))
+            ), "what two of them do together is not seen", "mount what all members read as a folder, such as /etc/mysql/conf.d; of files for one member each no more can be known"))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is wrong with a value, or with a change of one.
 
-use super::finding;
+use super::RULE;
 use super::together::is_numbered;
 use crate::galera::options::keys::{self, Class, Key};
 use crate::galera::options::{Effective, Placed, same};
@@ -50,7 +50,7 @@ impl<'a> Setting<'a> {
                 _ => return None,
             };
             let says = self.says(placed, &format!("sets {}{whom}{}", shown(key, value), also(placed)));
-            Some(finding(verdict, self.field(key, placed), says, row.why, row.instead))
+            Some(RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
     }
@@ -82,7 +82,7 @@ impl<'a> Setting<'a> {
             };
             let changes = matter(was.map(Placed::look), now.map(Placed::look), default);
             let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
-            changes.then(|| finding(verdict, self.field(key, placed), says, row.why, row.instead))
+            changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
     }
