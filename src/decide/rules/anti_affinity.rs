@@ -117,7 +117,8 @@ fn in_template(template: &Template) -> Findings {
         Apart::Missing => RULE.finding(
             Verdict::Warn,
             FIELD,
-            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it separates nobody",
+            "its podAntiAffinity on kubernetes.io/hostname does not select its own members, so it \
+             separates nobody",
             why,
             "leave it out (gatera adds the right one), or select the template's labels",
         ),
@@ -139,9 +140,10 @@ fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
         Verdict::Deny,
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
-        "from the next restart on two members can share a node, and the loss of that node can leave no majority",
-        "keep it; annotating the template with gatera.dev/anti-affinity: required does the same in one line"
-            ,
+        "from the next restart on two members can share a node, and the loss of that node can \
+         leave no majority",
+        "keep it; annotating the template with gatera.dev/anti-affinity: required does the \
+         same in one line",
     ))
 }
 
@@ -172,8 +174,10 @@ fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<F
             Verdict::Warn,
             FIELD,
             format!("{members} members each need a node of their own, and {nodes} nodes are schedulable"),
-            "a member without a node stays Pending; in a rollout that member has left already, and the rollout hangs there",
-            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred instead",
+            "a member without a node stays Pending; in a rollout that member has left already, \
+             and the rollout hangs there",
+            "add nodes first, or annotate the template with gatera.dev/anti-affinity: preferred \
+             instead",
         )
     })
 }

@@ -103,8 +103,14 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
             (Verdict::Deny, trouble(cluster), instead)
         }
     };
-    Some(RULE.finding(verdict, "", format!("{says} ({})", view.count(cluster)), "until every member is Synced, the bootstrap node may be the only one with the whole database, and it counts for \
-              the majority", instead))
+    Some(RULE.finding(
+        verdict,
+        "",
+        format!("{says} ({})", view.count(cluster)),
+        "until every member is Synced, the bootstrap node may be the only one with the whole \
+         database, and it counts for the majority",
+        instead,
+    ))
 }
 
 fn trouble(cluster: &Cluster) -> String {

@@ -159,7 +159,8 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
             Verdict::Deny,
             format!("{place}{field}"),
             format!("{field} of container {name} calls {old}, which image {image} does not have"),
-            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails on every member",
+            "MariaDB's images dropped the old names at 11.0; a probe or hook that calls one fails \
+             on every member",
             format!("call {new}; images since 10.5 have it too"),
         )
     };

@@ -218,8 +218,14 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
     let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(*key))?;
     let Data { says, .. } = data_of(other, view)?;
-    Some(RULE.finding(Verdict::Deny, format!("spec.template.metadata.labels[{key}]"), format!("{says}, and its label {key} is the same"), "bootstrap nodes and claims belong to a cluster by that label; what founds the new one reaches the members of \
-              the other, and wipes them", format!("give the pod template a label of its own: gatera.dev/cluster: {}", new.metadata.name)))
+    Some(RULE.finding(
+        Verdict::Deny,
+        format!("spec.template.metadata.labels[{key}]"),
+        format!("{says}, and its label {key} is the same"),
+        "bootstrap nodes and claims belong to a cluster by that label; what founds the new \
+         one reaches the members of the other, and wipes them",
+        format!("give the pod template a label of its own: gatera.dev/cluster: {}", new.metadata.name),
+    ))
 }
 
 /// Members that come back with their data would join a node that has just founded an empty cluster.

@@ -100,7 +100,8 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
             Verdict::Deny,
             "spec.clusterIP",
             format!("the governing Service of cluster {} is not headless", cluster.id.name),
-            "only a headless Service gives every member a name; through an address for all, a member meets a random other",
+            "only a headless Service gives every member a name; through an address for all, a \
+             member meets a random other",
             "set clusterIP: None, and make a second Service for clients",
         )
     })
@@ -163,8 +164,10 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             Verdict::Deny,
             PUBLISH,
             format!("publishNotReadyAddresses is taken away from the governing Service of cluster {name}"),
-            "a member joins before it is Ready: without a name nobody can send it its data, and it never becomes Ready",
-            "leave it true; to keep clients away from members that are not Ready, use a Service of their own",
+            "a member joins before it is Ready: without a name nobody can send it its data, and \
+             it never becomes Ready",
+            "leave it true; to keep clients away from members that are not Ready, use a Service \
+             of their own",
         ));
     }
     (lost && (governs(new, cluster) || !elsewhere())).then(|| {
@@ -172,11 +175,14 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             Verdict::Deny,
             SELECTOR,
             format!("its selector no longer matches the members of cluster {name}"),
-            "a selector that matches nothing is no error: the Service stays, empty, and whoever uses it finds nobody",
+            "a selector that matches nothing is no error: the Service stays, empty, and whoever \
+             uses it finds nobody",
             if governs(new, cluster) {
-                "keep labels in it that every member has; the members' names hang on this Service for as long as the cluster lives"
+                "keep labels in it that every member has; the members' names hang on this Service for \
+                 as long as the cluster lives"
             } else {
-                "make a second Service with the new selector, move its users there, then delete this one"
+                "make a second Service with the new selector, move its users there, then delete this \
+                 one"
             },
         )
     })

@@ -67,7 +67,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     };
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
-    let finding = RULE.finding(Verdict::Warn, format!("spec.template.spec.containers[{}].command", server.name), says, "members without a position form their cluster again without comparing what they have: after a power failure \
-              rows may be on some of them only, and every pod is Ready", instead);
+    let finding = RULE.finding(
+        Verdict::Warn,
+        format!("spec.template.spec.containers[{}].command", server.name),
+        says,
+        "members without a position form their cluster again without comparing what they \
+         have: after a power failure rows may be on some of them only, and every pod is Ready",
+        instead,
+    );
     vec![finding]
 }

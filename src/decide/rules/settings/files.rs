@@ -39,8 +39,10 @@ fn broken(file: &str, line: usize, what: &str) -> Finding {
         Verdict::Deny,
         format!("data[{file}]"),
         format!("{file} line {line}: the server stops reading at {what}"),
-        "a server skips the rest of such a file, or does not start at all; either way its options are gone",
-        "begin the file with a group, such as [mysqld], without a byte order mark, and close every [group] with ]",
+        "a server skips the rest of such a file, or does not start at all; either way its \
+         options are gone",
+        "begin the file with a group, such as [mysqld], without a byte order mark, and close \
+         every [group] with ]",
     )
 }
 
@@ -64,7 +66,8 @@ fn unread_group(file: &str, group: &str, line: usize, key: &str, count: usize) -
         Verdict::Deny,
         format!("data[{file}][{group}]"),
         format!("[{group}] in {file} is a group that no server reads: {key} on line {line} {more}"),
-        "mariadbd reads [server], [mysqld], [mariadb], [mariadbd], [client-server] and [galera]; it skips all others silently",
+        "mariadbd reads [server], [mysqld], [mariadb], [mariadbd], [client-server] and \
+         [galera]; it skips all others silently",
         format!("write [mysqld] instead of [{group}]"),
     )
 }

@@ -60,9 +60,17 @@ impl<'a> Sets<'a> {
     /// What cannot be told is said.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
-        Some(RULE.finding(Verdict::Warn, "data", format!(
-                "which of its option files a server reads cannot be told (mounted at {place}), so each is judged by itself"
-            ), "what two of them do together is not seen", "mount what all members read as a folder, such as /etc/mysql/conf.d; of files for one member each no more can be known"))
+        Some(RULE.finding(
+            Verdict::Warn,
+            "data",
+            format!(
+                "which of its option files a server reads cannot be told (mounted at {place}), so \
+                 each is judged by itself"
+            ),
+            "what two of them do together is not seen",
+            "mount what all members read as a folder, such as /etc/mysql/conf.d; of files for one \
+             member each no more can be known",
+        ))
     }
 }
 
