@@ -51,9 +51,12 @@ fn members_that_are_asked_to_go_together_go_one_after_the_other() {
     let delete =
         |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
     assert_eq!(delete(0).status, 0);
-    let watch = advice(&delete(1));
-    assert!(watch[0].ends_with("get pods --watch"), "{watch:?}");
+    let wait = advice(&delete(1));
+    assert!(wait.iter().all(|it| it.contains(" wait ")), "{wait:?}");
     it.heal();
+    for command in &wait {
+        it.follow(command);
+    }
     assert_eq!(delete(1).status, 0, "as promised, once the other is Ready");
     it.heal();
     let forced = it.run(&[
@@ -176,11 +179,12 @@ fn a_member_copies_everything_anew() {
 }
 
 #[test]
-fn a_label_that_is_in_the_way_is_replaced_by_saying_what_is_meant() {
+fn a_namespace_is_told_instead_of_refused_by_saying_what_is_meant() {
     let mut it = Terminal::new("walk-label");
     let pod = format!("{STATEFUL_SET}-1");
-    let refused = it.run(&["label", "pod", &pod, "app-"]);
+    assert_ne!(it.run(&["label", "pod", &pod, "app-"]).status, 0);
     it.user = User::Admin;
+    let refused = it.run(&["label", "namespace", &it.ns, "gatera.dev/mode-"]);
     it.follow(&advice(&refused)[0]);
     it.user = User::Editor;
     eventually("the mode to be seen", || (it.run(&["label", "pod", &pod, "app-"]).status == 0).then_some(()));

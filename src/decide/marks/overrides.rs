@@ -29,6 +29,9 @@ pub enum Invalid {
     /// The form is wrong.
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
+    /// An example was pasted as it stands.
+    #[error("its reason is a placeholder: write after reason= why this is right now")]
+    Placeholder,
     /// It is too long to be repeated.
     #[error("it is longer than {LONGEST_TEXT} bytes")]
     Overlong,
@@ -53,6 +56,7 @@ impl Override {
         let reason = reason.trim().to_owned();
         match () {
             () if rules.is_empty() || reason.is_empty() => Err(Invalid::Form),
+            () if !reason.contains(char::is_alphanumeric) || reason == "TEXT" => Err(Invalid::Placeholder),
             () if until <= now => Err(Invalid::Ended(until)),
             () if now.duration_until(until) > LONGEST_OVERRIDE => Err(Invalid::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
@@ -91,6 +95,10 @@ mod tests {
             Override::read("G07 until=2026-12-01T10:30:01Z reason=x", now),
             Err(Invalid::TooLong(_))
         ));
+        for placeholder in ["…", "...", "<>", "TEXT"] {
+            let text = format!("G07 until=2026-12-01T10:00:00Z reason={placeholder}");
+            assert_eq!(Override::read(&text, now), Err(Invalid::Placeholder), "{text}");
+        }
         let long = format!("G07 until=2026-12-01T10:00:00Z reason={}", "x".repeat(1024));
         assert_eq!(Override::read(&long, now), Err(Invalid::Overlong));
         for text in [

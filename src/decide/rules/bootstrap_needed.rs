@@ -87,7 +87,7 @@ fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster
 
 fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let ns = &cluster.id.namespace;
-    let wait = format!("kubectl -n {ns} get pods --watch, and repeat the command when all members are Ready");
+    let wait = format!("{}, then repeat the command", cluster.wait_command());
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
         State::Unknown => (

@@ -134,7 +134,8 @@ fn mode_label(old: &Meta, new: &Meta, review: &Review, view: &View<'_>) -> Findi
                 cluster.id.name
             ),
             instead: format!(
-                "say what is meant: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
+                "leave the label on; to be told instead of refused while you move in: kubectl label namespace {} --overwrite \
+                 {MODE_LABEL}=warn",
                 review.name
             ),
             ..finding(
@@ -198,10 +199,7 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     Some(Finding {
         field: format!("{field}[{label}]"),
         says,
-        instead: format!(
-            "keep it; to have everything in the namespace left alone: kubectl label namespace {} --overwrite {MODE_LABEL}=off",
-            review.namespace
-        ),
+        instead: format!("leave the label {label} as it is, and add a label of your own to select by"),
         ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")
     })
 }

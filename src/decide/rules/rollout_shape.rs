@@ -192,11 +192,11 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
         )),
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
             let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
-            let ns = &cluster.id.namespace;
-            let watch = format!(
-                "repeat it when all members are Ready (kubectl -n {ns} get pods --watch); a rollout that hangs: gatera explain G14"
+            let instead = format!(
+                "{}, then repeat the command; a rollout that hangs: gatera explain G14",
+                cluster.wait_command()
             );
-            Some(wait(Verdict::Wait, says, watch))
+            Some(wait(Verdict::Wait, says, instead))
         }
     }
 }

@@ -247,10 +247,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
     let refuse = |verdict, says: &str, instead: String| {
         Some(finding(verdict, format!("{asked}: {says} ({})", view.describe(cluster)), why, instead))
     };
-    let watch = format!(
-        "kubectl -n {} get pods --watch, and repeat the command when all members are Ready",
-        cluster.id.namespace
-    );
+    let ready = format!("{}, then repeat the command", cluster.wait_command());
     let stay_ready =
         cluster.members.iter().filter(|member| member.ordinal < cluster.workload.ordinals().start + step.to);
     let goes_on = cluster.rolls() && cluster.has_data();
@@ -274,7 +271,8 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
             let (other, seconds) = view.reservations.besides(cluster, &last)?;
-            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), watch)
+            let instead = format!("{}, then repeat the command", cluster.wait_commands_after(other));
+            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), instead)
         }
         State::Unknown => refuse(
             Verdict::Unknown,
@@ -289,15 +287,15 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         // What leaves is exactly what is broken: this is the way out, not the way in.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
         _ if stay_ready.clone().all(Member::ready) => {
-            refuse(Verdict::Wait, "a member is still leaving", watch)
+            refuse(Verdict::Wait, "a member is still leaving", ready)
         }
-        State::Forming => refuse(Verdict::Wait, "the first installation is not finished", watch),
-        State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", watch),
+        State::Forming => refuse(Verdict::Wait, "the first installation is not finished", ready),
+        State::Joining | State::Transfer => refuse(Verdict::Wait, "a member is starting", ready),
         // A pod that is being deleted comes back by itself.
         State::Degraded
             if stay_ready.clone().any(|member| member.pod.as_ref().is_some_and(|pod| pod.going)) =>
         {
-            refuse(Verdict::Wait, "a member that stays is being replaced", watch)
+            refuse(Verdict::Wait, "a member that stays is being replaced", ready)
         }
         State::Degraded => {
             let name = stay_ready

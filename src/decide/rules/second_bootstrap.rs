@@ -193,10 +193,10 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         Some(cluster) => data_of(cluster, view),
         None => claims().map(|claim| Data {
             says: format!("claim {} of this StatefulSet already has a volume", claim.name),
-            instead: LIST,
+            instead: LEAVE_OUT,
         }),
     };
-    member_refused(&by, &format!("spec.template: {by}"), fact)
+    member_refused(&by, &format!("spec.template: {by}"), fact, new)
 }
 
 /// A single member may found its cluster at every start; those that come after it would found more of them.
@@ -207,7 +207,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
         field: "spec.replicas".to_owned(),
         says: format!("each of {replicas} members would found a cluster of its own ({by})"),
         why: "what is written to two clusters never comes together, and each member is Ready".to_owned(),
-        instead: instead_of(&by),
+        instead: instead_of(&by, workload),
         ..refusal(&by)
     })
 }
@@ -265,7 +265,7 @@ fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding
     let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
     let (cluster, (key, what)) = clusters.find_map(|cluster| Some((cluster, founding(cluster)?)))?;
     let by = format!("{what} in key {key}");
-    member_refused(&by, &format!("data[{key}]"), data_of(cluster, view))
+    member_refused(&by, &format!("data[{key}]"), data_of(cluster, view), &cluster.workload)
 }
 
 /// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.
@@ -305,7 +305,6 @@ struct Data {
 
 const LEAVE_OUT: &str =
     "remove the bootstrap objects and switches from what you apply; the members find each other";
-const LIST: &str = "list the members: gcomm://NAME-0.SERVICE,NAME-1.SERVICE,NAME-2.SERVICE";
 const WAY_BACK: &str = "the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps";
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
@@ -331,22 +330,28 @@ fn unsure(by: &str, view: &View<'_>) -> Option<Finding> {
 }
 
 /// A member has data of its own: it founds no empty cluster, but another one.
-fn member_refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
+fn member_refused(by: &str, field: &str, data: Option<Data>, workload: &Workload) -> Option<Finding> {
     let finding = refused(by, field, data)?;
     let why = format!(
         "every member that starts with it ({by}) founds a cluster of its own, and what is written to two of them never comes together"
     );
-    let instead = match &*finding.instead {
-        LEAVE_OUT | LIST => instead_of(by),
-        _ => finding.instead,
-    };
+    let instead = if finding.instead == LEAVE_OUT { instead_of(by, workload) } else { finding.instead };
     Some(Finding { why, instead, ..finding })
 }
 
+/// So many members are listed in an advice.
+const MOST_NAMED: usize = 9;
+
 /// What to write in place of this switch.
-fn instead_of(by: &str) -> String {
+fn instead_of(by: &str, workload: &Workload) -> String {
     if by.contains("wsrep_cluster_address") {
-        LIST.to_owned()
+        let (name, service) = (&workload.metadata.name, &workload.spec.service_name);
+        let service = if service.is_empty() { name } else { service };
+        // A few show what is meant, whatever somebody writes into replicas.
+        let members =
+            workload.ordinals().take(MOST_NAMED).map(|ordinal| format!("{name}-{ordinal}.{service}"));
+        let more = if workload.ordinals().nth(MOST_NAMED).is_some() { ",…" } else { "" };
+        format!("list the members: gcomm://{}{more}", members.collect::<Vec<_>>().join(","))
     } else {
         let bitnamis = if by.contains("BOOTSTRAP") {
             " (in Bitnami's chart: galera.bootstrap.forceBootstrap=false)"

@@ -302,6 +302,20 @@ impl Cluster {
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }
 
+    /// A command that ends by itself as soon as all members are Ready.
+    pub fn wait_command(&self) -> String {
+        let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
+        format!(
+            "kubectl -n {namespace} wait statefulset/{name} '--for=jsonpath={{.status.readyReplicas}}={replicas}' --timeout=10m"
+        )
+    }
+
+    /// The same where somebody was let go a moment ago, so that all look Ready still.
+    pub fn wait_commands_after(&self, pod: &str) -> String {
+        let namespace = &self.id.namespace;
+        format!("kubectl -n {namespace} wait pod/{pod} --for=delete --timeout=10m; {}", self.wait_command())
+    }
+
     /// The count, and the first member in trouble.
     pub fn describe(&self) -> String {
         let mut text = self.count();

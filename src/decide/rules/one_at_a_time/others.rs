@@ -14,12 +14,7 @@ impl Leaving<'_> {
     pub(super) fn others_are_needed(&self) -> Option<Findings> {
         let why = "a member that is not Ready counts as lost when the majority is counted, and it may be receiving its data \
                    from this one";
-        let watch = |name: &str| {
-            format!(
-                "kubectl -n {} get pods --watch, and repeat the command when {name} is Ready",
-                self.review.namespace
-            )
-        };
+        let ready = || format!("{}, then repeat the command", self.cluster.wait_command());
         let unknown = |says: &str, seen: String| {
             Some(vec![finding(Verdict::Unknown, format!("{says} ({seen})"), why, UNTIL_SEEN.to_owned())])
         };
@@ -36,7 +31,8 @@ impl Leaving<'_> {
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
-            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), watch(other));
+            let instead = format!("{}, then repeat the command", self.cluster.wait_commands_after(other));
+            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), instead);
         }
         let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let Some((says, instead)) = self.rollout_goes_on() {
@@ -63,7 +59,7 @@ impl Leaving<'_> {
             return Some(vec![found]);
         }
         if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
-            return wait(format!("{} {trouble} ({})", other.name, self.seen()), watch(&other.name));
+            return wait(format!("{} {trouble} ({})", other.name, self.seen()), ready());
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
         let uncreated = self
@@ -86,7 +82,7 @@ impl Leaving<'_> {
 
     /// Somebody said that the node of this other member is switched off: its pod never becomes Ready.
     fn is_switched_off(&self, other: &Member) -> Option<Finding> {
-        let (ns, name) = (&self.review.namespace, &other.name);
+        let name = &other.name;
         let node = &other.pod.as_ref()?.node;
         self.view.node(node).filter(|it| it.out_of_service())?;
         Some(finding(
@@ -94,8 +90,9 @@ impl Leaving<'_> {
             format!("{name} is on node {node}, which is out of service ({})", self.seen()),
             "a member that is gone counts as lost when the majority is counted",
             format!(
-                "{name} is made again on another node; wait until it is Ready there (kubectl -n {ns} get pods --watch). If its volume \
-                 lives on {node} alone, that node has to come back, or its claim has to go: gatera explain G07"
+                "{}, while {name} is made again on another node. If its volume lives on {node} alone, that node has to come back, \
+                 or its claim has to go: gatera explain G07",
+                self.cluster.wait_command()
             ),
         ))
     }
