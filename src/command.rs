@@ -107,7 +107,7 @@ impl Cli {
                 Ok(ExitCode::from(outcome as u8))
             }
             Command::Explain { rule } => {
-                explain::page(&rule, &mut out)?;
+                explain::page(&rule, Timestamp::now(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollout(ask) => {

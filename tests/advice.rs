@@ -35,7 +35,8 @@ fn words(command: &str) -> Vec<String> {
 impl Terminal {
     /// Runs one command of an advice, which must work.
     fn follow(&self, command: &str) {
-        let words = words(command);
+        // Who pastes it as it stands is told to write a reason.
+        let words = words(&command.replace("reason=…", "reason=as-advised"));
         let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
         if words.contains(&"delete") {
             words.push("--wait=false");

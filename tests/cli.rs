@@ -145,6 +145,14 @@ fn a_start_that_cannot_be_says_why() {
     }
 }
 
+/// The end of an override on a page is half an hour from when the page is read.
+fn without_times(page: &str) -> String {
+    let mut parts = page.split("until=");
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| part.get("2026-12-01T10:00:00Z".len()..).unwrap_or_default());
+    rest.fold(first, |text, part| text + "until=" + part)
+}
+
 #[test]
 fn rules_are_listed_and_explained() {
     let ran = gatera(&["rules"], b"");
@@ -152,7 +160,8 @@ fn rules_are_listed_and_explained() {
     let lines: Vec<_> = ran.out.lines().collect();
     assert_eq!(lines.len(), decide::rules::RULES.len());
     for rule in decide::rules::RULES {
-        assert_eq!(gatera(&["explain", &rule.id.to_lowercase()], b"").out, format!("{}\n", rule.manual()));
+        let page = gatera(&["explain", &rule.id.to_lowercase()], b"").out;
+        assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.manual())));
     }
     let ran = gatera(&["explain", "G99"], b"");
     let ids: Vec<_> = decide::rules::RULES.iter().map(|rule| rule.id).collect();

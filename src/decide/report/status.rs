@@ -40,7 +40,7 @@ pub struct Status<'a> {
     /// Each, and what is the matter with it.
     members: Vec<(&'a Member, Option<Condition>)>,
     matters: Vec<Matter>,
-    steps: Vec<Phase>,
+    steps: Vec<PlanStep>,
     /// What somebody should do about it.
     advice: Option<String>,
     /// What its StatefulSet releases now.
@@ -48,7 +48,7 @@ pub struct Status<'a> {
 }
 
 #[derive(Debug)]
-struct Phase {
+struct PlanStep {
     name: &'static str,
     status: &'static str,
     says: String,
@@ -87,13 +87,13 @@ impl<'a> Status<'a> {
     }
 
     fn plan(&self) -> &'static str {
-        let over = |step: &Phase| matches!(step.status, COMPLETE | SKIPPED);
+        let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
         if self.steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
     }
 }
 
 /// The node that founds the cluster.
-fn node(cluster: &Cluster, stage: &Stage) -> Phase {
+fn node(cluster: &Cluster, stage: &Stage) -> PlanStep {
     let pods: Vec<_> = cluster.bootstrap.pods.iter().filter(|pod| pod.bootstrap).collect();
     let (status, says) = match (stage, pods.first()) {
         (_, Some(pod)) if pod.ready => (COMPLETE, format!("{} is Ready", pod.name)),
@@ -104,10 +104,10 @@ fn node(cluster: &Cluster, stage: &Stage) -> Phase {
         (Stage::Kept(_), _) => (PENDING, "its pod does not exist".to_owned()),
         _ => (PENDING, "there is none: the first member founds nothing by itself".to_owned()),
     };
-    Phase { name: "bootstrap node", status, says }
+    PlanStep { name: "bootstrap node", status, says }
 }
 
-fn members(cluster: &Cluster) -> Phase {
+fn members(cluster: &Cluster) -> PlanStep {
     let asked = usize::try_from(cluster.workload.replicas()).unwrap_or_default();
     let all = asked > 0 && cluster.ready() >= asked && cluster.leaving.is_empty();
     let status = match (all, cluster.rolls()) {
@@ -117,10 +117,10 @@ fn members(cluster: &Cluster) -> Phase {
         _ => IN_PROGRESS,
     };
     let rolls = if cluster.rolls() { ", a rollout runs" } else { "" };
-    Phase { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
+    PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 
-fn removal(stage: Stage) -> Phase {
+fn removal(stage: Stage) -> PlanStep {
     let (status, says) = match stage {
         Stage::Absent => (SKIPPED, "there is none".to_owned()),
         Stage::Removed => (COMPLETE, String::new()),
@@ -128,20 +128,20 @@ fn removal(stage: Stage) -> Phase {
         Stage::Kept(why) => (PENDING, why),
         Stage::Going(what, _) => (IN_PROGRESS, what),
     };
-    Phase { name: "remove the bootstrap node", status, says }
+    PlanStep { name: "remove the bootstrap node", status, says }
 }
 
-fn membership(cluster: &Cluster, view: &View<'_>) -> Phase {
+fn membership(cluster: &Cluster, view: &View<'_>) -> PlanStep {
     let outdated = inject::outdated(cluster, view);
     let names: Vec<_> = outdated.iter().map(|(pod, _)| &*pod.name).collect();
     let (status, says) = match &names[..] {
         [] => (COMPLETE, String::new()),
         names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
     };
-    Phase { name: "membership", status, says }
+    PlanStep { name: "membership", status, says }
 }
 
-fn configuration(stage: rollout::Stage) -> Phase {
+fn configuration(stage: rollout::Stage) -> PlanStep {
     use rollout::Stage;
     let (status, says) = match stage {
         Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
@@ -149,7 +149,7 @@ fn configuration(stage: rollout::Stage) -> Phase {
         Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why),
         Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says),
     };
-    Phase { name: "configuration", status, says }
+    PlanStep { name: "configuration", status, says }
 }
 
 /// How one member is, in two words or three.
@@ -204,9 +204,9 @@ fn one(status: &Status<'_>) -> String {
         branches(&mut text, "│   ", &left);
     }
     text.push_str(&format!("└── Plan deploy (serial) [{}]\n", status.plan()));
-    let lines = steps.iter().map(|Phase { name, status, says }| match &**says {
-        "" => format!("Phase {name} [{status}]"),
-        says => format!("Phase {name} [{status}] ({says})"),
+    let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
+        "" => format!("Step {name} [{status}]"),
+        says => format!("Step {name} [{status}] ({says})"),
     });
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = advice {
@@ -259,7 +259,8 @@ fn cluster(status: &Status<'_>) -> Value {
             "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_ref()).map(start),
         })
     };
-    let step = |Phase { name, status, says }: &Phase| json!({ "name": name, "status": status, "says": says });
+    let step =
+        |PlanStep { name, status, says }: &PlanStep| json!({ "name": name, "status": status, "says": says });
     json!({
         "namespace": cluster.id.namespace,
         "name": cluster.id.name,
