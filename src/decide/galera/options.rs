@@ -30,10 +30,12 @@ pub use value::{Value, same, switch};
 pub enum Line<'a> {
     /// `key = value`, or a bare key.
     Setting(Unread<'a>),
-    /// `!include` or `!includedir`. What stands there is not followed.
+    /// `!include` or `!includedir`.
     Include {
         /// Its line, counted from 1.
         line: usize,
+        /// What it names.
+        what: Include<'a>,
     },
     /// The server stops reading here: it skips the rest of an included file, and does not start over a main file.
     Broken {
@@ -42,6 +44,33 @@ pub enum Line<'a> {
         /// What it stumbles over.
         what: &'static str,
     },
+}
+
+/// Other files that a file has the server read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Include<'a> {
+    /// This one.
+    File(&'a str),
+    /// Those of this folder that end in `.cnf`.
+    Folder(&'a str),
+}
+
+impl<'a> Include<'a> {
+    /// The line of a directive; `None`: it is none, which a server skips.
+    fn read(line: &'a str) -> Option<Self> {
+        let directive = line.strip_prefix('!')?.trim_start_matches(is_space);
+        let named = |word: &str| {
+            let rest = directive.strip_prefix(word)?;
+            (rest.is_empty() || rest.starts_with(is_space)).then(|| rest.trim_matches(is_space))
+        };
+        let file = named("include").map(Self::File);
+        file.or_else(|| named("includedir").map(|folder| Self::Folder(folder.trim_end_matches('/'))))
+    }
+}
+
+/// What this file includes. Directives stand at the begin of a line, in whatever group.
+pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
+    text.lines().filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }
 
 /// A line that sets something, before it is taken apart: of a large text most lines are of no interest.
@@ -184,13 +213,7 @@ fn one_line<'a>(
 ) -> Option<Line<'a>> {
     match text.as_bytes().first()? {
         b'#' | b';' => return None,
-        b'!' => {
-            let directive = text[1..].trim_start_matches(is_space);
-            let include = ["include", "includedir"].iter().any(|word| {
-                directive.strip_prefix(word).is_some_and(|rest| rest.is_empty() || rest.starts_with(is_space))
-            });
-            return include.then_some(Line::Include { line });
-        }
+        b'!' => return Include::read(text).map(|what| Line::Include { line, what }),
         b'[' => {
             let Some((name, _)) = text[1..].split_once(']') else {
                 return Some(Line::Broken { line, what: "a group without its ]" });

@@ -1,12 +1,13 @@
 //! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
 //!
-//! Owns: how that follows from mounts, items, `subPath` and `--defaults-file`. Must not know: rules, what stands in the files.
+//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, options.
 //! A server reads the folders that its image names; whatever is mounted elsewhere somebody may copy or name, for each member
 //! another: that is said, and not guessed.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use super::options::flags;
+use super::options::{Include, flags, includes};
 use crate::object::{Container, Mount, PodSpec, SourceRef, Volume};
 
 /// A file of a ConfigMap.
@@ -31,16 +32,70 @@ pub struct Reading<'s, 'k> {
     pub chosen_from: Option<&'s str>,
 }
 
+/// What files include, each of which the server may read.
+#[derive(Clone, Debug, Default)]
+pub struct Included<'a> {
+    files: BTreeSet<&'a str>,
+    folders: BTreeSet<&'a str>,
+}
+
+impl<'a> Included<'a> {
+    /// By these files.
+    pub fn by(files: &[File<'a>]) -> Self {
+        files.iter().flat_map(|file| includes(file.text)).collect()
+    }
+
+    /// Nothing.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.folders.is_empty()
+    }
+
+    /// The file at this path; of a folder those count that end in `.cnf`.
+    fn names(&self, path: &str) -> bool {
+        let in_folder = |(folder, name): (&str, &str)| {
+            Path::new(name).extension() == Some("cnf".as_ref()) && self.folders.contains(folder)
+        };
+        self.files.contains(path) || path.rsplit_once('/').is_some_and(in_folder)
+    }
+}
+
+impl<'a> FromIterator<Include<'a>> for Included<'a> {
+    fn from_iter<T: IntoIterator<Item = Include<'a>>>(all: T) -> Self {
+        let mut included = Self::default();
+        for include in all {
+            match include {
+                Include::File(path) => included.files.insert(path),
+                Include::Folder(path) => included.folders.insert(path),
+            };
+        }
+        included
+    }
+}
+
+/// Where the server finds these files, as far as that is the same for every pod.
+pub fn places(spec: &PodSpec, server: &Container, all: &[File<'_>]) -> BTreeSet<String> {
+    let of_map = |map: &str| all.iter().filter(|it| it.map == map).map(|it| it.key).collect();
+    let maps: BTreeSet<_> = all.iter().map(|file| file.map).collect();
+    let found = maps.into_iter().flat_map(|map| {
+        let keys = of_map(map);
+        mounts(spec, server, map).flat_map(|(mount, source)| files(mount, source, &keys)).collect::<Vec<_>>()
+    });
+    found.filter_map(|(_, path)| path).collect()
+}
+
 /// How these keys of this ConfigMap reach the server; `None`: no container of the pod mounts it.
 pub fn reading<'s, 'k>(
     spec: &'s PodSpec,
     server: &'s Container,
     map: &str,
     keys: &BTreeSet<&'k str>,
+    included: &Included<'_>,
 ) -> Option<Reading<'s, 'k>> {
     let named = flags(server).into_iter().find(|flag| flag.key == "defaults_file");
     let named = named.and_then(|flag| flag.value).map(|value| value.look().to_owned());
-    let is_read = |path: &str| named.as_ref().map_or_else(|| is_read_from(path), |named| named == path);
+    let is_read = |path: &str| {
+        named.as_ref().map_or_else(|| is_read_from(path), |named| named == path) || included.names(path)
+    };
     let (mut all, mut mounted) = (Reading::default(), false);
     // Whoever prepares the server's files may choose among those that he sees.
     let prepares = spec.init_containers.iter().map(|container| (container, false));
@@ -108,9 +163,13 @@ mod tests {
     use super::*;
 
     fn read(pod: &str) -> Option<String> {
+        read_with(pod, &Included::default())
+    }
+
+    fn read_with(pod: &str, included: &Included<'_>) -> Option<String> {
         let spec: PodSpec = serde_json::from_str(pod).unwrap();
         let keys = BTreeSet::from(["a.cnf", "b.cnf"]);
-        let reading = reading(&spec, &spec.containers[0], "c", &keys)?;
+        let reading = reading(&spec, &spec.containers[0], "c", &keys, included)?;
         let together = reading.together.into_iter().collect::<Vec<_>>().join(" ");
         Some(match reading.chosen_from {
             Some(place) => format!("{together} and some of {place}"),
@@ -153,6 +212,11 @@ mod tests {
         ] {
             assert_eq!(read(&pod).as_deref(), is, "{pod}");
         }
+        let aside = pod(WHOLE, &at("/config"), "");
+        let with = |include| read_with(&aside, &[include].into_iter().collect());
+        assert_eq!(with(Include::File("/config/b.cnf")).as_deref(), Some("b.cnf and some of /config"));
+        assert_eq!(with(Include::Folder("/config")).as_deref(), Some("a.cnf b.cnf"));
+        assert_eq!(with(Include::Folder("/conf")).as_deref(), Some(" and some of /config"));
         let prepared = r#"{"volumes":[{"name":"v","configMap":{"name":"c"}}],"containers":[{"name":"s"}],
             "initContainers":[{"name":"i","volumeMounts":[{"name":"v","mountPath":"/templates"}]}]}"#;
         assert_eq!(read(prepared).as_deref(), Some(" and some of /templates"));

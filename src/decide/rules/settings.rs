@@ -4,7 +4,7 @@
 //! server's command line. Refuses values with which a member does not start, does not replicate or splits the cluster;
 //! a change of what existing data was made with, or of what all members must have in common; options of one member in
 //! a file of all; options that no server reads, because their `[group]` is nobody's or a second
-//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include`, which it cannot follow. Files are
+//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no ConfigMap shows. Files are
 //! judged together if one server reads them together, by what it mounts where; of a file for each member, or one that a script
 //! chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes that reads it.
 //!
@@ -95,9 +95,9 @@ type Coming<'a> = Option<(Kind, &'a Workload)>;
 
 /// What is wrong with its files, and with what one server reads of them.
 fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> Findings {
-    let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text)).collect();
     let files = texts(map).map(|(file, _)| file).collect();
-    let sets = Sets::of(ns, &map.metadata.name, &files, view, coming.map(|(_, it)| it));
+    let sets = Sets::of(ns, map, &files, view, coming.map(|(_, it)| it));
+    let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text, &sets)).collect();
     let of_one = match coming {
         Some((kind, _)) => kind == Kind::Deployment,
         None => of_one_member(ns, map, view),
@@ -128,7 +128,7 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
         let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
         let files = was.keys().chain(is.keys()).copied().collect();
-        let sets = Sets::of(ns, name, &files, view, None);
+        let sets = Sets::of(ns, new, &files, view, None);
         // Of files for one member each another one more changes nothing for those that are there.
         for set in sets.together.iter().chain([&sets.alone]) {
             let [was, is] = [&was, &is].map(|files| effective(files, set));

@@ -19,7 +19,12 @@ impl<'a> View<'a> {
     }
 
     /// The files of ConfigMaps that a pod sees, as far as they are known, one ConfigMap as it is about to be.
-    fn files<'s>(&self, namespace: &str, spec: &'s PodSpec, coming: Option<&'s ConfigMap>) -> Vec<File<'s>>
+    pub fn files<'s>(
+        &self,
+        namespace: &str,
+        spec: &'s PodSpec,
+        coming: Option<&'s ConfigMap>,
+    ) -> Vec<File<'s>>
     where
         'a: 's,
     {

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 
+use super::together::Sets;
 use super::{MOST, RULE};
 use crate::galera::options::{self, Effective, Line, Readers, keys};
 use crate::verdict::{Finding, Findings, Verdict};
 
 /// Everything but the values.
-pub(super) fn judge(file: &str, text: &str) -> Findings {
+pub(super) fn judge(file: &str, text: &str, sets: &Sets<'_>) -> Findings {
     let (mut found, mut unread) = (Findings::new(), BTreeMap::<&str, (usize, String, usize)>::new());
     for line in options::lines(text) {
         match line {
             Line::Broken { line, what } if found.iter().all(|it| it.verdict == Verdict::Warn) => {
                 found.push(broken(file, line, what));
             }
-            Line::Include { line } if !found.iter().any(|it| it.verdict == Verdict::Warn) => {
+            Line::Include { line, what }
+                if !found.iter().any(|it| it.verdict == Verdict::Warn) && !sets.hold(what) =>
+            {
                 found.push(include(file, line));
             }
             Line::Setting(it) if it.readers == Readers::Nobody => {

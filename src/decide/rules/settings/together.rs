@@ -6,9 +6,10 @@
 use std::collections::BTreeSet;
 
 use super::RULE;
-use crate::galera::reading::{Reading, reading};
+use crate::galera::options::Include;
+use crate::galera::reading::{Included, Reading, places, reading};
 use crate::galera::server;
-use crate::object::Workload;
+use crate::object::{ConfigMap, Workload};
 use crate::verdict::{Finding, Verdict};
 use crate::view::View;
 
@@ -21,6 +22,8 @@ pub(super) struct Sets<'a> {
     pub(super) alone: BTreeSet<&'a str>,
     /// Where those are mounted.
     chosen_from: Option<String>,
+    /// Where servers find these and others, and the folders that those are in.
+    places: BTreeSet<String>,
 }
 
 impl<'a> Sets<'a> {
@@ -28,14 +31,28 @@ impl<'a> Sets<'a> {
     /// bear the number of a member.
     pub(super) fn of(
         ns: &str,
-        map: &str,
+        map: &ConfigMap,
         files: &BTreeSet<&'a str>,
         view: &View<'_>,
         coming: Option<&Workload>,
     ) -> Self {
-        let known = view.readers_of(ns, map).map(|it| &*it.workload).chain(view.deployments_in(ns));
-        let readings: Vec<_> = known.chain(coming).filter_map(|it| read_by(it, map, files)).collect();
+        let name = &*map.metadata.name;
+        let known = view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_in(ns));
         let mut sets = Self::default();
+        let mut readings = Vec::new();
+        for workload in known.chain(coming) {
+            let template = &workload.spec.template;
+            let Some(server) = server::of(template) else { continue };
+            let all = view.files(ns, &template.spec, Some(map));
+            let included = Included::by(&all);
+            readings.extend(reading(&template.spec, server, name, files, &included));
+            if !included.is_empty() {
+                for place in places(&template.spec, server, &all) {
+                    sets.places.extend(place.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
+                    sets.places.insert(place);
+                }
+            }
+        }
         if readings.is_empty() {
             let (alone, together) = files.iter().copied().partition(|key| is_numbered(key));
             (sets.alone, sets.together) = (alone, BTreeSet::from([together]));
@@ -57,6 +74,12 @@ impl<'a> Sets<'a> {
         self.alone.contains(file) && !is_numbered(file)
     }
 
+    /// What is included there is known, and judged where it stands.
+    pub(super) fn hold(&self, include: Include<'_>) -> bool {
+        let (Include::File(path) | Include::Folder(path)) = include;
+        self.places.contains(path)
+    }
+
     /// What cannot be told is said.
     pub(super) fn unknown(&self) -> Option<Finding> {
         let place = self.chosen_from.as_ref()?;
@@ -72,12 +95,6 @@ impl<'a> Sets<'a> {
              member each no more can be known",
         ))
     }
-}
-
-fn read_by<'w, 'k>(workload: &'w Workload, map: &str, files: &BTreeSet<&'k str>) -> Option<Reading<'w, 'k>> {
-    let template = &workload.spec.template;
-    let server = server::of(template)?;
-    reading(&template.spec, server, map, files)
 }
 
 /// It bears the number of one member.
