@@ -53,7 +53,7 @@ fn members_that_are_asked_to_go_together_go_one_after_the_other() {
         |ordinal: usize| it.run(&["delete", "pod", &format!("{STATEFUL_SET}-{ordinal}"), "--wait=false"]);
     assert_eq!(delete(0).status, 0);
     let wait = advice(&delete(1));
-    assert!(wait.iter().all(|it| it.contains(" wait ")), "{wait:?}");
+    assert!(!wait.is_empty() && wait.iter().all(|it| it.contains(" wait ")), "{wait:?}");
     it.heal();
     for command in &wait {
         it.follow(command);
@@ -183,7 +183,8 @@ fn a_member_copies_everything_anew() {
 fn a_namespace_is_told_instead_of_refused_by_saying_what_is_meant() {
     let mut it = Terminal::new("walk-label");
     let pod = format!("{STATEFUL_SET}-1");
-    assert_ne!(it.run(&["label", "pod", &pod, "app-"]).status, 0);
+    let refused = it.run(&["label", "pod", &pod, "app-"]);
+    assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
     it.user = User::Admin;
     let refused = it.run(&["label", "namespace", &it.ns, "gatera.dev/mode-"]);
     it.follow(&advice(&refused)[0]);
