@@ -102,9 +102,9 @@ impl Cli {
             }
             Command::Check(options) => {
                 let settings = settings(options.config.as_deref())?;
-                let outcome =
+                let exit =
                     check::run(&options.paths, &options.namespace, &settings, Timestamp::now(), &mut out)?;
-                Ok(ExitCode::from(outcome as u8))
+                Ok(exit.into())
             }
             Command::Explain { rule } => {
                 explain::page(&rule, Timestamp::now(), &mut out)?;

@@ -3,10 +3,9 @@
 use std::io::Write;
 
 use anyhow::Context as _;
+use decide::marks::overrides;
 use decide::rules;
 use jiff::Timestamp;
-
-const HALF_AN_HOUR: i64 = 30 * 60;
 
 /// What the pages write for the end of an override. A person who copies it needs one that is not over.
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
@@ -16,8 +15,8 @@ pub fn page(rule: &str, now: Timestamp, out: &mut impl Write) -> anyhow::Result<
     let known = || rules::RULES.iter().map(|rule| rule.id).collect::<Vec<_>>().join(", ");
     let found =
         rules::find(rule).with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
-    let soon = Timestamp::from_second(now.as_second().saturating_add(HALF_AN_HOUR))?;
-    Ok(writeln!(out, "{}", found.manual().replace(ANY_TIME, &format!("until={soon}")))?)
+    let until = format!("until={}", overrides::example_end(now));
+    Ok(writeln!(out, "{}", found.manual().replace(ANY_TIME, &until))?)
 }
 
 /// A line for each.

@@ -23,6 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
 use crate::galera::{adopt, server};
+use crate::marks::overrides;
 use crate::object::{ConfigMap, Labels, Node, PodSpec, Workload};
 use crate::verdict::Mode;
 
@@ -279,8 +280,7 @@ impl<'a> View<'a> {
 
     /// For the override in an advice: long enough to type it, and allowed.
     pub fn half_an_hour_from_now(&self) -> Timestamp {
-        let later = self.now.checked_add(SignedDuration::from_mins(30)).unwrap_or(self.now);
-        Timestamp::from_second(later.as_second()).unwrap_or(later)
+        overrides::example_end(self.now)
     }
 
     /// "seen now" or "seen 42s ago": how far a live fact can be trusted.

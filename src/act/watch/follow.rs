@@ -255,11 +255,11 @@ struct Line<'a> {
     object: &'a RawValue,
 }
 
-/// The event, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
+/// The outcome, if it comes in time. A process that stood still meanwhile does not take what has lain there for news.
 async fn within<T>(limit: Duration, what: impl Future<Output = T>) -> Result<T, Interruption> {
     let begun = Instant::now();
     match timeout(limit, what).await {
-        Ok(event) if begun.elapsed() <= limit + SILENCE => Ok(event),
+        Ok(outcome) if begun.elapsed() <= limit + SILENCE => Ok(outcome),
         _ => Err(Interruption::Silent(begun.elapsed())),
     }
 }

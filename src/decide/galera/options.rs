@@ -56,7 +56,7 @@ pub enum Include<'a> {
 }
 
 impl<'a> Include<'a> {
-    /// The line of a directive; `None`: it is none, which a server skips.
+    /// Reads a directive; `None`: the line is not one, and a server skips it.
     fn read(line: &'a str) -> Option<Self> {
         let directive = line.strip_prefix('!')?.trim_start_matches(is_space);
         let named = |word: &str| {
@@ -68,7 +68,7 @@ impl<'a> Include<'a> {
     }
 }
 
-/// What this file includes. Directives stand at the begin of a line, in whatever group.
+/// What this file includes. Directives stand at the beginning of a line, in whatever group.
 pub fn includes(text: &str) -> impl Iterator<Item = Include<'_>> {
     text.lines().filter_map(|line| Include::read(line.trim_start_matches(is_space)))
 }

@@ -1,6 +1,7 @@
 //! Which files of a ConfigMap a server reads together, as far as a pod's containers show it.
 //!
-//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, options.
+//! Owns: how that follows from mounts, items, `subPath`, `--defaults-file` and includes. Must not know: rules, what else stands in
+//! the files.
 //! A server reads the folders that its image names; whatever is mounted elsewhere somebody may copy or name, for each member
 //! another: that is said, and not guessed.
 
@@ -40,12 +41,12 @@ pub struct Included<'a> {
 }
 
 impl<'a> Included<'a> {
-    /// By these files.
+    /// What these files include.
     pub fn by(files: &[File<'a>]) -> Self {
         files.iter().flat_map(|file| includes(file.text)).collect()
     }
 
-    /// Nothing.
+    /// No file includes another.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.folders.is_empty()
     }

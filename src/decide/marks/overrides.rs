@@ -12,6 +12,12 @@ const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
 /// In bytes. Whatever it releases repeats the reason.
 const LONGEST_TEXT: usize = 1024;
 
+/// An end that an example may show: time enough for one step.
+pub fn example_end(now: Timestamp) -> Timestamp {
+    let later = now.checked_add(SignedDuration::from_mins(30)).unwrap_or(now);
+    Timestamp::from_second(later.as_second()).unwrap_or(later)
+}
+
 /// A released rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {

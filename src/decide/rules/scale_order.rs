@@ -271,8 +271,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
             let (other, seconds) = view.reservations.besides(cluster, &last)?;
-            let instead = format!("{}, then repeat the command", cluster.wait_commands_after(other));
-            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), instead)
+            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), ready)
         }
         State::Unknown => refuse(
             Verdict::Unknown,

@@ -310,12 +310,6 @@ impl Cluster {
         )
     }
 
-    /// The same where somebody was let go a moment ago, so that all look Ready still.
-    pub fn wait_commands_after(&self, pod: &str) -> String {
-        let namespace = &self.id.namespace;
-        format!("kubectl -n {namespace} wait pod/{pod} --for=delete --timeout=10m; {}", self.wait_command())
-    }
-
     /// The count, and the first member in trouble.
     pub fn describe(&self) -> String {
         let mut text = self.count();

@@ -31,8 +31,7 @@ impl Leaving<'_> {
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
-            let instead = format!("{}, then repeat the command", self.cluster.wait_commands_after(other));
-            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), instead);
+            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), ready());
         }
         let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let Some((says, instead)) = self.rollout_goes_on() {

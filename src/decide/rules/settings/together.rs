@@ -42,7 +42,8 @@ impl<'a> Sets<'a> {
         let mut readings = Vec::new();
         for workload in known.chain(coming) {
             let template = &workload.spec.template;
-            let Some(server) = server::of(template) else { continue };
+            let mut read = template.spec.config_maps();
+            let Some(server) = server::of(template).filter(|_| read.any(|it| it == name)) else { continue };
             let all = view.files(ns, &template.spec, Some(map));
             let included = Included::by(&all);
             readings.extend(reading(&template.spec, server, name, files, &included));
