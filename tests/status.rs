@@ -1,7 +1,5 @@
 //! What `gatera status` tells of members that wait after a crash: where each starts from, and who has the newest data.
 
-use std::sync::Arc;
-
 use decide::config::Settings;
 use decide::galera::start_note::{Doing, StartNote};
 use decide::object::{Kind, Object};
@@ -184,7 +182,7 @@ fn whom_members_wait_for_is_told() {
                 facts.put(Object::read(Kind::Node, &node.to_string()).unwrap(), &settings.adoption);
             }
             if matches!(doing, "SYNCED" | "AWAY") {
-                facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+                facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
                 continue;
             }
             if served {
@@ -197,7 +195,7 @@ fn whom_members_wait_for_is_told() {
             } else {
                 fact.heard(sees(doing));
             }
-            facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+            facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
         }
         let world = World::build(facts, &settings.adoption, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
@@ -302,7 +300,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     facts.put(read(&pod), &settings.adoption);
     let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
         facts.hear(&id, uid, at.parse().unwrap(), message);
-        assert_eq!(facts.pods[&id].seen, doing, "{at} {message}");
+        assert_eq!(facts.pod(&id).unwrap().seen, doing, "{at} {message}");
     };
     hear(
         &mut facts,
@@ -318,7 +316,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: nobody\n", waits);
     pod["metadata"]["resourceVersion"] = json!("2");
     facts.put(read(&pod), &settings.adoption);
-    assert_eq!(facts.pods[&id].seen, waits, "another version of the same pod");
+    assert_eq!(facts.pod(&id).unwrap().seen, waits, "another version of the same pod");
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINING\n", Some(Doing::Receives));
     let frozen = "Readiness probe failed: the server does not answer on its port\n";
@@ -346,7 +344,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     );
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-12-01T09:25:00Z");
     facts.put(read(&pod), &settings.adoption);
-    assert_eq!(facts.pods[&id].seen, None, "it was started again");
+    assert_eq!(facts.pod(&id).unwrap().seen, None, "it was started again");
 }
 
 /// Also of a member that serves: after the next crash it would be too late.
@@ -374,7 +372,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
         lost["status"]["containerStatuses"][0]["started"] = json!(true);
         let mut fact = fact(&lost);
         fact.seen(Some(Doing::Looks), scene::now());
-        facts.pods.insert(Id::new(NAMESPACE, &fact.name), Arc::new(fact));
+        facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
     }
     let world = World::build(facts, &settings.adoption, Freshness::Current);
     let view = View::new(&world, scene::now(), &settings);

@@ -15,7 +15,7 @@ use decide::plan::rollout::STOPPED;
 use decide::report;
 use decide::review::{Operation, Origin, Review};
 use decide::verdict::{Decision, Effect, Finding, Softened};
-use decide::view::{Facts, Id, View};
+use decide::view::{Id, View};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -84,7 +84,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
 /// cluster is told of that they belong to.
 fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference> {
     let Review { kind, namespace, name, .. } = review;
-    let Some(uid) = known(view.world.facts(), *kind, &Id::new(namespace, name)) else {
+    let Some(uid) = view.world.facts().uid(*kind, &Id::new(namespace, name)) else {
         let [cluster] = view.concerned(review)[..] else { return None };
         let uid = cluster.workload.metadata.uid.clone();
         return Some(regarding(Kind::StatefulSet, &cluster.id.namespace, &cluster.id.name, Some(uid)));
@@ -94,22 +94,6 @@ fn about(review: &Review, view: &View<'_>, goes: bool) -> Option<ObjectReference
     let same = said == Some(uid) || said.is_none() && review.subresource == "eviction";
     let namespace = if goes { "" } else { namespace };
     same.then(|| regarding(*kind, namespace, name, Some(uid.to_owned())))
-}
-
-/// The uid of an object that the view holds.
-fn known<'a>(facts: &'a Facts, kind: Kind, id: &Id) -> Option<&'a str> {
-    let uid = match kind {
-        Kind::StatefulSet => &facts.stateful_sets.get(id)?.metadata.uid,
-        Kind::Deployment => &facts.deployments.get(id)?.metadata.uid,
-        Kind::Pod => &facts.pods.get(id)?.uid,
-        Kind::Claim => &facts.claims.get(id)?.metadata.uid,
-        Kind::Service => &facts.services.get(id)?.metadata.uid,
-        Kind::ConfigMap => &facts.config_maps.get(id)?.metadata.uid,
-        Kind::Budget => &facts.budgets.get(id)?.metadata.uid,
-        Kind::Namespace => &facts.namespaces.get(&id.name)?.uid,
-        _ => return None,
-    };
-    Some(uid)
 }
 
 /// How many requests are told of one object in a minute. Whoever used an override wants it told, and uses few.

@@ -1,7 +1,7 @@
 //! The watches: what the API server tells, turned into a World.
 //!
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
-//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::build -> one atomic swap.
+//! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
 //! The guard is ready when every list is complete. Each watch says when it was heard last (`watch/follow.rs`); the view is
 //! as old as the most silent of them.
 

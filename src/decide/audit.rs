@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use imbl::OrdMap;
+
 use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
@@ -132,7 +134,7 @@ fn each(facts: &Facts, take: &mut impl FnMut(Kind, &Id, Object)) {
 
 fn all<T: Clone>(
     kind: Kind,
-    known: &BTreeMap<Id, Arc<T>>,
+    known: &OrdMap<Id, Arc<T>>,
     ours: impl Fn(&Id) -> bool,
     open: impl Fn(T) -> Object,
     take: &mut impl FnMut(Kind, &Id, Object),

@@ -172,6 +172,27 @@ impl Object {
         })
     }
 
+    /// What it was read as.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::StatefulSet(_) => Kind::StatefulSet,
+            Self::Deployment(_) => Kind::Deployment,
+            Self::Pod(_) => Kind::Pod,
+            Self::Claim(_) => Kind::Claim,
+            Self::Service(_) => Kind::Service,
+            Self::ConfigMap(_) => Kind::ConfigMap,
+            Self::Secret(_) => Kind::Secret,
+            Self::Budget(_) => Kind::Budget,
+            Self::Autoscaler(_) => Kind::Autoscaler,
+            Self::Node(_) => Kind::Node,
+            Self::Namespace(_) => Kind::Namespace,
+            Self::ServiceAccount(_) => Kind::ServiceAccount,
+            Self::Scale(_) => Kind::Scale,
+            Self::Eviction(_) => Kind::Eviction,
+            Self::Other(_) => Kind::Other,
+        }
+    }
+
     /// The metadata that every object has.
     pub fn meta(&self) -> &Meta {
         match self {

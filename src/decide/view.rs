@@ -1,8 +1,8 @@
 //! The view: immutable facts about every cluster, as far as the API server tells them.
 //!
-//! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, built in one go and swapped whole) and
-//! [`View`] (what a rule is handed: the world, the time, the settings). Must not know: watches, requests, rules.
-//! Data: objects in, [`World::build`], clusters out. `gatera check` builds the same World from files.
+//! Owns: [`Facts`] (what the watches know), [`World`] (what follows from it, swapped whole) and [`View`] (what a rule is
+//! handed: the world, the time, the settings). Must not know: watches, requests, rules.
+//! Data: objects in, [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
 
 mod bootstrap;
 mod cluster;
@@ -11,28 +11,32 @@ pub mod condition;
 mod configuration;
 mod environment;
 mod facts;
+mod index;
 mod orphans;
+mod pod_fact;
 mod reads;
 mod reservations;
 mod wish;
+mod world;
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
-use crate::galera::{adopt, server};
+use crate::galera::adopt;
 use crate::marks::overrides;
-use crate::object::{ConfigMap, Labels, Node, PodSpec, Workload};
+use crate::object::{ConfigMap, Labels, Node, Workload};
 use crate::verdict::Mode;
 
 pub use bootstrap::{Removal, RemovalTarget};
 pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
-pub use facts::{Facts, Id, PodFact};
+pub use facts::{Facts, Id};
+pub use pod_fact::PodFact;
 pub use reservations::{Reservation, Reservations};
 pub use wish::Wish;
+pub use world::{World, is_cluster};
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];
@@ -66,99 +70,6 @@ impl Freshness {
             Some(age) => Self::Stale(age),
         }
     }
-}
-
-/// Everything known, at one moment.
-#[derive(Clone, Debug, Default)]
-pub struct World {
-    /// How current it was when it was built.
-    pub freshness: Freshness,
-    adoption: adopt::Adoption,
-    facts: Facts,
-    clusters: BTreeMap<Id, Arc<Cluster>>,
-    by_instance: HashMap<(String, String), Id>,
-    /// Claims with a cluster's labels whose StatefulSet is gone: data without an owner.
-    left_over: HashMap<(String, String), Vec<String>>,
-}
-
-impl World {
-    /// Draws the conclusions from the facts.
-    pub fn build(facts: Facts, adoption: &adopt::Adoption, freshness: Freshness) -> Self {
-        let mut world = Self { freshness, adoption: adoption.clone(), ..Self::default() };
-        let pods = facts.pods_by_owner();
-        for (id, workload) in &facts.stateful_sets {
-            if !is_cluster(workload, adoption) {
-                continue;
-            }
-            let cluster = Cluster::gather(id.clone(), Arc::clone(workload), &facts, &pods);
-            if let Some(instance) = cluster.instance() {
-                let key = (id.namespace.clone(), instance.to_owned());
-                let known = world.by_instance.get(&key).and_then(|other| world.clusters.get(other));
-                // Of two with the same name the one that has something to lose counts.
-                if known.is_none_or(|other| !other.has_data()) {
-                    world.by_instance.insert(key, id.clone());
-                }
-            }
-            world.clusters.insert(id.clone(), Arc::new(cluster));
-        }
-        for (id, claim) in &facts.claims {
-            let labels = &claim.metadata.labels;
-            let labelled = adopt::instance(labels).filter(|_| adoption.adopts(labels));
-            if let Some(instance) = labelled.or_else(|| orphans::instance_of(id, &facts)) {
-                let key = (id.namespace.clone(), instance.to_owned());
-                if claim.bound() && !world.by_instance.contains_key(&key) {
-                    world.left_over.entry(key).or_default().push(id.name.clone());
-                }
-            }
-        }
-        world.facts = facts;
-        world
-    }
-
-    /// The cluster of this StatefulSet.
-    pub fn cluster(&self, namespace: &str, name: &str) -> Option<&Cluster> {
-        self.clusters.get(&Id::new(namespace, name)).map(Arc::as_ref)
-    }
-
-    /// All clusters.
-    pub fn clusters(&self) -> impl Iterator<Item = &Cluster> {
-        self.clusters.values().map(Arc::as_ref)
-    }
-
-    /// What the watches know.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
-    /// How many objects the view holds, by kind, for metrics.
-    pub fn sizes(&self) -> [(&'static str, usize); 3] {
-        [
-            ("clusters", self.clusters.len()),
-            ("pods", self.facts.pods.len()),
-            ("claims", self.facts.claims.len()),
-        ]
-    }
-
-    /// The nodes an ordinary pod could be placed on now.
-    pub fn schedulable_nodes(&self) -> usize {
-        self.facts.nodes.values().filter(|node| node.schedulable()).count()
-    }
-
-    /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
-    pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
-        let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
-        told.then(|| self.facts.nodes.values().filter(|node| node.takes(pod)).count())
-    }
-}
-
-/// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
-/// it, and no other operator looks after it — unless it was labelled for us on purpose.
-pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
-    let template = &workload.spec.template;
-    let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
-    adoption.adopts(&template.metadata.labels)
-        && (on_purpose || workload.metadata.controller().is_none())
-        && server::of(template).is_some()
 }
 
 /// What a rule is handed.
@@ -209,8 +120,7 @@ impl<'a> View<'a> {
 
     /// The clusters of a namespace.
     pub fn clusters_in(&self, namespace: &str) -> impl Iterator<Item = &'a Cluster> {
-        let from = self.world.clusters.range(Id::new(namespace, "")..);
-        from.take_while(move |(id, _)| id.namespace == namespace).map(|(_, cluster)| cluster.as_ref())
+        self.world.clusters_in(namespace)
     }
 
     /// What is known of a node; `None`: there is no such node.
@@ -225,14 +135,7 @@ impl<'a> View<'a> {
 
     /// The cluster that these pod labels belong to.
     pub fn cluster_of(&self, namespace: &str, labels: &Labels) -> Option<&'a Cluster> {
-        let key = (namespace.to_owned(), adopt::instance(labels)?.to_owned());
-        self.world.clusters.get(self.world.by_instance.get(&key)?).map(Arc::as_ref)
-    }
-
-    /// Claims that a StatefulSet which is gone left behind for these labels.
-    pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> &'a [String] {
-        let key = adopt::instance(labels).map(|instance| (namespace.to_owned(), instance.to_owned()));
-        key.and_then(|key| self.world.left_over.get(&key)).map_or(&[], |claims| claims)
+        self.world.cluster_of_instance(namespace, adopt::instance(labels)?)
     }
 
     /// The claims that exist for a StatefulSet, whether or not the StatefulSet does.

@@ -69,7 +69,10 @@ pub struct Answer {
 
 impl Guard {
     pub fn of(replicas: usize, settings: Settings) -> Self {
-        let replicas = (0..replicas).map(|_| Replica { up: true, ..Replica::default() }).collect();
+        let world = World::empty(&settings.adoption, Freshness::Current);
+        let replicas = (0..replicas);
+        let replicas =
+            replicas.map(|_| Replica { up: true, world: world.clone(), ..Replica::default() }).collect();
         Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }
     }
 
@@ -101,7 +104,12 @@ impl Guard {
         }
         replica.heard_at = now;
         if news {
-            replica.world = World::build(replica.facts.clone(), &self.settings.adoption, Freshness::Current);
+            replica.world = replica.world.after(&mut replica.facts);
+            // What is drawn change by change is what would be drawn of everything at once.
+            if replica.heard.is_multiple_of(64) {
+                let whole = World::build(replica.facts.clone(), replica.world.adoption(), Freshness::Current);
+                assert_eq!(clusters(&replica.world), clusters(&whole));
+            }
         }
     }
 
@@ -213,4 +221,9 @@ impl Guard {
         self.replicas[index].own.insert(new);
         self.learn(index, now);
     }
+}
+
+/// All that is known of every cluster.
+fn clusters(world: &World) -> String {
+    format!("{:?}", world.clusters().collect::<Vec<_>>())
 }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use decide::plan::rollout;
-use decide::revision::Revision;
-use decide::view::{Facts, Id};
+use decide::view::Id;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
@@ -47,38 +45,15 @@ impl Contents {
         self.asked.remove(id);
     }
 
-    /// What should be fetched now: read by a workload of ours, in a version that was not asked for.
-    pub(super) fn missing(&mut self, facts: &Facts) -> Vec<Id> {
-        let mut missing = Vec::new();
-        for id in read_by(facts) {
-            let Some(version) = self.exist.get(&id).filter(|version| self.asked.get(&id) != Some(*version))
-            else {
-                continue;
-            };
-            self.asked.insert(id.clone(), version.clone());
-            self.pending.fetch_add(1, Ordering::Relaxed);
-            missing.push(id);
-        }
-        missing
+    /// Somebody reads it: true if it exists in a version that was not asked for, which now counts as asked for.
+    pub(super) fn lacks(&mut self, id: &Id) -> bool {
+        let Some(version) = self.exist.get(id).filter(|version| self.asked.get(id) != Some(*version)) else {
+            return false;
+        };
+        self.asked.insert(id.clone(), version.clone());
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        true
     }
-}
-
-/// The ConfigMaps that workloads of ours read, each once per reader, and the copies that are in use or asked for.
-pub(super) fn read_by(facts: &Facts) -> impl Iterator<Item = Id> {
-    let noted = facts.stateful_sets.iter().flat_map(|(id, workload)| {
-        rollout::named(&workload.metadata).map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
-    });
-    let run = facts.pods.iter().flat_map(|(id, pod)| {
-        let copies = pod.revision.iter().flat_map(Revision::copies);
-        copies.map(|name| Id::new(&id.namespace, &name)).collect::<Vec<_>>()
-    });
-    noted.chain(run).chain(templates(facts))
-}
-
-fn templates(facts: &Facts) -> impl Iterator<Item = Id> {
-    facts.stateful_sets.iter().chain(&facts.deployments).flat_map(|(id, workload)| {
-        workload.spec.template.spec.config_maps().map(|name| Id::new(&id.namespace, name))
-    })
 }
 
 /// A ConfigMap that was fetched, for the facts.

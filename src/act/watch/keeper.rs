@@ -3,6 +3,7 @@
 //! Must not know: clients, and where a World goes.
 
 use std::collections::HashSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,9 +20,9 @@ use super::contents::Contents;
 use super::member_events::{MemberEvent, Topic};
 use crate::act::guard::Guard;
 
-/// Under a storm of events a World is built this often, no more,
-const AT_MOST_EVERY: Duration = Duration::from_millis(20);
-/// and building never takes more than a fifth of the time.
+/// Under a storm of events a World is drawn this often, no more,
+const AT_MOST_EVERY: Duration = Duration::from_millis(1);
+/// and drawing never takes more than a fifth of the time.
 const REST: u32 = 4;
 
 /// One list and watch, and what it holds.
@@ -44,6 +45,8 @@ impl Source {
 pub(super) struct Keeper {
     sources: Vec<Source>,
     facts: Facts,
+    /// The last that was drawn from them.
+    world: World,
     contents: Contents,
     /// Asks for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
@@ -56,7 +59,8 @@ impl Keeper {
     /// Knows nothing yet.
     pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: Adoption) -> Self {
         let (facts, contents) = (Facts::default(), Contents::default());
-        Self { sources, facts, contents, want, adoption, loaded: false }
+        let world = World::empty(&adoption, Freshness::Current);
+        Self { sources, facts, world, contents, want, adoption, loaded: false }
     }
 
     /// How many contents of ConfigMaps are awaited.
@@ -80,17 +84,14 @@ impl Keeper {
                 }
                 news |= self.hear(source, told);
             }
-            for id in self.contents.missing(&self.facts) {
-                // The fetcher ends with the process.
-                let _ = self.want.send(id);
-            }
             // Before the first lists are complete nobody may ask, so nothing is built.
             if news && self.knows_everything() {
                 let begun = Instant::now();
-                let (facts, adoption) = (self.facts.clone(), self.adoption.clone());
-                // Of a thousand clusters it takes tens of milliseconds, and this thread also answers requests.
-                let built = spawn_blocking(move || World::build(facts, &adoption, Freshness::Current)).await;
-                let Ok(world) = built else { return };
+                let (before, mut facts) = (self.world.clone(), take(&mut self.facts));
+                // The first one is made of everything, and this thread also answers requests.
+                let drawn = spawn_blocking(move || (before.after(&mut facts), facts)).await;
+                let Ok((world, facts)) = drawn else { return };
+                (self.world, self.facts) = (world.clone(), facts);
                 let cost = begun.elapsed();
                 if show.send(world).await.is_err() {
                     return;
@@ -104,7 +105,7 @@ impl Keeper {
     /// To what one pod said. Only its last words may be news.
     fn listen(&mut self, events: &[MemberEvent]) -> bool {
         let Some(first) = events.first() else { return false };
-        let known = |facts: &Facts| facts.pods.get(&first.about).cloned();
+        let known = |facts: &Facts| facts.pod(&first.about).cloned();
         let before = known(&self.facts);
         for it in events {
             self.facts.hear(&it.about, &it.uid, it.at, &it.message);
@@ -117,18 +118,25 @@ impl Keeper {
     fn hear(&mut self, index: usize, told: Message) -> bool {
         let source = &mut self.sources[index];
         match told {
-            Message::Begun => source.before = std::mem::take(&mut source.holds),
+            Message::Begun => source.before = take(&mut source.holds),
             Message::Put(object) => {
-                let id = Id::of(object.meta());
+                let (id, kind) = (Id::of(object.meta()), source.kind);
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
-                self.facts.unreadable.remove(&(source.kind, id));
+                self.facts.unreadable.remove(&(kind, id.clone()));
                 self.facts.put(*object, &self.adoption);
+                let reads: Vec<_> = self.facts.config_maps_of(kind, &id).collect();
+                for read in &reads {
+                    self.want(read);
+                }
             }
             Message::Version(id, version) => {
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
-                self.contents.saw(id, version);
+                self.contents.saw(id.clone(), version);
+                if self.facts.reads(&id) {
+                    self.want(&id);
+                }
             }
             Message::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
             Message::Gone(id) => {
@@ -137,7 +145,7 @@ impl Keeper {
             }
             Message::Listed => {
                 source.listed = true;
-                for id in std::mem::take(&mut source.before) {
+                for id in take(&mut source.before) {
                     self.forget(index, &id);
                 }
             }
@@ -154,6 +162,14 @@ impl Keeper {
             }
         }
         true
+    }
+
+    /// Somebody reads this ConfigMap: asks for its text, if that is not known.
+    fn want(&mut self, id: &Id) {
+        if self.contents.lacks(id) {
+            // The fetcher ends with the process.
+            let _ = self.want.send(id.clone());
+        }
     }
 
     /// Gone for this source; gone altogether unless another selector still has it.
@@ -208,7 +224,7 @@ mod tests {
         {
             keeper.hear(0, told);
         }
-        assert_eq!(keeper.facts.pods.keys().map(|id| &*id.name).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(keeper.facts.pods().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
     }
 
     #[test]
@@ -223,15 +239,15 @@ mod tests {
             keeper.hear(0, told);
         }
         assert_eq!(
-            (keeper.facts.unreadable.len(), keeper.facts.pods.len()),
+            (keeper.facts.unreadable.len(), keeper.facts.pods().count()),
             (1, 1),
             "the last that was read stays"
         );
         keeper.hear(0, pod("a"));
-        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 1));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 1));
         keeper.hear(0, odd());
         keeper.hear(0, Message::Gone(Id::new("", "a")));
-        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods.len()), (0, 0));
+        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
     }
 
     #[test]
@@ -265,8 +281,8 @@ mod tests {
         keeper.hear(0, pod("a"));
         keeper.hear(1, pod("a"));
         keeper.hear(0, Message::Gone(Id::new("", "a")));
-        assert_eq!(keeper.facts.pods.len(), 1);
+        assert_eq!(keeper.facts.pods().count(), 1);
         keeper.hear(1, Message::Gone(Id::new("", "a")));
-        assert_eq!(keeper.facts.pods.len(), 0);
+        assert_eq!(keeper.facts.pods().count(), 0);
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! For `gatera audit`. Whoever may look into one namespace only asks for that one.
 
-use std::collections::BTreeSet;
-
 use decide::galera::adopt::Adoption;
 use decide::object::Kind;
 use decide::view::{Facts, Id};
@@ -78,7 +76,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             },
         }
     }
-    let wanted: BTreeSet<Id> = contents::read_by(&listed.facts).collect();
+    let wanted = listed.facts.config_maps_that_are_read();
     let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
     while let Some(told) = found.try_next().await? {
         if let Some(told) = told {
@@ -92,7 +90,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
 /// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks
 /// when they are gone, knows less.
 async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
-    if facts.pods.values().any(|pod| pod.server && !pod.ready) {
+    if facts.pods().any(|pod| pod.server && !pod.ready) {
         let found = events(client, Topic::Probes, namespace).await.unwrap_or_default();
         for MemberEvent { about, uid, at, message } in found {
             facts.hear(&about, &uid, at, &message);

@@ -14,8 +14,6 @@ mod turn;
 use std::time::Duration;
 
 use super::{Announcement, Step};
-use crate::marks;
-use crate::object::Meta;
 use crate::revision::Revision;
 use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
 
@@ -146,17 +144,6 @@ fn configure(cluster: &Cluster, note: Note, told: Option<Announcement>) -> Confi
         told: told.into_iter().collect(),
         patience: Duration::ZERO,
     }
-}
-
-/// The copies that a StatefulSet's annotations name.
-pub fn named(meta: &Meta) -> impl Iterator<Item = String> {
-    let wish = match Wish::of(meta) {
-        Some(Wish::Keep { revision, .. }) => Some(revision),
-        _ => None,
-    };
-    let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
-    let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
-    noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
 }
 
 struct Rollout<'a, 'v> {

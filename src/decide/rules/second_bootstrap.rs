@@ -273,7 +273,7 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
     match view.cluster_of(ns, labels) {
         Some(cluster) => data_of(cluster, view),
         None => {
-            let claim = view.left_over_claims(ns, labels).first()?;
+            let claim = *view.left_over_claims(ns, labels).first()?;
             let says =
                 format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
             Some(Data {

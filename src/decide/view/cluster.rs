@@ -1,9 +1,10 @@
 //! One cluster: a Galera StatefulSet with its members, their claims and the bootstrap node beside it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::index::By;
 use super::{Facts, Id, Note, PodFact};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
@@ -152,12 +153,7 @@ impl Cluster {
         self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
     }
 
-    pub(super) fn gather(
-        id: Id,
-        workload: Arc<Workload>,
-        facts: &Facts,
-        pods: &HashMap<(&str, &str), Vec<&Arc<PodFact>>>,
-    ) -> Self {
+    pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
         // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
         let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
         let believed = |pod: &Arc<PodFact>| {
@@ -167,10 +163,8 @@ impl Cluster {
                 Arc::clone(pod)
             }
         };
-        let mut own: HashMap<&str, Arc<PodFact>> = pods
-            .get(&(&*id.namespace, &*id.name))
-            .map(|pods| pods.iter().map(|pod| (&*pod.name, believed(pod))).collect())
-            .unwrap_or_default();
+        let mut own: BTreeMap<&str, Arc<PodFact>> =
+            facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
         // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
@@ -361,19 +355,13 @@ fn bootstrap(id: &Id, workload: &Workload, facts: &Facts) -> Bootstrap {
     let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
         return Bootstrap::default();
     };
-    let first = Id { namespace: id.namespace.clone(), name: String::new() };
-    let deployments = facts
-        .deployments
-        .range(first.clone()..)
-        .take_while(|(other, _)| other.namespace == id.namespace)
-        .filter(|(_, it)| adopt::instance(&it.spec.template.metadata.labels) == Some(instance))
-        .map(|(other, _)| other.name.clone());
-    let pods = facts
-        .pods
-        .range(first..)
-        .take_while(|(other, _)| other.namespace == id.namespace)
-        .filter(|(_, pod)| pod.server && pod.instance.as_deref() == Some(instance))
-        .filter(|(_, pod)| pod.owner.as_ref().is_none_or(|(kind, _)| kind != "StatefulSet"))
-        .map(|(_, pod)| Arc::clone(pod));
-    Bootstrap { deployments: deployments.collect(), pods: pods.collect() }
+    let named = |by| facts.index.names(by, &id.namespace, instance);
+    let pods = named(By::PodOfInstance)
+        .filter_map(|name| facts.pods.get(&Id::new(&id.namespace, name)))
+        .filter(|pod| pod.server && pod.owner.as_ref().is_none_or(|(kind, _)| kind != "StatefulSet"))
+        .map(Arc::clone);
+    Bootstrap {
+        deployments: named(By::DeploymentOfInstance).map(str::to_owned).collect(),
+        pods: pods.collect(),
+    }
 }

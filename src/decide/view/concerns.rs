@@ -1,8 +1,7 @@
 //! Whom a change concerns: the clusters that an object belongs to, or that use it.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
+use super::facts::Map;
+use super::index::By;
 use super::{Cluster, Id, Note, View};
 use crate::galera::adopt;
 use crate::object::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
@@ -54,13 +53,10 @@ impl<'a> View<'a> {
         namespace: &'a str,
         labels: &'a Labels,
     ) -> impl Iterator<Item = (&'a str, &'a Workload)> {
-        let instance = adopt::instance(labels);
-        let all = self.world.facts.deployments.range(Id::new(namespace, "")..);
-        all.take_while(move |(id, _)| id.namespace == namespace)
-            .filter(move |(_, it)| {
-                instance.is_some() && adopt::instance(&it.spec.template.metadata.labels) == instance
-            })
-            .map(|(id, it)| (&*id.name, &**it))
+        let facts = &self.world.facts;
+        let of = |instance| facts.index.names(By::DeploymentOfInstance, namespace, instance);
+        let names = adopt::instance(labels).into_iter().flat_map(of);
+        names.filter_map(|name| Some((name, &**facts.deployments.get(&Id::new(namespace, name))?)))
     }
 
     /// The ConfigMap of this name, as far as it is known.
@@ -170,7 +166,7 @@ impl Cluster {
 }
 
 /// All objects of a namespace, without looking at any other.
-fn in_namespace<'a, T>(objects: &'a BTreeMap<Id, Arc<T>>, namespace: &str) -> impl Iterator<Item = &'a T> {
+fn in_namespace<'a, T>(objects: &'a Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> {
     let namespace = namespace.to_owned();
     objects
         .range(Id::new(&namespace, "")..)

@@ -111,6 +111,17 @@ impl<'de> Deserialize<'de> for Revision {
     }
 }
 
+/// The copies that a StatefulSet's annotations name.
+pub(super) fn copies_named(meta: &Meta) -> impl Iterator<Item = String> {
+    let wish = match Wish::of(meta) {
+        Some(Wish::Keep { revision, .. }) => Some(revision),
+        _ => None,
+    };
+    let note = meta.mark(marks::CONFIGURATION).and_then(Note::read);
+    let noted = note.into_iter().flat_map(|note| note.revisions().cloned().collect::<Vec<_>>());
+    noted.chain(wish).flat_map(|it| it.copies().collect::<Vec<_>>())
+}
+
 impl<'a> View<'a> {
     /// What is in a ConfigMap, as far as a revision asks.
     pub fn contents(&self, namespace: &str, config_map: &str) -> Option<&'a Contents> {

@@ -1,20 +1,20 @@
-//! What the watches know: one map per kind, trimmed to what the rules ask for.
+//! What the watches know: one map per kind, trimmed to what the rules ask for, and by what else objects are found.
 //!
-//! Maps hold `Arc`s, so that a new World shares everything that did not change with the one before.
+//! Owns: which clusters a change touches. A clone of all facts shares them, and costs next to nothing: that is how a World
+//! holds those of its moment while the next ones come in. Must not know: watches, rules.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use imbl::OrdMap;
 use jiff::Timestamp;
 
-use super::TEMPLATE;
-use crate::galera::start::Front;
+use super::index::{By, Index};
+use super::{PodFact, configuration};
+use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
-use crate::galera::{adopt, server};
-use crate::marks;
 use crate::object::{
-    Autoscaler, Budget, Claim, ConfigMap, Container, Handler, Kind, Meta, Node, Object, Pod, Service,
-    Unreadable, Workload,
+    Autoscaler, Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
 use crate::revision::{Contents, Revision};
 
@@ -48,234 +48,107 @@ impl std::fmt::Display for Id {
     }
 }
 
-/// One map per kind.
+/// The objects of one kind.
+pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
+
+/// One map per kind. Whatever comes and goes passes [`Facts::put`] and [`Facts::remove`].
 #[derive(Clone, Debug, Default)]
-#[allow(missing_docs, reason = "each map holds the kind of its name")]
 pub struct Facts {
-    pub stateful_sets: BTreeMap<Id, Arc<Workload>>,
-    pub deployments: BTreeMap<Id, Arc<Workload>>,
-    pub pods: BTreeMap<Id, Arc<PodFact>>,
-    pub claims: BTreeMap<Id, Arc<Claim>>,
-    pub services: BTreeMap<Id, Arc<Service>>,
-    pub config_maps: BTreeMap<Id, Arc<ConfigMap>>,
+    pub(crate) stateful_sets: Map<Workload>,
+    pub(crate) deployments: Map<Workload>,
+    pub(crate) pods: Map<PodFact>,
+    pub(crate) claims: Map<Claim>,
+    pub(crate) services: Map<Service>,
+    pub(crate) config_maps: Map<ConfigMap>,
     /// What those amount to.
-    pub contents: BTreeMap<Id, Arc<Contents>>,
-    pub nodes: BTreeMap<String, Arc<Node>>,
-    pub namespaces: BTreeMap<String, Arc<Meta>>,
-    pub budgets: BTreeMap<Id, Arc<Budget>>,
-    pub autoscalers: BTreeMap<Id, Arc<Autoscaler>>,
+    pub(super) contents: Map<Contents>,
+    pub(super) nodes: OrdMap<String, Arc<Node>>,
+    pub(super) namespaces: OrdMap<String, Arc<Meta>>,
+    pub(crate) budgets: Map<Budget>,
+    pub(super) autoscalers: Map<Autoscaler>,
     /// Why pods of a StatefulSet could not be created the last time.
-    pub not_created: BTreeMap<Id, NotCreated>,
+    pub(super) not_created: OrdMap<Id, NotCreated>,
     /// What could not be read as it is now; what was read before stays in its map.
-    pub unreadable: BTreeMap<(Kind, Id), Unreadable>,
+    pub unreadable: OrdMap<(Kind, Id), Unreadable>,
+    pub(super) index: Index,
+    /// StatefulSets whose clusters are not what they were when the last World was drawn.
+    touched: BTreeSet<Id>,
 }
 
 /// A pod could not be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotCreated {
+pub(super) struct NotCreated {
     /// When it was tried last.
     pub at: Timestamp,
     /// The API server's words, on one line.
     pub why: String,
 }
 
-/// What is kept of a pod: a thousandth of it matters once it runs.
-#[derive(Clone, Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
-pub struct PodFact {
-    /// Its name.
-    pub name: String,
-    /// Differs when it was re-created.
-    pub uid: String,
-    /// Kind and name of its controller.
-    pub owner: Option<(String, String)>,
-    /// The cluster its labels name.
-    pub instance: Option<String>,
-    /// Where it runs.
-    pub node: String,
-    /// Ready and not going.
-    pub ready: bool,
-    /// Will not become Ready by waiting.
-    pub stuck: bool,
-    /// The image of its server cannot be had, or one before it: that is no fault of what the server reads.
-    pub lacks_an_image: bool,
-    /// Being deleted.
-    pub going: bool,
-    /// Carries the mark of injection: only then does Ready mean Synced.
-    pub verified: bool,
-    /// Carries the mark of injection, whatever it says.
-    pub injected: bool,
-    /// A database server is in it.
-    pub server: bool,
-    /// The server's container runs, as far as the kubelet says.
-    pub running: bool,
-    /// Seconds between "stop" and "die".
-    pub grace: i64,
-    /// It calls itself a bootstrap node.
-    pub bootstrap: bool,
-    /// The option file that the guard gave it.
-    pub my_cnf: Option<String>,
-    /// What it knows of its cluster's id.
-    pub identity: Option<String>,
-    /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
-    pub tells: bool,
-    /// Its server starts by the step.
-    pub step: bool,
-    /// Started after a crash, its server knows its position: the step asks for it, or the image does.
-    pub recovers: bool,
-    /// How often its server's container was started again.
-    pub restarts: i64,
-    /// Since when it is not Ready.
-    pub unready: Option<Timestamp>,
-    /// Since when its server's container runs.
-    pub since: Option<Timestamp>,
-    /// What its server read of its ConfigMaps when it started, if it was given a copy.
-    pub revision: Option<Revision>,
-    /// The template that it was made from, by the StatefulSet controller's word for it.
-    pub template: String,
-    /// Its cluster address is left alone.
-    pub keeps_address: bool,
-    /// What its server reported of a start that has not come to its end.
-    pub start_note: Option<StartNote>,
-    /// What a probe saw last of a server that has joined and is not Ready.
-    pub seen: Option<Doing>,
-    /// When its server's container began to run the last time, if it has not started well.
-    pub began: Option<Timestamp>,
-}
-
-/// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
-const A_FEW_PROBES: i64 = 30;
-
-impl PodFact {
-    /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
-    /// was before it went on. Of one start the last word counts: what is told comes in its order.
-    pub fn heard(&mut self, note: StartNote) {
-        let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
-        let newer = |known: &StartNote| match known {
-            StartNote::Started(known) => known.at <= start.at,
-            // It refused in an earlier run; this one goes on.
-            StartNote::Refused(_) => self.running,
-        };
-        // Kubelets write whole seconds.
-        let of_this_run = start.at.as_second() >= began.as_second();
-        if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
-            self.start_note = Some(note);
-        }
-    }
-
-    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what it did in an
-    /// earlier run of the server, or before it was Ready the last time, is over.
-    pub fn seen(&mut self, doing: Option<Doing>, at: Timestamp) {
-        let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
-        // A pod is not Ready after some probes that failed.
-        let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
-        if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
-            self.seen = doing;
-        }
-    }
-
-    /// What it told.
-    pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
-        (self.seen, self.start_note.as_ref())
-    }
-
-    /// The pod as it was before may have told what it still does.
-    fn remembering(self, before: &Self) -> Self {
-        let same = self.uid == before.uid && self.since == before.since && self.began == before.began;
-        if self.ready || !same {
-            return self;
-        }
-        Self {
-            seen: before.seen,
-            start_note: before.start_note.clone().or_else(|| self.start_note.clone()),
-            ..self
-        }
-    }
-
-    /// Keeps what matters.
-    pub fn of(pod: &Pod) -> Self {
-        let meta = &pod.metadata;
-        let server = server::in_pod(meta, &pod.spec);
-        Self {
-            name: meta.name.clone(),
-            uid: meta.uid.clone(),
-            owner: meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone())),
-            instance: adopt::instance(&meta.labels).map(str::to_owned),
-            node: pod.spec.node_name.clone(),
-            ready: pod.ready(),
-            stuck: pod.stuck(),
-            lacks_an_image: server.is_some_and(|server| pod.lacks_an_image(&server.name)),
-            going: meta.going(),
-            verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
-            injected: meta.mark(marks::INJECTED).is_some(),
-            server: server.is_some(),
-            running: server.is_some_and(|server| pod.runs(&server.name)),
-            grace: pod.spec.grace(),
-            bootstrap: adopt::is_bootstrap(&meta.labels),
-            my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
-            identity: meta.mark(marks::IDENTITY).map(str::to_owned),
-            tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
-            step: server.is_some_and(|server| Front::of(server) == Front::Step),
-            recovers: server.is_some_and(|server| Front::of(server).recovers()),
-            restarts: server.map_or(0, |server| pod.restarts(&server.name)),
-            unready: pod.unready_since().and_then(|since| since.parse().ok()),
-            since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
-            revision: meta.mark(marks::REVISION).and_then(Revision::read),
-            template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
-            keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
-            start_note: server.and_then(|server| start_note(pod, server)),
-            seen: None,
-            began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
-        }
-    }
-}
-
-/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
-fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
-    let mut note = StartNote::read(pod.last_words(&server.name)?)?;
-    // What it did in its last run is over when it runs again.
-    if pod.runs(&server.name) {
-        note = note.without_doing();
-    }
-    Some(note).filter(|note| has_our_probe(server) || matches!(note, StartNote::Refused(_)))
-}
-
-fn has_our_probe(server: &Container) -> bool {
-    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
-    [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours)
-}
-
 impl Facts {
-    /// Takes one object in. What was adopted once and no longer is goes: labels can be taken off. Returns false for
+    /// Takes one object in. Removes it, if it is not adopted any more: labels can be taken off. Returns false for
     /// kinds the view does not hold.
     pub fn put(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
-        let id = Id::of(object.meta());
+        let (kind, id) = (object.kind(), Id::of(object.meta()));
         match object {
-            Object::StatefulSet(it) => {
-                keep(&mut self.stateful_sets, id, *it, |it| adoption.adopts(it.spec.template.as_ref()));
+            Object::Pod(it) if adoption.adopts(&it.metadata.labels) => self.put_pod(&id, PodFact::of(&it)),
+            Object::Pod(_) => self.remove(kind, &id),
+            other => return self.change(kind, &id, |facts| facts.keep(other, adoption)),
+        }
+        true
+    }
+
+    /// Takes in what is kept of a pod, beside what it told before.
+    pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
+        let fact = match self.pods.get(id) {
+            Some(before) => fact.remembering(before),
+            None => fact,
+        };
+        self.change(Kind::Pod, id, |facts| facts.pods.insert(id.clone(), Arc::new(fact)));
+    }
+
+    /// Forgets one object.
+    pub fn remove(&mut self, kind: Kind, id: &Id) {
+        self.unreadable.remove(&(kind, id.clone()));
+        self.change(kind, id, |facts| match kind {
+            Kind::StatefulSet => {
+                facts.stateful_sets.remove(id);
+                facts.not_created.remove(id);
             }
-            Object::Deployment(it) => {
-                keep(&mut self.deployments, id, *it, |it| adoption.adopts(it.spec.template.as_ref()));
+            Kind::Deployment => drop(facts.deployments.remove(id)),
+            Kind::Pod => drop(facts.pods.remove(id)),
+            Kind::Claim => drop(facts.claims.remove(id)),
+            Kind::Service => drop(facts.services.remove(id)),
+            Kind::ConfigMap => {
+                facts.contents.remove(id);
+                facts.config_maps.remove(id);
             }
-            Object::Pod(it) => {
-                let fact = PodFact::of(&it);
-                let fact = match self.pods.get(&id) {
-                    Some(before) => fact.remembering(before),
-                    None => fact,
-                };
-                keep(&mut self.pods, id, fact, |_| adoption.adopts(&it.metadata.labels));
-            }
-            Object::Claim(it) => keep(&mut self.claims, id, it, |_| true),
-            Object::Service(it) => keep(&mut self.services, id, it, |_| true),
+            Kind::Budget => drop(facts.budgets.remove(id)),
+            Kind::Autoscaler => drop(facts.autoscalers.remove(id)),
+            Kind::Node => drop(facts.nodes.remove(&id.name)),
+            Kind::Namespace => drop(facts.namespaces.remove(&id.name)),
+            Kind::Secret | Kind::ServiceAccount | Kind::Scale | Kind::Eviction | Kind::Other => {}
+        });
+    }
+
+    /// Puts an object that is no pod into its map.
+    fn keep(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
+        let id = Id::of(object.meta());
+        let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
+        match object {
+            Object::StatefulSet(it) => keep_if(&mut self.stateful_sets, id, *it, adopted),
+            Object::Deployment(it) => keep_if(&mut self.deployments, id, *it, adopted),
+            Object::Claim(it) => drop(self.claims.insert(id, Arc::new(it))),
+            Object::Service(it) => drop(self.services.insert(id, Arc::new(it))),
             Object::ConfigMap(it) => {
                 self.contents.insert(id.clone(), Arc::new(Contents::of(&it)));
-                keep(&mut self.config_maps, id, it, |_| true);
+                self.config_maps.insert(id, Arc::new(it));
             }
-            Object::Budget(it) => keep(&mut self.budgets, id, it, |_| true),
-            Object::Autoscaler(it) => keep(&mut self.autoscalers, id, it, |_| true),
-            Object::Node(it) => keep(&mut self.nodes, id.name, it, |_| true),
-            Object::Namespace(it) => keep(&mut self.namespaces, id.name, it.metadata, |_| true),
-            Object::Secret(_)
+            Object::Budget(it) => drop(self.budgets.insert(id, Arc::new(it))),
+            Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
+            Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
+            Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
+            Object::Pod(_)
+            | Object::Secret(_)
             | Object::ServiceAccount(_)
             | Object::Scale(_)
             | Object::Eviction(_)
@@ -284,43 +157,165 @@ impl Facts {
         true
     }
 
-    /// Forgets one object.
-    pub fn remove(&mut self, kind: Kind, id: &Id) {
-        self.unreadable.remove(&(kind, id.clone()));
-        match kind {
-            Kind::StatefulSet => {
-                self.stateful_sets.remove(id);
-                self.not_created.remove(id);
-            }
-            Kind::Deployment => drop(self.deployments.remove(id)),
-            Kind::Pod => drop(self.pods.remove(id)),
-            Kind::Claim => drop(self.claims.remove(id)),
-            Kind::Service => drop(self.services.remove(id)),
-            Kind::ConfigMap => {
-                self.contents.remove(id);
-                self.config_maps.remove(id);
-            }
-            Kind::Budget => drop(self.budgets.remove(id)),
-            Kind::Autoscaler => drop(self.autoscalers.remove(id)),
-            Kind::Node => drop(self.nodes.remove(&id.name)),
-            Kind::Namespace => drop(self.namespaces.remove(&id.name)),
-            Kind::Secret | Kind::ServiceAccount | Kind::Scale | Kind::Eviction | Kind::Other => {}
+    /// Changes what is known of one object, keeps the index true, and notes which clusters that touches.
+    fn change<T>(&mut self, kind: Kind, id: &Id, act: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.words(kind, id);
+        self.touch(kind, id, &before);
+        let result = act(self);
+        let after = self.words(kind, id);
+        if before != after {
+            self.index.remove(id, &before);
+            self.index.put(id, &after);
         }
+        self.touch(kind, id, &after);
+        result
     }
 
-    /// What a probe of this pod's server said when it failed.
-    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) {
-        let Some(known) = self.pods.get_mut(pod).filter(|pod| pod.uid == uid) else { return };
-        let mut pod = PodFact::clone(known);
+    /// By what this object is found, as it is known now.
+    fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
+        let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
+        let mut words: Vec<_> = match kind {
+            Kind::StatefulSet => self.stateful_sets.get(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
+                let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
+                instance(By::SetOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .chain(notes)
+                    .collect()
+            }),
+            Kind::Deployment => self.deployments.get(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps();
+                let reads = reads.map(|name| (By::DeploymentThatReads, name.to_owned()));
+                instance(By::DeploymentOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .collect()
+            }),
+            Kind::Pod => self.pods.get(id).map(|it| {
+                let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
+                let owner = match &it.owner {
+                    None => Some(String::new()),
+                    Some((kind, name)) => (kind == "StatefulSet").then(|| name.clone()),
+                };
+                let owner = owner.map(|owner| (By::PodOfSet, owner));
+                let reads = it.revision.iter().flat_map(Revision::copies);
+                let reads = reads.map(|name| (By::PodThatReads, name));
+                instance.into_iter().chain(owner).chain(reads).collect()
+            }),
+            Kind::Claim => self.claims.get(id).map(|it| {
+                let instance = instance(By::ClaimOfInstance, &it.metadata.labels);
+                let tail = (By::ClaimOfTail, tail(&id.name).to_owned());
+                instance.into_iter().chain([tail]).collect()
+            }),
+            _ => None,
+        }
+        .unwrap_or_default();
+        // A template may refer to a ConfigMap twice.
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+
+    /// Notes the clusters that are made of this object.
+    fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
+        let found = |by, word: &str| self.index.names(by, &id.namespace, word);
+        let mut names: Vec<String> = match kind {
+            Kind::StatefulSet => vec![id.name.clone()],
+            // Called TEMPLATE-STATEFULSET-ORDINAL.
+            Kind::Claim => id
+                .name
+                .rsplit_once('-')
+                .map(|(rest, _)| rest.match_indices('-').map(|(at, _)| rest[at + 1..].to_owned()).collect())
+                .unwrap_or_default(),
+            Kind::ConfigMap => found(By::SetThatReads, &id.name).map(str::to_owned).collect(),
+            _ => Vec::new(),
+        };
+        for (by, word) in words {
+            match by {
+                By::PodOfSet if !word.is_empty() => names.push(word.clone()),
+                By::PodOfInstance | By::DeploymentOfInstance => {
+                    names.extend(found(By::SetOfInstance, word).map(str::to_owned));
+                }
+                _ => {}
+            }
+        }
+        self.touched.extend(names.iter().map(|name| Id::new(&id.namespace, name)));
+    }
+
+    /// As if everything had just come in.
+    pub(super) fn touch_all(&mut self) {
+        self.touched = self.stateful_sets.keys().cloned().collect();
+    }
+
+    /// StatefulSets whose clusters are to be drawn anew, each told once.
+    pub(super) fn take_touched(&mut self) -> BTreeSet<Id> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// One pod.
+    pub fn pod(&self, id: &Id) -> Option<&PodFact> {
+        self.pods.get(id).map(AsRef::as_ref)
+    }
+
+    /// All pods.
+    pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
+        self.pods.values().map(AsRef::as_ref)
+    }
+
+    /// The uid of an object that is held.
+    pub fn uid(&self, kind: Kind, id: &Id) -> Option<&str> {
+        let uid = match kind {
+            Kind::StatefulSet => &self.stateful_sets.get(id)?.metadata.uid,
+            Kind::Deployment => &self.deployments.get(id)?.metadata.uid,
+            Kind::Pod => &self.pods.get(id)?.uid,
+            Kind::Claim => &self.claims.get(id)?.metadata.uid,
+            Kind::Service => &self.services.get(id)?.metadata.uid,
+            Kind::ConfigMap => &self.config_maps.get(id)?.metadata.uid,
+            Kind::Budget => &self.budgets.get(id)?.metadata.uid,
+            Kind::Namespace => &self.namespaces.get(&id.name)?.uid,
+            _ => return None,
+        };
+        Some(uid)
+    }
+
+    /// The ConfigMaps whose text this object makes worth knowing: what a template refers to, and copies that are in use or
+    /// asked for.
+    pub fn config_maps_of(&self, kind: Kind, id: &Id) -> impl Iterator<Item = Id> {
+        let words = self.words(kind, id).into_iter();
+        words.filter(|(by, _)| READS.contains(by)).map(|(_, name)| Id::new(&id.namespace, &name))
+    }
+
+    /// Some object makes the text of this ConfigMap worth knowing.
+    pub fn reads(&self, config_map: &Id) -> bool {
+        let Id { namespace, name } = config_map;
+        READS.into_iter().any(|by| self.index.names(by, namespace, name).next().is_some())
+    }
+
+    /// All ConfigMaps whose text is worth knowing.
+    pub fn config_maps_that_are_read(&self) -> BTreeSet<Id> {
+        let sets = self.stateful_sets.keys().map(|id| (Kind::StatefulSet, id));
+        let deployments = self.deployments.keys().map(|id| (Kind::Deployment, id));
+        let pods = self.pods.keys().map(|id| (Kind::Pod, id));
+        sets.chain(deployments).chain(pods).flat_map(|(kind, id)| self.config_maps_of(kind, id)).collect()
+    }
+
+    /// What a probe of this pod's server said when it failed. False: it was known.
+    pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
+        let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
+        let mut fact = PodFact::clone(known);
         match StartNote::read(message) {
-            Some(note) => pod.heard(note),
-            None if message.starts_with("Readiness probe ") => pod.seen(Doing::read(message), at),
+            Some(note) => fact.heard(note),
+            None if message.starts_with("Readiness probe ") => fact.seen(Doing::read(message), at),
             None => {}
         }
-        let news = pod.words() != known.words();
+        let news = fact.words() != known.words();
         if news {
-            *known = Arc::new(pod);
+            self.change(Kind::Pod, pod, |facts| facts.pods.insert(pod.clone(), Arc::new(fact)));
         }
+        news
     }
 
     /// Why a pod of this StatefulSet could not be created. False: it was known.
@@ -335,27 +330,29 @@ impl Facts {
 
     /// Some StatefulSet has fewer pods than it asks for.
     pub fn lacks_a_pod(&self) -> bool {
-        let pods = self.pods_by_owner();
-        let has = |id: &Id| pods.get(&(&*id.namespace, &*id.name)).map_or(0, Vec::len);
-        self.stateful_sets.iter().any(|(id, it)| i64::try_from(has(id)).unwrap_or(i64::MAX) < it.replicas())
+        let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
+        self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
     }
 
-    /// Pods by the StatefulSet that owns them.
-    pub(super) fn pods_by_owner(&self) -> HashMap<(&str, &str), Vec<&Arc<PodFact>>> {
-        let mut by_owner: HashMap<_, Vec<_>> = HashMap::new();
-        for (id, pod) in &self.pods {
-            if let Some((_, owner)) = pod.owner.as_ref().filter(|(kind, _)| kind == "StatefulSet") {
-                by_owner.entry((&*id.namespace, &**owner)).or_default().push(pod);
-            }
-        }
-        by_owner
+    /// The pods that a StatefulSet owns.
+    pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
     }
 }
 
-fn keep<K: Ord, V>(map: &mut BTreeMap<K, Arc<V>>, key: K, value: V, matters: impl FnOnce(&V) -> bool) {
+/// By what a reader of ConfigMaps is found.
+const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
+
+/// The last two words of a name.
+pub(super) fn tail(name: &str) -> &str {
+    name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
+}
+
+fn keep_if<T: Clone>(map: &mut Map<T>, id: Id, value: T, matters: impl FnOnce(&T) -> bool) {
     if matters(&value) {
-        map.insert(key, Arc::new(value));
+        map.insert(id, Arc::new(value));
     } else {
-        map.remove(&key);
+        map.remove(&id);
     }
 }

@@ -1,40 +1,40 @@
-//! Orphans: members that run while their StatefulSet is gone, as `kubectl delete --cascade=orphan` leaves them.
+//! What a StatefulSet that is gone left behind: its claims, and the members that `kubectl delete --cascade=orphan` leaves
+//! running.
 //!
-//! They are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
+//! Those are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
 
-use super::{Facts, Id, PodFact, View};
-use crate::object::ordinal;
+use super::facts::tail;
+use super::index::By;
+use super::{Facts, Id, PodFact, View, World};
+use crate::galera::adopt;
+use crate::object::{Claim, Labels, ordinal};
 
 impl<'a> View<'a> {
+    /// Claims that a StatefulSet which is gone left behind for these labels.
+    pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> Vec<&'a str> {
+        let instance = adopt::instance(labels);
+        instance.map(|instance| self.world.left_over(namespace, instance)).unwrap_or_default()
+    }
+
     /// The members of a namespace that no StatefulSet looks after.
     pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = &'a PodFact> {
-        let facts = &self.world.facts;
-        let namespace = namespace.to_owned();
-        let alone = {
-            let namespace = namespace.clone();
-            move |pod: &PodFact| match &pod.owner {
-                None => true,
-                Some((kind, name)) => {
-                    kind == "StatefulSet" && !facts.stateful_sets.contains_key(&Id::new(&namespace, name))
-                }
-            }
-        };
-        let left_over = &self.world.left_over;
-        let of_a_cluster = {
-            let namespace = namespace.clone();
-            move |pod: &PodFact| {
-                let key = pod.instance.clone().map(|instance| (namespace.clone(), instance));
-                let claims = key.and_then(|key| left_over.get(&key)).into_iter().flatten();
-                claims.into_iter().any(|claim| is_named_after(claim, &pod.name))
-            }
-        };
-        let first = Id::new(&namespace, "");
-        facts
-            .pods
-            .range(first..)
-            .take_while(move |(id, _)| id.namespace == namespace)
-            .map(|(_, pod)| &**pod)
-            .filter(move |pod| pod.server && pod.running && !pod.going && alone(pod) && of_a_cluster(pod))
+        let (world, namespace) = (self.world, namespace.to_owned());
+        let facts = &world.facts;
+        let alone = facts.index.all(By::PodOfSet, &namespace);
+        alone
+            .filter({
+                let namespace = namespace.clone();
+                move |(set, _)| set.is_empty() || !facts.stateful_sets.contains_key(&Id::new(&namespace, set))
+            })
+            .filter_map({
+                let namespace = namespace.clone();
+                move |(_, pod)| facts.pod(&Id::new(&namespace, pod))
+            })
+            .filter(|pod| pod.server && pod.running && !pod.going)
+            .filter(move |pod| {
+                let left = pod.instance.as_deref().map(|instance| world.left_over(&namespace, instance));
+                left.unwrap_or_default().into_iter().any(|claim| is_named_after(claim, &pod.name))
+            })
     }
 
     /// Those of them that a StatefulSet of this name takes over, or has taken over moments ago, by their ordinals.
@@ -48,19 +48,48 @@ impl<'a> View<'a> {
     }
 
     /// The cluster whose StatefulSet left this claim behind, and all claims it left.
-    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<(&'a str, &'a [String])> {
-        let mut all = self.world.left_over.iter().filter(|((ns, _), _)| ns == namespace);
-        let ((_, instance), claims) = all.find(|(_, claims)| claims.iter().any(|it| it == claim))?;
-        Some((instance, claims))
+    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<(&'a str, Vec<&'a str>)> {
+        let instance = self.world.instance_of(&Id::new(namespace, claim))?;
+        let claims = self.world.left_over(namespace, instance);
+        claims.contains(&claim).then_some((instance, claims))
     }
 }
 
-/// The cluster of a claim that carries no labels of it, by the member that is there: claims get the labels that the
-/// StatefulSet's selector asks for, and that may be fewer than its pods have.
-pub(super) fn instance_of<'f>(claim: &Id, facts: &'f Facts) -> Option<&'f str> {
-    let names = claim.name.match_indices('-').map(|(at, _)| &claim.name[at + 1..]);
-    let mut pods = names.filter_map(|name| facts.pods.get(&Id::new(&claim.namespace, name)));
-    pods.find(|pod| pod.server)?.instance.as_deref()
+impl World {
+    /// Claims of a cluster whose StatefulSet is gone: data without an owner.
+    fn left_over(&self, namespace: &str, instance: &str) -> Vec<&str> {
+        if self.cluster_of_instance(namespace, instance).is_some() {
+            return Vec::new();
+        }
+        let Facts { index, pods, claims, .. } = &self.facts;
+        let labelled = index.names(By::ClaimOfInstance, namespace, instance);
+        let members = index.names(By::PodOfInstance, namespace, instance);
+        let members = members.filter(|pod| pods.get(&Id::new(namespace, pod)).is_some_and(|it| it.server));
+        let named = members.flat_map(|pod| index.names(By::ClaimOfTail, namespace, tail(pod)));
+        let mut found: Vec<_> = labelled
+            .chain(named)
+            .filter(|claim| {
+                let id = Id::new(namespace, claim);
+                claims.get(&id).is_some_and(|it| it.bound()) && self.instance_of(&id) == Some(instance)
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The cluster of a claim. One that carries no labels of it is known by the member that is there: claims get the labels
+    /// that the StatefulSet's selector asks for, and that may be fewer than its pods have.
+    fn instance_of(&self, claim: &Id) -> Option<&str> {
+        let known: &Claim = self.facts.claims.get(claim)?;
+        let labels = &known.metadata.labels;
+        let labelled = adopt::instance(labels).filter(|_| self.adoption.adopts(labels));
+        labelled.or_else(|| {
+            let names = claim.name.match_indices('-').map(|(at, _)| &claim.name[at + 1..]);
+            let mut pods = names.filter_map(|name| self.facts.pods.get(&Id::new(&claim.namespace, name)));
+            pods.find(|pod| pod.server)?.instance.as_deref()
+        })
+    }
 }
 
 /// Claims are called TEMPLATE-POD.

@@ -2,6 +2,7 @@
 //!
 //! Must not know: what is wrong with any of it.
 
+use super::index::By;
 use super::{Cluster, Id, View};
 use crate::galera::data::Place;
 use crate::galera::reading::File;
@@ -78,22 +79,14 @@ impl<'a> View<'a> {
 
     /// The clusters whose members read this ConfigMap.
     pub fn readers_of(&self, namespace: &str, config_map: &str) -> impl Iterator<Item = &'a Cluster> {
-        self.clusters_in(namespace)
-            .filter(move |it| it.workload.spec.template.spec.config_maps().any(|name| name == config_map))
+        let names = self.world.facts.index.names(By::SetThatReads, namespace, config_map);
+        names.filter_map(|name| self.cluster(namespace, name))
     }
 
     /// Some workload of this namespace that is adopted reads this ConfigMap.
     pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
-        let reads =
-            |workload: &Workload| workload.spec.template.spec.config_maps().any(|name| name == config_map);
-        self.readers_of(namespace, config_map).next().is_some()
-            || self
-                .world
-                .facts
-                .deployments
-                .range(Id::new(namespace, "")..)
-                .take_while(|(id, _)| id.namespace == namespace)
-                .any(|(_, it)| reads(it))
+        let mut deployments = self.world.facts.index.names(By::DeploymentThatReads, namespace, config_map);
+        self.readers_of(namespace, config_map).next().is_some() || deployments.next().is_some()
     }
 
     /// This ConfigMap is Galera's: a workload of ours reads it, or it shows it. The latter catches a ConfigMap that is

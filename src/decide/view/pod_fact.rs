@@ -1,0 +1,180 @@
+//! What is kept of a pod: a thousandth of it matters once it runs.
+//!
+//! Must not know: which cluster it belongs to. Beside what its object says, it remembers what its server told in other ways,
+//! by a probe or its last words.
+
+use jiff::Timestamp;
+
+use super::TEMPLATE;
+use crate::galera::start::Front;
+use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::{adopt, server};
+use crate::marks;
+use crate::object::{Container, Handler, Pod};
+use crate::revision::Revision;
+
+/// What is kept of a pod: a thousandth of it matters once it runs.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
+pub struct PodFact {
+    /// Its name.
+    pub name: String,
+    /// Differs when it was re-created.
+    pub uid: String,
+    /// Kind and name of its controller.
+    pub owner: Option<(String, String)>,
+    /// The cluster its labels name.
+    pub instance: Option<String>,
+    /// Where it runs.
+    pub node: String,
+    /// Ready and not going.
+    pub ready: bool,
+    /// Will not become Ready by waiting.
+    pub stuck: bool,
+    /// The image of its server cannot be had, or one before it: that is no fault of what the server reads.
+    pub lacks_an_image: bool,
+    /// Being deleted.
+    pub going: bool,
+    /// Carries the mark of injection: only then does Ready mean Synced.
+    pub verified: bool,
+    /// Carries the mark of injection, whatever it says.
+    pub injected: bool,
+    /// A database server is in it.
+    pub server: bool,
+    /// The server's container runs, as far as the kubelet says.
+    pub running: bool,
+    /// Seconds between "stop" and "die".
+    pub grace: i64,
+    /// It calls itself a bootstrap node.
+    pub bootstrap: bool,
+    /// The option file that the guard gave it.
+    pub my_cnf: Option<String>,
+    /// What it knows of its cluster's id.
+    pub identity: Option<String>,
+    /// Its server starts by the step, or has our probes, so it can tell which cluster it is in.
+    pub tells: bool,
+    /// Its server starts by the step.
+    pub step: bool,
+    /// Started after a crash, its server knows its position: the step asks for it, or the image does.
+    pub recovers: bool,
+    /// How often its server's container was started again.
+    pub restarts: i64,
+    /// Since when it is not Ready.
+    pub unready: Option<Timestamp>,
+    /// Since when its server's container runs.
+    pub since: Option<Timestamp>,
+    /// What its server read of its ConfigMaps when it started, if it was given a copy.
+    pub revision: Option<Revision>,
+    /// The template that it was made from, by the StatefulSet controller's word for it.
+    pub template: String,
+    /// Its cluster address is left alone.
+    pub keeps_address: bool,
+    /// What its server reported of a start that has not come to its end.
+    pub start_note: Option<StartNote>,
+    /// What a probe saw last of a server that has joined and is not Ready.
+    pub seen: Option<Doing>,
+    /// When its server's container began to run the last time, if it has not started well.
+    pub began: Option<Timestamp>,
+}
+
+/// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
+const A_FEW_PROBES: i64 = 30;
+
+impl PodFact {
+    /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
+    /// was before it went on. Of one start the last word counts: what is told comes in its order.
+    pub fn heard(&mut self, note: StartNote) {
+        let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
+        let newer = |known: &StartNote| match known {
+            StartNote::Started(known) => known.at <= start.at,
+            // It refused in an earlier run; this one goes on.
+            StartNote::Refused(_) => self.running,
+        };
+        // Kubelets write whole seconds.
+        let of_this_run = start.at.as_second() >= began.as_second();
+        if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
+            self.start_note = Some(note);
+        }
+    }
+
+    /// A readiness probe saw this, at this time; `None`: something that needs no name. It is told in its order, and what it did in an
+    /// earlier run of the server, or before it was Ready the last time, is over.
+    pub fn seen(&mut self, doing: Option<Doing>, at: Timestamp) {
+        let of_this_run = self.since.is_some_and(|since| since.as_second() <= at.as_second());
+        // A pod is not Ready after some probes that failed.
+        let lasts = self.unready.is_none_or(|since| since.as_second() <= at.as_second() + A_FEW_PROBES);
+        if self.running && !self.ready && self.began.is_none() && of_this_run && lasts {
+            self.seen = doing;
+        }
+    }
+
+    /// What it told.
+    pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
+        (self.seen, self.start_note.as_ref())
+    }
+
+    /// The pod as it was before may have told what it still does.
+    pub(super) fn remembering(self, before: &Self) -> Self {
+        let same = self.uid == before.uid && self.since == before.since && self.began == before.began;
+        if self.ready || !same {
+            return self;
+        }
+        Self {
+            seen: before.seen,
+            start_note: before.start_note.clone().or_else(|| self.start_note.clone()),
+            ..self
+        }
+    }
+
+    /// Keeps what matters.
+    pub fn of(pod: &Pod) -> Self {
+        let meta = &pod.metadata;
+        let server = server::in_pod(meta, &pod.spec);
+        Self {
+            name: meta.name.clone(),
+            uid: meta.uid.clone(),
+            owner: meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone())),
+            instance: adopt::instance(&meta.labels).map(str::to_owned),
+            node: pod.spec.node_name.clone(),
+            ready: pod.ready(),
+            stuck: pod.stuck(),
+            lacks_an_image: server.is_some_and(|server| pod.lacks_an_image(&server.name)),
+            going: meta.going(),
+            verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
+            injected: meta.mark(marks::INJECTED).is_some(),
+            server: server.is_some(),
+            running: server.is_some_and(|server| pod.runs(&server.name)),
+            grace: pod.spec.grace(),
+            bootstrap: adopt::is_bootstrap(&meta.labels),
+            my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
+            identity: meta.mark(marks::IDENTITY).map(str::to_owned),
+            tells: server.is_some_and(|server| Front::of(server) == Front::Step || has_our_probe(server)),
+            step: server.is_some_and(|server| Front::of(server) == Front::Step),
+            recovers: server.is_some_and(|server| Front::of(server).recovers()),
+            restarts: server.map_or(0, |server| pod.restarts(&server.name)),
+            unready: pod.unready_since().and_then(|since| since.parse().ok()),
+            since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
+            revision: meta.mark(marks::REVISION).and_then(Revision::read),
+            template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
+            keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
+            start_note: server.and_then(|server| start_note(pod, server)),
+            seen: None,
+            began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
+        }
+    }
+}
+
+/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
+fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
+    let mut note = StartNote::read(pod.last_words(&server.name)?)?;
+    // What it did in its last run is over when it runs again.
+    if pod.runs(&server.name) {
+        note = note.without_doing();
+    }
+    Some(note).filter(|note| has_our_probe(server) || matches!(note, StartNote::Refused(_)))
+}
+
+fn has_our_probe(server: &Container) -> bool {
+    let ours = |probe: &Handler| probe.exec.command.iter().any(|it| it.look().ends_with("/wait-for-sync.sh"));
+    [&server.startup_probe, &server.readiness_probe].into_iter().flatten().any(ours)
+}
