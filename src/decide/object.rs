@@ -7,6 +7,7 @@
 //! Only the fields that are judged have a place here; everything else is skipped while reading.
 
 mod affinity;
+mod by_name;
 mod container;
 mod fingerprint;
 mod meta;
@@ -21,11 +22,10 @@ mod selector;
 mod service;
 mod workload;
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 pub use affinity::{Affinity, AntiAffinity, Term};
+pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;
 pub(crate) use meta::LONGEST_NAME;
@@ -317,9 +317,9 @@ pub struct ConfigMap {
     pub metadata: Meta,
     /// File name or key, and its text.
     #[serde(deserialize_with = "by_name")]
-    pub data: BTreeMap<String, Literal>,
+    pub data: ByName<Literal>,
     #[serde(rename = "binaryData", deserialize_with = "by_name")]
-    binary_data: BTreeMap<String, Fingerprint>,
+    binary_data: ByName<Fingerprint>,
 }
 
 impl ConfigMap {

@@ -14,7 +14,7 @@ use std::hash::{Hash, Hasher};
 use ring::digest::Context;
 
 use crate::galera::options::{self, Meaning};
-use crate::object::{ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
+use crate::object::{ByName, ConfigMap, Container, Literal, PodSpec, SourceRef, Volume};
 
 pub use contents::{Contents, Unknown};
 
@@ -172,7 +172,7 @@ pub fn differences(one: &ConfigMap, other: &ConfigMap, keys: &Keys) -> Vec<Strin
 
 /// What servers read, by ConfigMap. Written as `nodeconfig=3fa9…`, several with a space between.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Revision(BTreeMap<String, Digest>);
+pub struct Revision(ByName<Digest>);
 
 impl Revision {
     /// Of these sources, as their ConfigMaps are now.
@@ -180,7 +180,7 @@ impl Revision {
         sources: &BTreeMap<String, Keys>,
         mut contents: impl FnMut(&str) -> Option<&'c Contents>,
     ) -> Result<Self, Unknown> {
-        let mut all = BTreeMap::new();
+        let mut all = Vec::new();
         for (name, keys) in sources {
             let known = match contents(name) {
                 Some(known) => known,
@@ -188,10 +188,10 @@ impl Revision {
                 None => return Err(Unknown::NotThere(name.clone())),
             };
             if let Some(digest) = known.digest(name, keys)? {
-                all.insert(name.clone(), digest);
+                all.push((name.clone(), digest));
             }
         }
-        Ok(Self(all))
+        Ok(Self(all.into_iter().collect()))
     }
 
     /// As it was written down.
@@ -200,7 +200,7 @@ impl Revision {
             let (name, digest) = word.split_once('=')?;
             (!name.is_empty()).then_some((name.to_owned(), Digest::read(digest)?))
         };
-        let all: BTreeMap<_, _> = text.split_whitespace().map(one).collect::<Option<_>>()?;
+        let all: ByName<_> = text.split_whitespace().map(one).collect::<Option<_>>()?;
         (!all.is_empty()).then_some(Self(all))
     }
 
@@ -219,9 +219,8 @@ impl Revision {
     /// The same with another content of one ConfigMap.
     #[must_use]
     pub fn with(&self, source: &str, digest: Digest) -> Self {
-        let mut all = self.0.clone();
-        all.insert(source.to_owned(), digest);
-        Self(all)
+        let all = self.iter().map(|(name, digest)| (name.to_owned(), digest.clone()));
+        Self(all.chain([(source.to_owned(), digest)]).collect())
     }
 
     /// What it says of this ConfigMap.

@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use decide::amend::amend;
 use decide::config::Settings;
+use decide::object::{Kind, Object};
 use decide::review::{self, Origin};
 use decide::view::{Facts, Freshness, View, World};
 use decide::{report, rules};
 use hdrhistogram::Histogram;
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::fleet::{self, CLUSTERS};
@@ -45,7 +46,7 @@ pub struct Decisions {
     pub unpaced: Vec<(&'static str, f64)>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Percentiles {
     pub p50: f64,
     pub p99: f64,
@@ -53,7 +54,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         let at = |share| milliseconds(histogram.value_at_quantile(share));
         Self { p50: at(0.5), p99: at(0.99), p999: at(0.999) }
     }
@@ -154,12 +155,18 @@ fn at_rate(
     })
 }
 
-/// What `watch` does after every event.
+/// What `watch` does after every event: here, a member that becomes Ready.
 fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> {
-    let mut times = load::histogram();
-    while !over.load(Ordering::Relaxed) {
+    let (mut facts, mut times) = (facts.clone(), load::histogram());
+    for cluster in (0..CLUSTERS).cycle() {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        let text = fleet::pod(cluster, 0).to_string();
         let started = Instant::now();
-        let world = World::build(facts.clone(), &engine.settings.adoption, Freshness::Current);
+        let pod = Object::read(Kind::Pod, &text).expect("the fleet is made of readable objects");
+        facts.put(pod, &engine.settings.adoption);
+        let world = engine.world.load().after(&mut facts);
         engine.world.store(world.into());
         times.saturating_record(load::nanoseconds(started.elapsed()));
         thread::sleep(REBUILT_EVERY);

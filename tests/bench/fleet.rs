@@ -121,6 +121,37 @@ fn objects(cluster: usize) -> Vec<(Kind, Value)> {
     objects
 }
 
+/// Where the clusters are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spread {
+    /// Each in a namespace of its own.
+    EachAlone,
+    /// All in one, with names of their own.
+    Together,
+}
+
+impl Spread {
+    /// An object of a cluster, moved to where it is.
+    pub fn moved(self, object: Value, cluster: usize) -> Value {
+        if self == Self::EachAlone {
+            return object;
+        }
+        let text = object.to_string().replace(&namespace(cluster), "db");
+        let text = text.replace("galera-instance", &format!("galera-{cluster:04}"));
+        serde_json::from_str(&text).expect("names are other names")
+    }
+}
+
+/// Everything that the guard watches.
+pub fn all(clusters: usize, spread: Spread) -> impl Iterator<Item = (Kind, Value)> {
+    let nodes = (0..NODES).map(|number| (Kind::Node, node(number)));
+    // One cluster after the other, so that no more is in memory at once than with a real list.
+    let objects = (0..clusters).flat_map(move |cluster| {
+        objects(cluster).into_iter().map(move |(kind, object)| (kind, spread.moved(object, cluster)))
+    });
+    nodes.chain(objects)
+}
+
 fn node(number: usize) -> Value {
     let ready = json!({ "conditions": [{ "type": "Ready", "status": "True" }] });
     json!({ "metadata": { "name": format!("node-{number}") }, "status": ready })
@@ -129,18 +160,9 @@ fn node(number: usize) -> Value {
 /// What the watches would know of so many clusters.
 pub fn facts(clusters: usize, settings: &Settings) -> Facts {
     let mut facts = Facts::default();
-    let mut put = |kind, object: &Value| {
+    for (kind, object) in all(clusters, Spread::EachAlone) {
         let object = Object::read(kind, &object.to_string()).expect("the fleet is made of readable objects");
         assert!(facts.put(object, &settings.adoption), "the view holds this kind");
-    };
-    for number in 0..NODES {
-        put(Kind::Node, &node(number));
-    }
-    // One cluster after the other, so that no more is in memory at once than with a real list.
-    for cluster in 0..clusters {
-        for (kind, object) in objects(cluster) {
-            put(kind, &object);
-        }
     }
     facts
 }

@@ -9,11 +9,13 @@
 //! | `client.rs`, `load.rs` | one connection, many of them |
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
+//! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
 //! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
 //! | `summary.rs`, `table.rs` | what is printed and kept |
 //!
-//! `cargo bench --bench guard -- engine` leaves the servers out and measures the decision alone.
+//! `cargo bench --bench guard -- engine` leaves the servers out and measures the decision alone, `-- growth` only how the
+//! cost of a change grows with the view.
 //!
 //! It is no test: figures stand beside targets, and only a wrong answer fails.
 #![forbid(unsafe_code)]
@@ -33,6 +35,7 @@ mod child;
 mod client;
 mod decide;
 mod fleet;
+mod growth;
 mod large;
 mod load;
 mod plan;
@@ -54,7 +57,8 @@ use std::time::{Duration, Instant};
 
 use child::Server;
 use decide::Decisions;
-use fleet::CLUSTERS;
+use fleet::{CLUSTERS, Spread};
+use growth::Growth;
 use large::Large;
 use load::{Line, Pace};
 use plan::Plan;
@@ -94,6 +98,11 @@ fn main() {
     match role.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve-guard", clusters] => servers::guard(clusters.parse().expect("a number of clusters")),
         ["serve-nothing"] => servers::nothing(),
+        ["grow", clusters, together] => {
+            let spread = if together == "true" { Spread::Together } else { Spread::EachAlone };
+            growth::grow(clusters.parse().expect("a number of clusters"), spread);
+        }
+        ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
         ["engine"] => {
             summary::tell_engine(&Engine::measure(&Plan::of_this_run()));
         }
@@ -126,13 +135,15 @@ fn run(plan: &Plan) {
 #[derive(Debug, Serialize)]
 struct Engine {
     decisions: Decisions,
+    growth: Vec<Growth>,
     large: Large,
 }
 
 impl Engine {
     fn measure(plan: &Plan) -> Self {
         let (engine, facts) = decide::engine();
-        Self { decisions: decide::measure(plan, &engine, &facts), large: large::measure(plan, &engine) }
+        let decisions = decide::measure(plan, &engine, &facts);
+        Self { decisions, growth: growth::measure(plan), large: large::measure(plan, &engine) }
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::decide::Percentiles;
+use crate::growth::Growth;
 use crate::large::Largest;
 use crate::real::Real;
 use crate::series::Outcome;
@@ -33,22 +34,36 @@ pub struct Start {
 }
 
 /// What was measured without a server.
-pub fn tell_engine(Engine { decisions, large }: &Engine) {
+pub fn tell_engine(Engine { decisions, growth, large }: &Engine) {
     let mut lines = vec![
         line("decision on 17 KB, 1000 a second", percentiles(&decisions.paced)),
         line("the same, world rebuilt 10 times a second", percentiles(&decisions.paced_while_rebuilding)),
         line("decisions on every kind of request, 1000 a second", percentiles(&decisions.paced_mix)),
-        line("rebuilding the world", percentiles(&decisions.rebuild)),
+        line("from an event to the world that shows it", percentiles(&decisions.rebuild)),
     ];
     lines.push(line("what is due in all of them", format!("mean {:.2} ms", decisions.plan)));
     for (name, mean) in &decisions.unpaced {
         lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
     }
     table::section("In this process, 1000 clusters in the view", &lines);
+    tell_growth(growth);
     let worst = |it: &Largest| format!("create {:.1} ms, update {:.1} ms", it.create_ms, it.update_ms);
     let mut lines: Vec<_> = large.config_maps.iter().map(|it| (it.text.to_owned(), worst(it))).collect();
     lines.push(line("gatera check of 10,000 documents", format!("{:.0} ms", large.check_ms)));
     table::section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
+}
+
+/// What a change costs as the view grows.
+pub fn tell_growth(growth: &[Growth]) {
+    let told = |it: &Growth| {
+        let Growth { start_ms, change, kib_per_cluster, .. } = it;
+        let value = format!(
+            "change p50 {:.3}, p99 {:.3} ms; start {start_ms:.0} ms; {kib_per_cluster:.1} KiB each",
+            change.p50, change.p99
+        );
+        (it.name(), value)
+    };
+    table::section("From an event to the World that shows it", &growth.iter().map(told).collect::<Vec<_>>());
 }
 
 impl Summary {
@@ -101,7 +116,7 @@ impl Summary {
     /// The figures somebody has promised.
     pub fn goals(&self) -> Vec<Goal> {
         use Target::{AtLeast, AtMost};
-        let Self { start, engine: Engine { decisions, large }, real, .. } = self;
+        let Self { start, engine: Engine { decisions, growth, large }, real, .. } = self;
         let ratio = |series| self.of(series, FULL).ratio.map_or(0.0, |[_, median, _]| median);
         let (main, one) = (self.of(0, FULL), self.of(2, FULL));
         let first = start.world_ms + start.first_answer_ms;
@@ -127,6 +142,12 @@ impl Summary {
             Goal::new("memory, under load, 0 clusters", self.of(8, EMPTY).rss_mib, "MiB", AtMost(20.0)),
             Goal::new("memory, under load, 1000 clusters", self.of(8, FULL).rss_mib, "MiB", AtMost(60.0)),
         ];
+        for it in growth {
+            let of = |what: &str| format!("{what}, {}", it.name());
+            goals.push(Goal::new(of("event to World, p99"), it.change.p99, "ms", AtMost(2.0)));
+            goals.push(Goal::new(of("memory for a cluster"), it.kib_per_cluster, "KiB", AtMost(20.0)));
+            goals.push(Goal::new(of("objects to World"), it.start_ms, "ms", AtMost(3000.0)));
+        }
         if let Some(real) = real {
             let first = real.coming_up.first_admission;
             goals.push(Goal::new(

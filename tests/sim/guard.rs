@@ -70,7 +70,7 @@ pub struct Answer {
 impl Guard {
     pub fn of(replicas: usize, settings: Settings) -> Self {
         let world = World::empty(&settings.adoption, Freshness::Current);
-        let replicas = (0..replicas);
+        let replicas = 0..replicas;
         let replicas =
             replicas.map(|_| Replica { up: true, world: world.clone(), ..Replica::default() }).collect();
         Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }

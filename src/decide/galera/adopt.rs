@@ -83,7 +83,7 @@ pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.k
 
 /// Which cluster of its namespace a pod belongs to, by the label that names it.
 pub fn instance(labels: &Labels) -> Option<&str> {
-    INSTANCE_LABELS.iter().find_map(|key| labels.get(*key)).map(|value| &**value)
+    INSTANCE_LABELS.iter().find_map(|key| labels.get(key)).map(|value| &**value)
 }
 
 /// The seed documents' label of a bootstrap node.

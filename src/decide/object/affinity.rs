@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::meta::or_default;
+use super::meta::{list, or_default};
 use super::{Labels, Selector};
 
 /// Where a pod wants to run, and beside whom.
@@ -22,10 +22,10 @@ pub struct Affinity {
 #[serde(default)]
 pub struct AntiAffinity {
     /// Rather wait for ever than run beside them.
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
+    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
     pub required: Vec<Term>,
     /// If there is another node.
-    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "or_default")]
+    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution", deserialize_with = "list")]
     pub preferred: Vec<Weighted>,
 }
 

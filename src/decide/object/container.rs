@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::meta::{name, or_default, variable};
+use super::meta::{list, name, or_default, variable};
 use super::references::SourceRef;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
@@ -43,22 +43,22 @@ pub struct Container {
     #[serde(deserialize_with = "or_default")]
     pub image: String,
     /// Replaces the image's entrypoint.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub command: Vec<Literal>,
     /// Arguments of the entrypoint.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub args: Vec<Literal>,
     /// Environment, one by one.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub env: Vec<EnvVar>,
     /// Environment, whole ConfigMaps and Secrets.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub env_from: Vec<EnvFrom>,
     /// Declared ports.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub ports: Vec<Port>,
     /// Where volumes appear.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub volume_mounts: Vec<Mount>,
     /// Restarts the container when it fails.
     pub liveness_probe: Option<Handler>,
@@ -103,7 +103,7 @@ pub struct EnvVar {
     #[serde(deserialize_with = "or_default")]
     pub value: Literal,
     /// Where its value comes from, when it is not.
-    pub value_from: Option<ValueFrom>,
+    pub value_from: Option<Box<ValueFrom>>,
 }
 
 /// Where the value of a variable comes from.
@@ -188,7 +188,7 @@ impl Handler {
 #[serde(default)]
 pub struct Exec {
     /// Program and arguments.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub command: Vec<Literal>,
 }
 

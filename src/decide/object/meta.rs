@@ -3,14 +3,13 @@
 //! Annotations of others are dropped while reading: `last-applied-configuration` repeats the whole object, passwords
 //! included, and would double the memory of the view.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Deserializer, de};
 
+use super::ByName;
 use crate::marks::PREFIX;
 
 /// Labels of an object or of a pod template.
-pub type Labels = BTreeMap<String, String>;
+pub type Labels = ByName<String>;
 
 /// Reads `null` as if the field were absent: YAML's `env:` with nothing behind it is a null.
 pub(crate) fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
@@ -26,18 +25,13 @@ const LONGEST_VARIABLE: usize = 1024;
 
 /// A name of at most so many bytes. Messages repeat names, and a mutating webhook is asked before the API server has
 /// looked at them: what it would never store is not read.
-#[derive(Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Default)]
 struct Name<const MOST: usize>(String);
 
 impl<'de, const MOST: usize> Deserialize<'de> for Name<MOST> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         let name = String::deserialize(input)?;
-        if name.len() > MOST {
-            let bytes = name.len();
-            return Err(de::Error::custom(format!(
-                "a name has {bytes} bytes, and {MOST} is the most there can be"
-            )));
-        }
+        short::<MOST, D::Error>(&name)?;
         Ok(Self(name))
     }
 }
@@ -53,13 +47,33 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(input: D) -> Result<String, D:
 }
 
 /// Reads what stands under names.
-pub(super) fn by_name<'de, D, T>(input: D) -> Result<BTreeMap<String, T>, D::Error>
+pub(super) fn by_name<'de, D, T>(input: D) -> Result<ByName<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let named: BTreeMap<Name<LONGEST_NAME>, T> = or_default(input)?;
-    Ok(named.into_iter().map(|(Name(name), it)| (name, it)).collect())
+    let named: ByName<T> = or_default(input)?;
+    named.keys().try_for_each(|name| short::<LONGEST_NAME, _>(name))?;
+    Ok(named)
+}
+
+/// Reads a list, in no more memory than it needs: many are held for long.
+pub(super) fn list<'de, D, T>(input: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let mut all: Vec<T> = or_default(input)?;
+    all.shrink_to_fit();
+    Ok(all)
+}
+
+fn short<const MOST: usize, E: de::Error>(name: &str) -> Result<(), E> {
+    let bytes = name.len();
+    if bytes > MOST {
+        return Err(E::custom(format!("a name has {bytes} bytes, and {MOST} is the most there can be")));
+    }
+    Ok(())
 }
 
 /// What every object says of itself.
@@ -89,9 +103,9 @@ pub struct Meta {
     pub labels: Labels,
     /// Only the guard's own annotations, those whose key begins with `gatera.dev/`, and Helm's.
     #[serde(rename = "annotations", deserialize_with = "own_marks")]
-    pub marks: BTreeMap<String, String>,
+    pub marks: ByName<String>,
     /// Who made it.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub owner_references: Vec<Owner>,
     /// Set once it is going away.
     pub deletion_timestamp: Option<String>,
@@ -146,32 +160,32 @@ pub struct Owner {
 const HELM_RELEASE: &str = "meta.helm.sh/release-name";
 
 /// Keeps the guard's own annotations, and Helm's, without ever allocating for the others.
-fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, String>, D::Error> {
+fn own_marks<'de, D: Deserializer<'de>>(input: D) -> Result<ByName<String>, D::Error> {
     struct Own;
     impl<'de> de::Visitor<'de> for Own {
-        type Value = BTreeMap<String, String>;
+        type Value = ByName<String>;
         fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
             f.write_str("annotations")
         }
         fn visit_unit<E>(self) -> Result<Self::Value, E> {
-            Ok(BTreeMap::new())
+            Ok(ByName::default())
         }
         fn visit_none<E>(self) -> Result<Self::Value, E> {
-            Ok(BTreeMap::new())
+            Ok(ByName::default())
         }
         fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
             input.deserialize_map(self)
         }
         fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut own = BTreeMap::new();
+            let mut own = Vec::new();
             while let Some(key) = map.next_key::<String>()? {
                 if key.starts_with(PREFIX) || key == HELM_RELEASE {
-                    own.insert(key, map.next_value()?);
+                    own.push((key, map.next_value()?));
                 } else {
                     map.next_value::<de::IgnoredAny>()?;
                 }
             }
-            Ok(own)
+            Ok(own.into_iter().collect())
         }
     }
     input.deserialize_option(Own)

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Meta;
-use super::meta::or_default;
+use super::meta::{list, or_default};
 use super::pod::{Condition, PodSpec, Toleration, condition};
 
 /// A Node, as far as it decides where a member can run.
@@ -29,7 +29,7 @@ pub struct NodeSpec {
     #[serde(deserialize_with = "or_default")]
     pub unschedulable: bool,
     /// What keeps pods away.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub taints: Vec<Taint>,
 }
 
@@ -53,7 +53,7 @@ pub struct Taint {
 #[serde(default)]
 pub struct NodeStatus {
     /// Ready counts.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
 }
 

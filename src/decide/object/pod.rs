@@ -1,11 +1,9 @@
 //! Pods: what they run, what they refer to, and how they do.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::meta::{name, or_default};
+use super::meta::{list, name, or_default};
 use super::references::SourceRef;
 use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
@@ -60,22 +58,22 @@ impl<'de> Deserialize<'de> for Template {
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     /// Main containers.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub containers: Vec<Container>,
     /// Containers that run first, or beside (restartPolicy Always).
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub init_containers: Vec<Container>,
     /// Containers that somebody put into the running pod.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub ephemeral_containers: Vec<Container>,
     /// Volumes, by reference.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub volumes: Vec<Volume>,
     /// The ServiceAccount that it runs as; empty: `default`, which is made again by itself.
     #[serde(deserialize_with = "or_default")]
     pub service_account_name: String,
     /// The Secrets that its images are pulled with.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub image_pull_secrets: Vec<SourceRef>,
     /// Where it runs; empty before it is scheduled.
     #[serde(deserialize_with = "or_default")]
@@ -87,9 +85,9 @@ pub struct PodSpec {
     pub affinity: Affinity,
     /// Labels its node must have.
     #[serde(deserialize_with = "or_default")]
-    pub node_selector: BTreeMap<String, String>,
+    pub node_selector: Labels,
     /// Taints it does not mind.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub tolerations: Vec<Toleration>,
 }
 
@@ -127,7 +125,7 @@ impl PodSpec {
     }
 }
 
-/// A volume, as far as it refers to an object.
+/// A volume, as far as it refers to an object. What is large lies elsewhere: each is one of these kinds.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
@@ -135,11 +133,11 @@ pub struct Volume {
     #[serde(deserialize_with = "name")]
     pub name: String,
     /// A ConfigMap as files.
-    pub config_map: Option<SourceRef>,
+    pub config_map: Option<Box<SourceRef>>,
     /// Several sources in one folder.
     pub projected: Option<Projected>,
     /// A Secret as files.
-    pub secret: Option<SourceRef>,
+    pub secret: Option<Box<SourceRef>>,
     /// An empty folder that goes with the pod.
     pub empty_dir: Option<EmptyDir>,
     /// Fields of the pod itself as files.
@@ -176,7 +174,7 @@ pub struct EmptyDir {
 #[serde(default)]
 pub struct DownwardApi {
     /// The files.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub items: Vec<DownwardFile>,
 }
 
@@ -215,7 +213,7 @@ pub struct ClaimVolume {
 #[serde(default)]
 pub struct Projected {
     /// The sources.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub sources: Vec<Source>,
 }
 
@@ -224,9 +222,9 @@ pub struct Projected {
 #[serde(default, rename_all = "camelCase")]
 pub struct Source {
     /// A ConfigMap as files.
-    pub config_map: Option<SourceRef>,
+    pub config_map: Option<Box<SourceRef>>,
     /// A Secret as files.
-    pub secret: Option<SourceRef>,
+    pub secret: Option<Box<SourceRef>>,
 }
 
 /// How a pod does.
@@ -237,13 +235,13 @@ pub struct PodStatus {
     #[serde(deserialize_with = "or_default")]
     pub phase: String,
     /// Conditions, of which Ready counts.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
     /// How its containers do.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub container_statuses: Vec<ContainerStatus>,
     /// How those do that come before them.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub init_container_statuses: Vec<ContainerStatus>,
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::meta::or_default;
+use super::meta::{list, or_default};
 use super::{Meta, Pod, PodSpec, Unreadable, Workload, without_values};
 
 /// One of them.
@@ -20,7 +20,7 @@ pub struct Reader {
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "T: Deserialize<'de>"))]
 struct List<T> {
-    #[serde(default = "Vec::new", deserialize_with = "or_default")]
+    #[serde(default = "Vec::new", deserialize_with = "list")]
     items: Vec<T>,
 }
 

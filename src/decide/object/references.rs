@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::meta::{name, or_default};
+use super::meta::{list, name, or_default};
 use super::{PodSpec, Volume};
 
 /// A reference by name, and what of the object is meant.
@@ -16,7 +16,7 @@ pub struct SourceRef {
     #[serde(deserialize_with = "or_default")]
     pub key: String,
     /// The keys that become files; empty: all of them (volumes).
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub items: Vec<Item>,
     /// The pod starts without it.
     #[serde(deserialize_with = "or_default")]
@@ -55,7 +55,7 @@ impl Volume {
     /// The `ConfigMaps` that are in it, or in a part of it.
     pub fn config_maps(&self) -> impl Iterator<Item = &SourceRef> {
         let parts = self.projected.iter().flat_map(|it| &it.sources);
-        self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref()))
+        self.config_map.iter().chain(parts.filter_map(|it| it.config_map.as_ref())).map(AsRef::as_ref)
     }
 }
 
@@ -71,7 +71,7 @@ impl PodSpec {
         let mounted = self.volumes.iter().flat_map(|volume| {
             let projected =
                 volume.projected.iter().flat_map(|it| &it.sources).filter_map(|it| it.secret.as_ref());
-            volume.secret.iter().chain(projected)
+            volume.secret.iter().chain(projected).map(AsRef::as_ref)
         });
         mounted.chain(self.variables(Kind::Secret)).map(|reference| &*reference.name)
     }

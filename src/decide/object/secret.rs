@@ -1,12 +1,10 @@
 //! Secrets: which values there are and whether they change, never what they are. A value is hashed while it is read, so
 //! no variable of the guard ever holds one.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
 use super::meta::or_default;
-use super::{Fingerprint, Meta};
+use super::{ByName, Fingerprint, Meta};
 
 /// A Secret.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -20,13 +18,13 @@ pub struct Secret {
     pub of_type: String,
     /// Fingerprints by key.
     #[serde(deserialize_with = "or_default")]
-    pub data: BTreeMap<String, Fingerprint>,
+    pub data: ByName<Fingerprint>,
 }
 
 impl Secret {
     /// The keys whose value is another one now, or gone.
     pub fn changed_keys<'a>(&'a self, new: &Secret) -> Vec<&'a str> {
-        let changed = |(key, value): &(&String, &Fingerprint)| new.data.get(*key) != Some(value);
+        let changed = |(key, value): &(&String, &Fingerprint)| new.data.get(key) != Some(value);
         self.data.iter().filter(changed).map(|(key, _)| &**key).collect()
     }
 }

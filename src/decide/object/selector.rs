@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::Labels;
-use super::meta::or_default;
+use super::meta::{list, or_default};
 
 /// Which pods are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -13,7 +13,7 @@ pub struct Selector {
     #[serde(deserialize_with = "or_default")]
     pub match_labels: Labels,
     /// What else must hold for its labels.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub match_expressions: Vec<Expression>,
 }
 
@@ -28,7 +28,7 @@ pub struct Expression {
     #[serde(deserialize_with = "or_default")]
     pub operator: String,
     /// For In and NotIn.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub values: Vec<String>,
 }
 

@@ -1,12 +1,10 @@
 //! StatefulSets and Deployments, which differ little as far as they are judged, and the Scale that changes both.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
-use super::meta::{name, or_default};
+use super::meta::{list, name, or_default};
 use super::quantity::Quantity;
-use super::{Meta, Selector, Template};
+use super::{ByName, Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -65,7 +63,7 @@ pub struct WorkloadSpec {
     #[serde(deserialize_with = "or_default")]
     pub pod_management_policy: String,
     /// Claims made for every ordinal (StatefulSet).
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub volume_claim_templates: Vec<ClaimTemplate>,
     /// How a new template reaches the pods (StatefulSet).
     #[serde(deserialize_with = "or_default")]
@@ -97,7 +95,7 @@ pub struct ClaimSpec {
     /// Absent: the cluster's default.
     pub storage_class_name: Option<String>,
     /// ReadWriteOnce …
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "list")]
     pub access_modes: Vec<String>,
     /// How much.
     #[serde(deserialize_with = "or_default")]
@@ -110,7 +108,7 @@ pub struct ClaimSpec {
 pub struct Resources {
     /// By resource, as written: `storage: 10Gi`.
     #[serde(deserialize_with = "or_default")]
-    pub requests: BTreeMap<String, Quantity>,
+    pub requests: ByName<Quantity>,
 }
 
 /// How a new template reaches the pods.

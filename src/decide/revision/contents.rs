@@ -1,19 +1,17 @@
 //! What stands in a ConfigMap, as sums of its keys: computed once for each content that is read.
 
-use std::collections::BTreeMap;
-
 use ring::digest::{self, Context, SHA256};
 
 use super::{Digest, Keys};
 use crate::galera::address::Address;
 use crate::galera::options::{self, Meaning, Unclear};
 use crate::galera::server;
-use crate::object::{ConfigMap, Literal};
+use crate::object::{ByName, ConfigMap, Literal};
 
 /// What stands in a ConfigMap, as far as a revision asks: the sum of each key.
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    keys: BTreeMap<String, Sum>,
+    keys: ByName<Sum>,
     binary: bool,
 }
 

@@ -182,12 +182,12 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
     };
     let cluster =
         view.concerned(review).into_iter().next().or_else(|| view.cluster_of(&review.namespace, before))?;
-    let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(*key) != Some(value)).collect();
+    let mut lost: Vec<_> = before.iter().filter(|(key, value)| after.get(key) != Some(value)).collect();
     let asked_for = &cluster.workload.spec.selector.match_labels;
-    lost.sort_by_key(|(key, _)| !asked_for.contains_key(*key));
+    lost.sort_by_key(|(key, _)| !asked_for.contains_key(key));
     let lost = lost.first();
     let says = match lost {
-        Some((key, _)) if after.contains_key(*key) => {
+        Some((key, _)) if after.contains_key(key) => {
             format!("with another label {key} it no longer belongs to cluster {}", cluster.id.name)
         }
         Some((key, _)) => {
@@ -295,7 +295,7 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
         let name = key.strip_prefix(PREFIX).unwrap_or_default();
         marks::is_guards(key) || matches!(name, marks::CONTAINER | marks::READINESS)
     };
-    let changed = |key: &&String| old.metadata.marks.get(*key) != new.metadata.marks.get(*key);
+    let changed = |key: &&String| old.metadata.marks.get(key) != new.metadata.marks.get(key);
     let changed: BTreeSet<_> = keys.filter(fixed).filter(changed).collect();
     let found = changed.into_iter().map(|key| Finding {
         field: format!("{ANNOTATIONS}[{key}]"),

@@ -216,7 +216,7 @@ fn each_founds(ns: &str, workload: &Workload, replicas: i64, view: &View<'_>) ->
 fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let labels = &new.spec.template.metadata.labels;
     let other = view.cluster_of(&review.namespace, labels).filter(|it| it.id.name != review.name)?;
-    let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(*key))?;
+    let key = INSTANCE_LABELS.into_iter().find(|key| labels.contains_key(key))?;
     let Data { says, .. } = data_of(other, view)?;
     Some(RULE.finding(
         Verdict::Deny,

@@ -138,7 +138,7 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
     }
     // The bootstrap node may not be there yet: then one as the seed documents label it is meant.
     let name = cluster.instance()?;
-    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(*key))?;
+    let key = adopt::INSTANCE_LABELS.into_iter().find(|key| members(cluster).contains_key(key))?;
     let usual = Labels::from([("app".into(), "galera-bootstrap".into()), (key.into(), name.into())]);
     let also =
         service.selects(&usual) || view.bootstrap_labels(cluster).any(|labels| service.selects(labels));

@@ -20,7 +20,7 @@ impl View<'_> {
         let text = |map: &str| self.world.facts.config_maps.get(&Id::new(namespace, map));
         let mut filled = container.clone();
         let whole = container.env_from.iter().filter_map(|from| text(&from.config_map_ref.as_ref()?.name));
-        let whole = whole.flat_map(|map| &map.data).map(|(name, value)| EnvVar {
+        let whole = whole.flat_map(|map| map.data.iter()).map(|(name, value)| EnvVar {
             name: name.clone(),
             value: value.clone(),
             value_from: None,

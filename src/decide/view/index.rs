@@ -2,6 +2,8 @@
 //!
 //! Must not know: what the words mean; `facts.rs` says what an object is found by. Order decides nothing: names come sorted.
 
+use std::ops::Bound;
+
 use imbl::OrdSet;
 
 use super::Id;
@@ -32,47 +34,33 @@ pub(super) enum By {
 }
 
 /// Which objects are found by what. A clone shares what is not changed.
+///
+/// An entry is one text, because there are many: by what, and namespace, word and name, of which the first two tell their
+/// lengths, so that no word can look like two.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Index(OrdSet<Entry>);
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    by: By,
-    namespace: Box<str>,
-    word: Box<str>,
-    name: Box<str>,
-}
-
-impl Entry {
-    fn new(by: By, namespace: &str, word: &str, name: &str) -> Self {
-        Self { by, namespace: namespace.into(), word: word.into(), name: name.into() }
-    }
-}
+pub(super) struct Index(OrdSet<Box<str>>);
 
 impl Index {
     /// This object is found by these.
     pub(super) fn put(&mut self, id: &Id, words: &[(By, String)]) {
-        self.0.extend(words.iter().map(|(by, word)| Entry::new(*by, &id.namespace, word, &id.name)));
+        self.0.extend(words.iter().map(|(by, word)| entry(*by, id, word)));
     }
 
     /// It is not any more.
     pub(super) fn remove(&mut self, id: &Id, words: &[(By, String)]) {
         for (by, word) in words {
-            self.0.remove(&Entry::new(*by, &id.namespace, word, &id.name));
+            self.0.remove(&*entry(*by, id, word));
         }
     }
 
-    /// The names of those that are found by this word.
+    /// The names of those that are found by this word, sorted.
     pub(super) fn names<'a>(
         &'a self,
         by: By,
         namespace: &str,
         word: &str,
     ) -> impl Iterator<Item = &'a str> + use<'a> {
-        let first = Entry::new(by, namespace, word, "");
-        let (namespace, word) = (first.namespace.clone(), first.word.clone());
-        let same = move |it: &&Entry| it.by == by && it.namespace == namespace && it.word == word;
-        self.0.range(first..).take_while(same).map(|it| &*it.name)
+        self.after(entry(by, &Id::new(namespace, ""), word))
     }
 
     /// All of a namespace that are found so: by which word, and their names.
@@ -81,9 +69,53 @@ impl Index {
         by: By,
         namespace: &str,
     ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let first = Entry::new(by, namespace, "", "");
-        let namespace = first.namespace.clone();
-        let same = move |it: &&Entry| it.by == by && it.namespace == namespace;
-        self.0.range(first..).take_while(same).map(|it| (&*it.word, &*it.name))
+        let entries = self.after(first_part(by, namespace).into());
+        entries.filter_map(|entry| {
+            let (length, rest) = entry.split_once(':')?;
+            rest.split_at_checked(length.parse().ok()?)
+        })
+    }
+
+    /// The rest of every entry that begins so.
+    fn after(&self, begin: Box<str>) -> impl Iterator<Item = &str> + use<'_> {
+        let from = (Bound::Included(&*begin), Bound::Unbounded);
+        self.0.range::<_, str>(from).map_while(move |entry| entry.strip_prefix(&*begin))
+    }
+}
+
+fn first_part(by: By, namespace: &str) -> String {
+    format!("{} {}:{namespace}", by as u8, namespace.len())
+}
+
+fn entry(by: By, id: &Id, word: &str) -> Box<str> {
+    let Id { namespace, name } = id;
+    format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_looks_like_another() {
+        let mut index = Index::default();
+        for (namespace, word, name) in [
+            ("db", "x", "b"),
+            ("db", "x", "a"),
+            ("db", "", "x1:xa"),
+            ("db", "xa", "c"),
+            ("d", "bx", "a"),
+            ("db1", "x", "z"),
+        ] {
+            index.put(&Id::new(namespace, name), &[(By::PodOfSet, word.to_owned())]);
+        }
+        index.put(&Id::new("db", "z"), &[(By::PodOfInstance, "x".to_owned())]);
+        let names = |word: &str| index.names(By::PodOfSet, "db", word).collect::<Vec<_>>();
+        assert_eq!((names("x"), names(""), names("xa")), (vec!["a", "b"], vec!["x1:xa"], vec!["c"]));
+        let mut all: Vec<_> = index.all(By::PodOfSet, "db").collect();
+        all.sort_unstable();
+        assert_eq!(all, [("", "x1:xa"), ("x", "a"), ("x", "b"), ("xa", "c")]);
+        index.remove(&Id::new("db", "a"), &[(By::PodOfSet, "x".to_owned())]);
+        assert_eq!(index.names(By::PodOfSet, "db", "x").collect::<Vec<_>>(), ["b"]);
     }
 }

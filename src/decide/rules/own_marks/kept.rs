@@ -2,10 +2,10 @@
 //!
 //! Owns: [`corrections`], by which `amend` changes the object and G18 tells who wrote it. Must not know: words, JSON.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use crate::marks::{self, PREFIX};
-use crate::object::{Kind, Object, Workload};
+use crate::object::{Kind, Labels, Object, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::view::{Freshness, View, is_cluster};
 
@@ -35,7 +35,7 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     }
     let data = format!("{PREFIX}{}", marks::DATA);
     let first = first_data(review, new, view);
-    let none = BTreeMap::new();
+    let none = Labels::default();
     let (is, was) = (&new.metadata.marks, old.map_or(&none, |old| &old.metadata.marks));
     let there = is.keys().chain(was.keys()).filter(|key| marks::is_guards(key));
     let keys: BTreeSet<_> = there.chain(first.is_some().then_some(&data)).collect();
@@ -51,7 +51,7 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     });
     let was = old.map_or(&none, |old| &old.spec.template.metadata.marks);
     let foreign = new.spec.template.metadata.marks.iter();
-    let in_template = foreign.filter(|(key, value)| marks::is_guards(key) && was.get(*key) != Some(value));
+    let in_template = foreign.filter(|(key, value)| marks::is_guards(key) && was.get(key) != Some(value));
     let taken_out = in_template.map(|(key, _)| Correction {
         in_template: true,
         key: key.clone(),

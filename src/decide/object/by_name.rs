@@ -1,0 +1,106 @@
+//! What stands under names in an object: labels, marks, the keys of a ConfigMap.
+//!
+//! Mostly two or three entries, read once, looked up often, and held by the thousand. So they lie sorted in one piece of
+//! memory, where a tree would keep room for eleven.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Entries by their names.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ByName<T>(Box<[(String, T)]>);
+
+impl<T> ByName<T> {
+    /// What stands under this name.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.0.binary_search_by(|(it, _)| it.as_str().cmp(name)).ok().map(|at| &self.0[at].1)
+    }
+
+    /// Something stands under this name.
+    pub fn contains_key(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// All entries, by name.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&String, &T)> + Clone {
+        self.0.iter().map(|(name, it)| (name, it))
+    }
+
+    /// All names, sorted.
+    pub fn keys(&self) -> impl Iterator<Item = &String> + Clone {
+        self.iter().map(|(name, _)| name)
+    }
+
+    /// What stands under them.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.iter().map(|(_, it)| it)
+    }
+
+    /// There is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self(Box::default())
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for ByName<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+/// Of two with the same name the last counts, as everywhere in JSON.
+impl<T> FromIterator<(String, T)> for ByName<T> {
+    fn from_iter<I: IntoIterator<Item = (String, T)>>(entries: I) -> Self {
+        let mut all: Vec<_> = entries.into_iter().collect();
+        all.reverse();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.dedup_by(|(one, _), (other, _)| one == other);
+        Self(all.into_boxed_slice())
+    }
+}
+
+impl<T, const N: usize> From<[(String, T); N]> for ByName<T> {
+    fn from(entries: [(String, T); N]) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByName<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        struct Entries<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Entries<T> {
+            type Value = ByName<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                std::iter::from_fn(|| map.next_entry().transpose()).collect()
+            }
+        }
+        input.deserialize_map(Entries(PhantomData))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_with_the_same_name_the_last_counts() {
+        let read: ByName<i64> = serde_json::from_str(r#"{"b":1,"a":2,"b":3,"":4}"#).unwrap();
+        assert_eq!(
+            read.iter().map(|(name, it)| (&**name, *it)).collect::<Vec<_>>(),
+            [("", 4), ("a", 2), ("b", 3)]
+        );
+        assert_eq!((read.get("b"), read.get("c")), (Some(&3), None));
+    }
+}

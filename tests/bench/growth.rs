@@ -1,0 +1,105 @@
+//! What a change costs in a view of 100, 1,000 and 10,000 clusters, and what such a view weighs. Each size in a process of
+//! its own, so that the memory is its own.
+//!
+//! A change is a member that becomes Ready or is not any more: its text is read, the facts take it in, the next World is
+//! drawn and shown, and the one before is dropped. What brings the text is not in it.
+
+use std::process::Command;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::view::{Facts, Freshness, World};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::decide::Percentiles;
+use crate::fleet::{self, Spread};
+use crate::plan::Plan;
+use crate::{child, load};
+
+/// Clusters, and how they are spread.
+const SIZES: [(usize, Spread); 4] = [
+    (100, Spread::EachAlone),
+    (1_000, Spread::EachAlone),
+    (10_000, Spread::EachAlone),
+    (10_000, Spread::Together),
+];
+const CHANGES: usize = 2_000;
+const KIB: f64 = 1024.0;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Growth {
+    pub clusters: usize,
+    pub together: bool,
+    /// From the text of every object to the first World.
+    pub start_ms: f64,
+    /// From the text of a pod that changed to a World that shows it.
+    pub change: Percentiles,
+    /// Resident memory for each cluster.
+    pub kib_per_cluster: f64,
+}
+
+impl Growth {
+    pub fn name(&self) -> String {
+        let spread = if self.together { "in one namespace" } else { "each in its own namespace" };
+        format!("{} clusters, {spread}", self.clusters)
+    }
+}
+
+/// All sizes; of a tiny run only the smallest.
+pub fn measure(plan: &Plan) -> Vec<Growth> {
+    let sizes = if plan.tiny { &SIZES[..1] } else { &SIZES[..] };
+    let program = std::env::current_exe().expect("this program has a path");
+    let grow = |(clusters, spread): &(usize, Spread)| {
+        let together = (*spread == Spread::Together).to_string();
+        let output = Command::new(&program).args(["grow", &clusters.to_string(), &together]).output();
+        let output = output.expect("starting this program again");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("it says what it measured")
+    };
+    sizes.iter().map(grow).collect()
+}
+
+/// One size, in this process. Its last line says what came of it.
+pub fn grow(clusters: usize, spread: Spread) {
+    let (settings, own) = (Settings::default(), std::process::id());
+    let (mut facts, before, mut spent) = (Facts::default(), child::resident(own), 0.0);
+    let mut take = |facts: &mut Facts, kind, text: &str| {
+        let begun = Instant::now();
+        let object = Object::read(kind, text).expect("the fleet is made of readable objects");
+        facts.put(object, &settings.adoption);
+        spent += begun.elapsed().as_secs_f64() * 1e3;
+    };
+    for (kind, object) in fleet::all(clusters, spread) {
+        take(&mut facts, kind, &object.to_string());
+    }
+    let begun = Instant::now();
+    let world = World::empty(&settings.adoption, Freshness::Current).after(&mut facts);
+    let drawn = begun.elapsed().as_secs_f64() * 1e3;
+    assert_eq!(world.clusters().count(), clusters);
+    let weight = (child::resident(own) - before) * KIB;
+    let (shown, mut times) = (ArcSwap::from_pointee(world), load::histogram());
+    for number in 0..CHANGES {
+        let cluster = number * 7919 % clusters;
+        let mut pod = spread.moved(fleet::pod(cluster, number % fleet::MEMBERS), cluster);
+        let ready = if number % 2 == 0 { "False" } else { "True" };
+        pod["status"]["conditions"][3]["status"] = json!(ready);
+        let text = pod.to_string();
+        let begun = Instant::now();
+        take(&mut facts, Kind::Pod, &text);
+        let next = shown.load().after(&mut facts);
+        drop(shown.swap(next.into()));
+        times.saturating_record(load::nanoseconds(begun.elapsed()));
+    }
+    let growth = Growth {
+        clusters,
+        together: spread == Spread::Together,
+        start_ms: spent + drawn,
+        change: Percentiles::of(&times),
+        #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
+        kib_per_cluster: weight / clusters as f64,
+    };
+    println!("{}", serde_json::to_string(&growth).expect("figures are JSON"));
+}
