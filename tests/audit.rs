@@ -115,10 +115,10 @@ fn an_autoscaler_that_was_there_first_is_found() {
 
 #[test]
 fn what_cannot_be_read_is_a_finding() {
-    let mut facts = Facts::default();
+    let mut facts = Facts::of(&Settings::default().adoption);
     let problem = Object::read(Kind::StatefulSet, r#"{"spec":{"replicas":"hunter2"}}"#).unwrap_err();
     facts.unreadable.insert((Kind::StatefulSet, Id::new(NAMESPACE, "odd")), problem);
-    let audit = judged_world(&World::build(facts, &Settings::default().adoption, Freshness::Current));
+    let audit = judged_world(&World::build(facts, Freshness::Current));
     let text = report::audit::text(&audit);
     assert!(text.starts_with("would be refused\n[G00] StatefulSet db/odd: cannot be read as a StatefulSet: invalid type: string"), "{text}");
     assert!(!text.contains("hunter2"));

@@ -10,6 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use decide::config::Settings;
+use decide::object::Kind;
 use decide::report;
 use decide::review::{self, Origin};
 use decide::rules::{self, Verb};
@@ -21,6 +22,7 @@ use serde_json::json;
 
 use crate::router::{ask, guard};
 use crate::scene::{self, NAMESPACE, Scene};
+use crate::sim::asked::to_amend;
 
 use asked::{Action, Asked, body};
 
@@ -135,6 +137,16 @@ async fn judge(name: &str, case: &Case) -> String {
     assert_eq!(verdict, case.expect.verdict, "{name}: {decision:#?}");
     let found: BTreeSet<_> = decision.judged.iter().map(|judged| judged.finding.rule.to_owned()).collect();
     assert_eq!(found, case.expect.rules.iter().cloned().collect(), "{name}");
+
+    // Whatever has to be said or done on the way in is sent there, although most updates travel once.
+    let object = |field: &str| Some(&body["request"][field]).filter(|it| !it.is_null());
+    let kind = &body["request"]["kind"];
+    let kind =
+        Kind::of(kind["group"].as_str().unwrap_or_default(), kind["kind"].as_str().unwrap_or_default());
+    assert!(
+        !(amended || found.contains("G08")) || to_amend(kind, object("oldObject"), object("object")),
+        "{name}: it would not be sent to /mutate"
+    );
 
     // The router says the same, in the form of an AdmissionReview.
     let path = if amended { "/mutate" } else { "/validate" };

@@ -22,7 +22,7 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
     if !recorded.is_empty() {
         scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": recorded } } });
     }
-    let mut facts = Facts::default();
+    let mut facts = Facts::of(&Settings::default().adoption);
     for (kind, mut object) in scene.objects() {
         let ordinal =
             object["metadata"]["uid"].as_str().and_then(|uid| uid.strip_prefix("pod-")?.parse().ok());
@@ -34,9 +34,9 @@ fn world(knows: [&str; 3], recorded: &str, change: impl Fn(&mut Value)) -> World
                 json!("2026-12-01T09:00:00Z");
         }
         change(&mut object);
-        facts.put(Object::read(kind, &object.to_string()).unwrap(), &Settings::default().adoption);
+        facts.put(Object::read(kind, &object.to_string()).unwrap());
     }
-    World::build(facts, &Settings::default().adoption, Freshness::Current)
+    World::build(facts, Freshness::Current)
 }
 
 fn told(ids: &[(&str, &str)]) -> Answers {

@@ -76,11 +76,11 @@ impl Default for Scene {
 
 impl Scene {
     pub fn world(&self, settings: &Settings) -> World {
-        let mut facts = Facts::default();
+        let mut facts = Facts::of(&settings.adoption);
         for (kind, object) in self.objects() {
             let read = Object::read(kind, &object.to_string()).expect("a scene is made of readable objects");
             // Secrets and autoscalers are no facts, only objects of a request.
-            facts.put(read, &settings.adoption);
+            facts.put(read);
         }
         let freshness = match &*self.view {
             "current" => Freshness::Current,
@@ -88,7 +88,7 @@ impl Scene {
             "stale" => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
             other => panic!("no view is called {other:?}"),
         };
-        World::build(facts, &settings.adoption, freshness)
+        World::build(facts, freshness)
     }
 
     /// The object called `Kind/name`.

@@ -139,9 +139,9 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     }
     all.push_str(&guard.metrics.text());
 
-    let mut facts = Facts::default();
+    let mut facts = Facts::of(&settings.adoption);
     if let Ok(read) = Object::read(kind, &object.to_string()) {
-        facts.put(read, &settings.adoption);
+        facts.put(read);
     }
     for (kind, other) in [Kind::StatefulSet, Kind::ConfigMap].map(|it| (it, Scene::default())) {
         if scene::kind_of(object) != kind {
@@ -150,10 +150,10 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
             } else {
                 "ConfigMap/galera-instance-nodeconfig"
             };
-            facts.put(Object::read(kind, &other.object(name).1.to_string()).unwrap(), &settings.adoption);
+            facts.put(Object::read(kind, &other.object(name).1.to_string()).unwrap());
         }
     }
-    let held = World::build(facts, &settings.adoption, Freshness::Current);
+    let held = World::build(facts, Freshness::Current);
     let found = audit::run(&View::new(&held, scene::now(), &settings));
     all.push_str(&format!("{found:?} {held:?}"));
     all.push_str(&report::audit::text(&found));

@@ -6,7 +6,7 @@
 //! many events all stories together have, `GATERA_SIM_SEED` which story to tell.
 
 mod api;
-mod asked;
+pub mod asked;
 mod clock;
 mod controllers;
 mod faults;

@@ -179,7 +179,7 @@ fn whom_members_wait_for_is_told() {
             fact.heard(sees("DISCONNECTED"));
             if doing == "AWAY" {
                 let node = json!({ "metadata": { "name": fact.node }, "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
-                facts.put(Object::read(Kind::Node, &node.to_string()).unwrap(), &settings.adoption);
+                facts.put(Object::read(Kind::Node, &node.to_string()).unwrap());
             }
             if matches!(doing, "SYNCED" | "AWAY") {
                 facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
@@ -197,7 +197,7 @@ fn whom_members_wait_for_is_told() {
             }
             facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
         }
-        let world = World::build(facts, &settings.adoption, Freshness::Current);
+        let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
         text += &format!("# {what}\n{}\n", status::text(&all));
@@ -215,7 +215,7 @@ fn what_was_told_before_the_last_run_does_not_count() {
             format!("start of {at}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0");
         StartNote::read(&line).unwrap()
     };
-    let seqno = |fact: &PodFact| fact.start_note.as_ref().and_then(StartNote::position).map(|it| it.seqno);
+    let seqno = |fact: &PodFact| fact.start_note.as_deref().and_then(StartNote::position).map(|it| it.seqno);
     let pod = member(0, &told(&format!("position {ID}:1, recovered after a crash, safe_to_bootstrap 0")));
     for (at, heard) in [("2026-12-01T09:19:59Z", 1), ("2026-12-01T09:20:00Z", 7), ("2026-12-01T09:21:00Z", 7)]
     {
@@ -237,7 +237,7 @@ fn what_was_told_before_the_last_run_does_not_count() {
     // What refused in an earlier run is over when the next one goes on.
     let refused = member(0, "gatera did not start the server: a reason\n");
     let mut fact = self::fact(&refused);
-    assert!(matches!(fact.start_note, Some(StartNote::Refused(_))));
+    assert!(matches!(fact.start_note.as_deref(), Some(StartNote::Refused(_))));
     fact.heard(note("2026-12-01T09:21:00Z", 7));
     assert_eq!(seqno(&fact), Some(7));
 }
@@ -296,8 +296,8 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     pod["status"]["containerStatuses"][0]["started"] = json!(true);
     let read = |pod: &Value| Object::read(Kind::Pod, &pod.to_string()).unwrap();
     let (settings, id) = (Settings::default(), Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0")));
-    let mut facts = Facts::default();
-    facts.put(read(&pod), &settings.adoption);
+    let mut facts = Facts::of(&settings.adoption);
+    facts.put(read(&pod));
     let hear = |facts: &mut Facts, uid: &str, at: &str, message: &str, doing: Option<Doing>| {
         facts.hear(&id, uid, at.parse().unwrap(), message);
         assert_eq!(facts.pod(&id).unwrap().seen, doing, "{at} {message}");
@@ -315,7 +315,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is CONNECTED\n", waits);
     hear(&mut facts, "pod-0", RUNS, "Liveness probe failed: nobody\n", waits);
     pod["metadata"]["resourceVersion"] = json!("2");
-    facts.put(read(&pod), &settings.adoption);
+    facts.put(read(&pod));
     assert_eq!(facts.pod(&id).unwrap().seen, waits, "another version of the same pod");
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINED\n", None);
     hear(&mut facts, "pod-0", RUNS, "Readiness probe failed: the server is JOINING\n", Some(Doing::Receives));
@@ -327,7 +327,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
     hear(&mut facts, "pod-0", RUNS, &stray, Some(Doing::Strays));
     hear(&mut facts, "pod-0", RUNS, "Readiness probe errored and resulted in unknown state: x", None);
     pod["status"]["conditions"][0]["lastTransitionTime"] = json!("2026-12-01T09:21:00Z");
-    facts.put(read(&pod), &settings.adoption);
+    facts.put(read(&pod));
     hear(
         &mut facts,
         "pod-0",
@@ -343,7 +343,7 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
         waits,
     );
     pod["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!("2026-12-01T09:25:00Z");
-    facts.put(read(&pod), &settings.adoption);
+    facts.put(read(&pod));
     assert_eq!(facts.pod(&id).unwrap().seen, None, "it was started again");
 }
 
@@ -374,7 +374,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
         fact.seen(Some(Doing::Looks), scene::now());
         facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
     }
-    let world = World::build(facts, &settings.adoption, Freshness::Current);
+    let world = World::build(facts, Freshness::Current);
     let view = View::new(&world, scene::now(), &settings);
     let body = deletion("pods", "Pod", "", &lost).to_string();
     let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;

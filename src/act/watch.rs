@@ -157,7 +157,7 @@ impl Watches {
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
-        let keeper = Keeper::new(sources, want, adoption.clone());
+        let keeper = Keeper::new(sources, want, &adoption);
         let pending = keeper.pending();
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);

@@ -76,11 +76,11 @@ pub fn run(
             }
         }
     }
-    let mut facts = Facts::default();
+    let mut facts = Facts::of(&settings.adoption);
     for (.., subject) in &judged {
-        subject.put_into(&mut facts, settings);
+        subject.put_into(&mut facts);
     }
-    let world = World::build(facts, &settings.adoption, Freshness::Current);
+    let world = World::build(facts, Freshness::Current);
     let view = View::new(&world, now, settings);
     let (mut refused, mut warned) = (0, 0);
     for (name, document, subject) in &judged {
@@ -164,9 +164,9 @@ impl Subject {
         Some(Self { review })
     }
 
-    fn put_into(&self, facts: &mut Facts, settings: &Settings) {
+    fn put_into(&self, facts: &mut Facts) {
         if let Some(object) = &self.review.new {
-            facts.put(object.clone(), &settings.adoption);
+            facts.put(object.clone());
         }
     }
 }

@@ -73,5 +73,5 @@ pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, 
         }
         listed => listed?,
     };
-    Ok((World::build(listed.facts, &settings.adoption, Freshness::Current), client, listed.nodes))
+    Ok((World::build(listed.facts, Freshness::Current), client, listed.nodes))
 }

@@ -109,7 +109,7 @@ impl<'a> View<'a> {
 
     /// By what pods are adopted: as it was when the world was built, whatever the settings say by now.
     pub fn adoption(&self) -> &'a adopt::Adoption {
-        &self.world.adoption
+        self.world.adoption()
     }
 
     /// The cluster whose member, or leaving pod, this is.

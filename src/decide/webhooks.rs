@@ -18,7 +18,7 @@ use crate::passing::exempt;
 use crate::passing::unread;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
-use conditions::{marks_changed, no_plain_member, selected};
+use conditions::{marks_changed, no_plain_member, selected, to_amend};
 
 /// Which of the two configurations, and which path of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +72,8 @@ pub enum Only {
     Read,
     /// Changes of labels, of the guard's annotations, or of a running pod's images.
     Marks,
+    /// Where there may be something to amend: most updates of a StatefulSet travel once.
+    ToAmend,
 }
 
 /// One row: what is sent to the guard, and what happens while it cannot answer.
@@ -103,7 +105,7 @@ pub const ENTRIES: &[Entry] = &[
         endpoint: Endpoint::Mutate,
         asks: &[("apps", "statefulsets", WRITES), ("apps", "deployments", WRITES)],
         selects: Selects::Template,
-        only: Only::All,
+        only: Only::ToAmend,
         fail_closed: true,
         why: "keeps a bootstrap Deployment at 0 replicas once there is data, keeps the guard's marks its own, and explains fixed fields",
     },
@@ -322,6 +324,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
             Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
+            Only::ToAmend => Some(("to-amend", to_amend())),
             Only::All => None,
         };
         let condition = (entry.selects == Selects::Template).then(galera).into_iter().chain(condition);

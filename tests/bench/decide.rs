@@ -98,7 +98,7 @@ const MIX: [Shape; 8] = [
 pub fn engine() -> (Engine, Facts) {
     let settings = Settings::default();
     let facts = fleet::facts(CLUSTERS, &settings);
-    let world = World::build(facts.clone(), &settings.adoption, Freshness::Current);
+    let world = World::build(facts.clone(), Freshness::Current);
     (Engine { world: ArcSwap::from_pointee(world), settings }, facts)
 }
 
@@ -165,7 +165,7 @@ fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> 
         let text = fleet::pod(cluster, 0).to_string();
         let started = Instant::now();
         let pod = Object::read(Kind::Pod, &text).expect("the fleet is made of readable objects");
-        facts.put(pod, &engine.settings.adoption);
+        facts.put(pod);
         let world = engine.world.load().after(&mut facts);
         engine.world.store(world.into());
         times.saturating_record(load::nanoseconds(started.elapsed()));
@@ -189,6 +189,7 @@ fn unpaced(engine: &Engine, plan: &Plan) -> Vec<(&'static str, f64)> {
     vec![
         ("only decoding 17 KB into a Value", mean(each, &bodies, decode)),
         ("17 KB update", of(update)),
+        ("17 KB update with old faults", of(Shape::Faulty(17 * 1024))),
         ("17 KB update, mutating", of(Shape::Amend(17 * 1024))),
         ("8 KB create", of(Shape::Create(8 * 1024))),
         ("scale", of(Shape::Scale)),

@@ -159,10 +159,10 @@ fn node(number: usize) -> Value {
 
 /// What the watches would know of so many clusters.
 pub fn facts(clusters: usize, settings: &Settings) -> Facts {
-    let mut facts = Facts::default();
+    let mut facts = Facts::of(&settings.adoption);
     for (kind, object) in all(clusters, Spread::EachAlone) {
         let object = Object::read(kind, &object.to_string()).expect("the fleet is made of readable objects");
-        assert!(facts.put(object, &settings.adoption), "the view holds this kind");
+        assert!(facts.put(object), "the view holds this kind");
     }
     facts
 }

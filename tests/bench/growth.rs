@@ -65,11 +65,11 @@ pub fn measure(plan: &Plan) -> Vec<Growth> {
 /// One size, in this process. Its last line says what came of it.
 pub fn grow(clusters: usize, spread: Spread) {
     let (settings, own) = (Settings::default(), std::process::id());
-    let (mut facts, before, mut spent) = (Facts::default(), child::resident(own), 0.0);
+    let (mut facts, before, mut spent) = (Facts::of(&settings.adoption), child::resident(own), 0.0);
     let mut take = |facts: &mut Facts, kind, text: &str| {
         let begun = Instant::now();
         let object = Object::read(kind, text).expect("the fleet is made of readable objects");
-        facts.put(object, &settings.adoption);
+        facts.put(object);
         spent += begun.elapsed().as_secs_f64() * 1e3;
     };
     for (kind, object) in fleet::all(clusters, spread) {

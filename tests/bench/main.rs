@@ -65,12 +65,12 @@ use plan::Plan;
 use reviews::Shape;
 use serde::Serialize;
 use series::{Arm, Outcome, Series};
-use summary::{EMPTY, FULL, NOTHING, Start, Summary};
+use summary::{EMPTY, FULL, NOTHING, Start, Summary, UID};
 
 const KB: usize = 1024;
 
 /// Every load; targets speak of some of them by their place.
-const SERIES: [Series; 9] = [
+const SERIES: [Series; 10] = [
     closed("update of 17 KB, 16 connections", Shape::Update(17 * KB), 16),
     closed("update of 17 KB, 8 connections", Shape::Update(17 * KB), 8),
     closed("update of 17 KB, 1 connection", Shape::Update(17 * KB), 1),
@@ -85,6 +85,7 @@ const SERIES: [Series; 9] = [
         connections: 16,
         pace: Pace::Open(1000.0),
     },
+    closed("update of 17 KB with old faults, 16 connections", Shape::Faulty(17 * KB), 16),
 ];
 
 const fn closed(name: &'static str, shape: Shape, connections: usize) -> Series {
@@ -98,6 +99,7 @@ fn main() {
     match role.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve-guard", clusters] => servers::guard(clusters.parse().expect("a number of clusters")),
         ["serve-nothing"] => servers::nothing(),
+        ["serve-uid"] => servers::uid(),
         ["grow", clusters, together] => {
             let spread = if together == "true" { Spread::Together } else { Spread::EachAlone };
             growth::grow(clusters.parse().expect("a number of clusters"), spread);
@@ -147,14 +149,16 @@ impl Engine {
     }
 }
 
-/// All series, with three servers.
+/// All series, with four servers.
 fn loads(plan: &Plan) -> (Vec<Outcome>, Start) {
     let nothing = Server::start(&["serve-nothing"]);
+    let uid = Server::start(&["serve-uid"]);
     let empty = Server::start(&["serve-guard", "0"]);
     let full = Server::start(&["serve-guard", &CLUSTERS.to_string()]);
     let start = start(&empty, &full);
     let arms = [
         Arm { name: NOTHING, server: &nothing, floor: true },
+        Arm { name: UID, server: &uid, floor: false },
         Arm { name: EMPTY, server: &empty, floor: false },
         Arm { name: FULL, server: &full, floor: false },
     ];

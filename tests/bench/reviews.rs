@@ -12,7 +12,9 @@ use crate::fleet::{self, STATEFUL_SET};
 pub enum Shape {
     /// Somebody annotates the StatefulSet: it travels twice. Grown to so many bytes.
     Update(usize),
-    /// The same at the mutating webhook, which every update passes first: nothing is amended.
+    /// The same of a StatefulSet that already breaks many rules, as those do that were there before the guard.
+    Faulty(usize),
+    /// An update at the mutating webhook, which is asked where there may be something to amend: here is nothing.
     Amend(usize),
     /// The StatefulSet is created, so it travels once. Grown to so many bytes.
     Create(usize),
@@ -80,7 +82,8 @@ impl Shape {
     /// The request about one cluster.
     pub fn request(self, cluster: usize) -> Request {
         let body = match self {
-            Self::Update(size) | Self::Amend(size) => grown(size, |entries| update(cluster, entries)),
+            Self::Update(size) | Self::Amend(size) => grown(size, |entries| update(cluster, entries, false)),
+            Self::Faulty(size) => grown(size, |entries| update(cluster, entries, true)),
             Self::Create(size) => grown(size, |entries| create(cluster, entries)),
             Self::Scale => scale(cluster),
             Self::Pod => pod(cluster),
@@ -129,8 +132,30 @@ fn with_environment(mut stateful_set: Value, entries: usize) -> Value {
     stateful_set
 }
 
-fn update(cluster: usize, entries: usize) -> String {
+/// What the seed documents have, and more.
+fn with_faults(mut stateful_set: Value) -> Value {
+    let spec = &mut stateful_set["spec"]["template"]["spec"];
+    spec["terminationGracePeriodSeconds"] = json!(10);
+    spec["affinity"] = Value::Null;
+    let container = &mut spec["containers"][0];
+    container["image"] = json!("mariadb");
+    let command =
+        |words: &str| json!({ "exec": { "command": ["bash", "-c", words] }, "failureThreshold": 1 });
+    container["livenessProbe"] = command("mysqladmin -uroot -psecret ping");
+    container["readinessProbe"] = command("mysqladmin -uroot -psecret ping");
+    container["args"] = json!([
+        "--wsrep-sst-auth=root:secret",
+        "--binlog-format=MIXED",
+        "--wsrep-cluster-address=gcomm://a,b"
+    ]);
+    let environment = container["env"].as_array_mut().expect("it has an environment");
+    environment.push(json!({ "name": "MYSQL_ROOT_PASSWORD", "value": "secret" }));
+    stateful_set
+}
+
+fn update(cluster: usize, entries: usize, faulty: bool) -> String {
     let old = with_environment(fleet::stateful_set(cluster), entries);
+    let old = if faulty { with_faults(old) } else { old };
     let mut new = old.clone();
     new["metadata"]["annotations"]["kubernetes.io/change-cause"] = json!("buffer pool doubled");
     Envelope {

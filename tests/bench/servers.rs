@@ -1,6 +1,6 @@
-//! The two servers that are compared. Each runs in a process of its own: this program, started again.
+//! The servers that are compared. Each runs in a process of its own: this program, started again.
 //!
-//! Both have the same runtime, accept loop, TLS and certificate; only what is behind `/validate` and `/mutate` differs.
+//! All have the same runtime, accept loop, TLS and certificate; only what is behind `/validate` and `/mutate` differs.
 //! A server says on its stdout where it is, and ends when its stdin does, so none can outlive the benchmark.
 
 use std::io::{self, Read as _, Write as _};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use axum::body::Bytes;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::post;
 use axum::{Json, Router};
@@ -43,7 +44,7 @@ pub fn guard(clusters: usize) {
     let settings = Settings::default();
     let facts = fleet::facts(clusters, &settings);
     let started = Instant::now();
-    let world = World::build(facts, &settings.adoption, Freshness::Current);
+    let world = World::build(facts, Freshness::Current);
     let build = started.elapsed();
     let guard = Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), settings, Timestamp::now));
     run(answer::admission(Arc::clone(&guard)), guard, build);
@@ -59,6 +60,34 @@ pub fn nothing() {
         .route("/validate", post(allow))
         .route("/mutate", post(allow))
         .layer(DefaultBodyLimit::max(LARGEST_BODY));
+    idle(router);
+}
+
+/// Reads the uid, and nothing else of what was sent.
+pub fn uid() {
+    #[derive(Deserialize)]
+    struct Review<'a> {
+        #[serde(borrow)]
+        request: Named<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Named<'a> {
+        uid: &'a str,
+    }
+    let allow = async |body: Bytes| {
+        let Review { request } = serde_json::from_slice(&body).expect("the benchmark sends reviews");
+        let response = json!({ "uid": request.uid, "allowed": true });
+        Json(json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response }))
+    };
+    let router = Router::new()
+        .route("/validate", post(allow))
+        .route("/mutate", post(allow))
+        .layer(DefaultBodyLimit::max(LARGEST_BODY));
+    idle(router);
+}
+
+/// Serves without a guard.
+fn idle(router: Router) {
     let world = Arc::new(ArcSwap::from_pointee(World::default()));
     // The accept loop counts connections in it; nothing else is asked of it.
     let guard = Arc::new(Guard::new(world, Settings::default(), Timestamp::now));

@@ -63,11 +63,11 @@ impl Small {
 
     pub(super) fn look<T>(&self, look: impl FnOnce(&View<'_>) -> T) -> T {
         let settings = settings();
-        let mut facts = Facts::default();
+        let mut facts = Facts::of(&settings.adoption);
         for (kind, object) in &self.objects {
-            facts.put(Object::read(*kind, &object.to_string()).unwrap(), &settings.adoption);
+            facts.put(Object::read(*kind, &object.to_string()).unwrap());
         }
-        let world = World::build(facts, &settings.adoption, self.freshness);
+        let world = World::build(facts, self.freshness);
         look(&View::new(&world, scene::now(), &settings))
     }
 

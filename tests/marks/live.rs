@@ -88,6 +88,7 @@ fn a_forged_pod_does_not_start_while_the_guard_is_down_and_members_do() {
     requests_are_judged_once(&plane);
 
     let ns = applied(&plane, Some("enforce"));
+    updates_travel_once(&plane, &ns);
     let owner = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["uid"].clone();
     let create = |name: &str, annotations: Value| {
         let mut pod =
@@ -163,6 +164,59 @@ fn requests_are_judged_once(plane: &ControlPlane) {
             let whole = format!("the end of a {kind} with its first labels");
             step(&whole, &[ended], row, &|| run(&["delete", &what]));
         }
+    }
+}
+
+/// An update of a StatefulSet is asked about twice only if it touches what is the guard's, or what is fixed: of that the API
+/// server would speak first, in words that help nobody.
+fn updates_travel_once(plane: &ControlPlane, ns: &str) {
+    let annotated =
+        || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
+    eventually("the guard to have written its own", || {
+        annotated()["gatera.dev/configuration"].as_str().map(drop)
+    });
+    let set =
+        |path: &[&str], value: Value| path.iter().rev().fold(value, |inner, key| json!({ *key: inner }));
+    let note = |key: &str| set(&["metadata", "annotations", key], json!("x"));
+    let template = |what: &str, key: &str| set(&["spec", "template", "metadata", what, key], json!("x"));
+    let claims = json!([{ "metadata": { "name": "other" }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } } }]);
+    let (once, both, refused) =
+        (&["workloads"][..], &["workloads-amend", "workloads"][..], &["workloads-amend"][..]);
+    for (patch, rows, words) in [
+        (note("example.com/turn"), once, ""),
+        (template("annotations", "example.com/turn"), once, ""),
+        (set(&["spec", "minReadySeconds"], json!(1)), once, ""),
+        (note("gatera.dev/data"), both, "gatera.dev/data is the guard's"),
+        (note("gatera.dev/override"), refused, "would release nothing"),
+        (set(&["metadata", "annotations"], Value::Null), both, ""),
+        (template("annotations", "gatera.dev/injected"), both, "is taken out of the pod template"),
+        (template("labels", "tier"), both, ""),
+        (set(&["spec", "podManagementPolicy"], json!("Parallel")), refused, "[G08]"),
+        (set(&["spec", "serviceName"], json!("other")), refused, "[G08]"),
+        (set(&["spec", "selector", "matchLabels", "tier"], json!("x")), refused, "[G08]"),
+        (set(&["spec", "volumeClaimTemplates"], claims), refused, "[G08]"),
+    ] {
+        let before = asked(plane);
+        let patch = patch.to_string();
+        let output = plane.kubectl(
+            User::Admin,
+            &[
+                "--namespace",
+                ns,
+                "patch",
+                "statefulset",
+                STATEFUL_SET,
+                "--dry-run=server",
+                "--type=merge",
+                "--patch",
+                &patch,
+            ],
+        );
+        assert!(output.stderr.contains(words), "{patch}: {output}");
+        let mut asked = asked(plane);
+        asked.retain(|row, count| row.starts_with("workloads") && before.get(row) != Some(count));
+        let rows = rows.iter().map(|row| format!("{row}.gatera.dev"));
+        assert_eq!(asked.into_keys().collect::<Vec<_>>(), rows.collect::<Vec<_>>(), "{patch}: {output}");
     }
 }
 

@@ -6,7 +6,7 @@
 
 use decide::config::Settings;
 use decide::marks;
-use decide::object::Labels;
+use decide::object::{Kind, Labels};
 use decide::passing::exempt;
 use decide::review::Operation;
 use decide::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
@@ -58,14 +58,30 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     }
 }
 
+/// There may be something to amend: `to_amend` of the conditions, in Rust.
+pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
+    let (Kind::StatefulSet, Some(old), Some(new)) = (kind, old, new) else { return true };
+    let (was, is) = (own(&old["spec"]["template"]), own(&new["spec"]["template"]));
+    let spec = |object: &Value, field: &str| object["spec"][field].clone();
+    let fixed = ["podManagementPolicy", "serviceName", "selector", "volumeClaimTemplates"];
+    let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
+    own(old) != own(new)
+        || !is.iter().all(|mark| was.contains(mark))
+        || labels(old) != labels(new)
+        || fixed.iter().any(|field| spec(old, field) != spec(new, field))
+}
+
+/// The guard's annotations.
+fn own(object: &Value) -> Vec<(String, Value)> {
+    let all = object["metadata"]["annotations"].as_object().cloned();
+    all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
+}
+
 fn sends(only: Only, request: &Request) -> bool {
-    let annotations = |object: &Option<Value>| {
-        let all = object.as_ref().and_then(|it| it["metadata"]["annotations"].as_object().cloned());
-        let ours = all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX));
-        ours.collect::<Vec<_>>()
-    };
+    let annotations = |object: &Option<Value>| object.as_ref().map(own).unwrap_or_default();
     match only {
         Only::All | Only::Read => true,
+        Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
         Only::NotExempt => !exempt::passes(&request.who, request.operation, request.kind),
         Only::NoPlainMembers => {
             let object = request.object.as_ref().unwrap();

@@ -94,7 +94,7 @@ impl Guard {
             news = true;
             match &change.object {
                 Some(object) => {
-                    replica.facts.put(object.clone(), &self.settings.adoption);
+                    replica.facts.put(object.clone());
                 }
                 None => {
                     let namespaced = Id::new(super::store::NAMESPACE, &change.name);
@@ -107,7 +107,7 @@ impl Guard {
             replica.world = replica.world.after(&mut replica.facts);
             // What is drawn change by change is what would be drawn of everything at once.
             if replica.heard.is_multiple_of(64) {
-                let whole = World::build(replica.facts.clone(), replica.world.adoption(), Freshness::Current);
+                let whole = World::build(replica.facts.clone(), Freshness::Current);
                 assert_eq!(clusters(&replica.world), clusters(&whole));
             }
         }
@@ -115,11 +115,11 @@ impl Guard {
 
     /// It starts anew, and lists everything.
     pub fn restart(&mut self, index: usize, store: &Store, now: Millis) {
-        let mut facts = Facts::default();
+        let mut facts = Facts::of(&self.settings.adoption);
         for object in store.listed() {
-            facts.put(object, &self.settings.adoption);
+            facts.put(object);
         }
-        let world = World::build(facts.clone(), &self.settings.adoption, Freshness::Current);
+        let world = World::build(facts.clone(), Freshness::Current);
         let (heard, delay) = (store.log.len(), self.replicas[index].delay);
         self.replicas[index] =
             Replica { up: true, facts, world, heard, heard_at: now, delay, ..Replica::default() };

@@ -50,17 +50,16 @@ pub(super) struct Keeper {
     contents: Contents,
     /// Asks for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
-    adoption: Adoption,
     /// Everything was there once.
     loaded: bool,
 }
 
 impl Keeper {
     /// Knows nothing yet.
-    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: Adoption) -> Self {
-        let (facts, contents) = (Facts::default(), Contents::default());
-        let world = World::empty(&adoption, Freshness::Current);
-        Self { sources, facts, world, contents, want, adoption, loaded: false }
+    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: &Adoption) -> Self {
+        let (facts, contents) = (Facts::of(adoption), Contents::default());
+        let world = World::empty(adoption, Freshness::Current);
+        Self { sources, facts, world, contents, want, loaded: false }
     }
 
     /// How many contents of ConfigMaps are awaited.
@@ -124,7 +123,7 @@ impl Keeper {
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
                 self.facts.unreadable.remove(&(kind, id.clone()));
-                self.facts.put(*object, &self.adoption);
+                self.facts.put(*object);
                 let reads: Vec<_> = self.facts.config_maps_of(kind, &id).collect();
                 for read in &reads {
                     self.want(read);
@@ -199,7 +198,7 @@ mod tests {
     fn keeper(kinds: &[Kind]) -> Keeper {
         let (want, _) = mpsc::unbounded_channel();
         let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
-        Keeper::new(sources, want, Adoption::default())
+        Keeper::new(sources, want, &Adoption::default())
     }
 
     fn pod(name: &str) -> Message {

@@ -51,7 +51,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
-    let mut listed = Listed { facts: Facts::default(), nodes: true };
+    let mut listed = Listed { facts: Facts::of(adoption), nodes: true };
     for (kind, group, plural, _) in WATCHED {
         let resource = resource(*kind, group, plural);
         let api: Api<Sent> = match namespace {
@@ -64,9 +64,9 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             (Kind::Namespace, Some(name)) => {
                 let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
                 let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
-                take(&mut listed.facts, *kind, read(*kind, &found), adoption);
+                take(&mut listed.facts, *kind, read(*kind, &found));
             }
-            _ => match all(&api, *kind, &mut listed.facts, adoption).await {
+            _ => match all(&api, *kind, &mut listed.facts).await {
                 Err(error) if *kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.nodes = false;
                 }
@@ -80,7 +80,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     let mut found = stream::iter(wanted.into_iter().map(|id| content(client, id))).buffer_unordered(AT_ONCE);
     while let Some(told) = found.try_next().await? {
         if let Some(told) = told {
-            take(&mut listed.facts, Kind::ConfigMap, told, adoption);
+            take(&mut listed.facts, Kind::ConfigMap, told);
         }
     }
     hear(client, namespace, &mut listed.facts).await;
@@ -105,12 +105,12 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
 }
 
 /// Page by page, so that a large cluster is never in memory as text.
-async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts, adoption: &Adoption) -> kube::Result<()> {
+async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
     let mut params = ListParams::default().limit(PAGE);
     loop {
         let page = api.list(&params).await?;
         for sent in &page.items {
-            take(facts, kind, read(kind, sent), adoption);
+            take(facts, kind, read(kind, sent));
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
@@ -127,10 +127,10 @@ async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {
     }
 }
 
-fn take(facts: &mut Facts, kind: Kind, told: Message, adoption: &Adoption) {
+fn take(facts: &mut Facts, kind: Kind, told: Message) {
     match told {
         Message::Put(object) => {
-            facts.put(*object, adoption);
+            facts.put(*object);
         }
         Message::Unreadable(id, problem) => {
             facts.unreadable.insert((kind, id), problem);

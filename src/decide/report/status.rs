@@ -256,7 +256,7 @@ fn cluster(status: &Status<'_>) -> Value {
             "verified": pod.is_some_and(|pod| pod.verified),
             "node": pod.map(|pod| &pod.node).filter(|node| !node.is_empty()),
             "seen": pod.and_then(|pod| pod.seen).map(Doing::name),
-            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_ref()).map(start),
+            "start": pod.filter(|_| !it.ready()).and_then(|pod| pod.start_note.as_deref()).map(start),
         })
     };
     let step =

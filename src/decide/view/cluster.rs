@@ -87,7 +87,7 @@ impl Member {
 
     /// It said that it receives a copy.
     fn receives(&self) -> bool {
-        let doing = |pod: &Arc<PodFact>| pod.seen.or_else(|| pod.start_note.as_ref()?.doing());
+        let doing = |pod: &Arc<PodFact>| pod.seen.or_else(|| pod.start_note.as_deref()?.doing());
         self.pod.as_ref().filter(|pod| !pod.ready).and_then(doing) == Some(Doing::Receives)
     }
 
@@ -231,7 +231,7 @@ impl Cluster {
     /// Members that are not Ready, and where each reported to start from.
     pub fn starts(&self) -> impl Iterator<Item = (&str, &StartNote)> {
         let waits = self.members.iter().filter(|member| !member.ready());
-        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_ref()?)))
+        waits.filter_map(|member| Some((&*member.name, member.pod.as_ref()?.start_note.as_deref()?)))
     }
 
     /// How many members are Ready.

@@ -99,7 +99,7 @@ impl Condition {
     pub fn of(member: &Member, view: &View<'_>) -> Option<Self> {
         let Some(pod) = &member.pod else { return Some(Self::Missing) };
         let away = !pod.node.is_empty() && view.node(&pod.node).is_some_and(|node| !node.answers());
-        let note = pod.start_note.as_ref();
+        let note = pod.start_note.as_deref();
         Some(match pod.seen {
             _ if pod.ready => return None,
             _ if away => Self::NodeAway,
@@ -213,7 +213,7 @@ impl<'a> Scene<'a> {
 
     /// It has run for so long that it would have found somebody.
     fn has_looked(&self, member: &Member) -> bool {
-        let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_ref());
+        let note = member.pod.as_ref().and_then(|pod| pod.start_note.as_deref());
         matches!(note, Some(StartNote::Started(start)) if self.now.duration_since(start.at) > ENOUGH)
     }
 
@@ -263,7 +263,7 @@ impl<'a> Scene<'a> {
                 }
             },
             Condition::Leaving => "a member leaves within its grace period, at its end while another one copies from it".to_owned(),
-            Condition::Refused => match pod.and_then(|pod| pod.start_note.as_ref()) {
+            Condition::Refused => match pod.and_then(|pod| pod.start_note.as_deref()) {
                 Some(StartNote::Refused(why)) => why.clone(),
                 _ => return None,
             },

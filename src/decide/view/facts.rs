@@ -54,6 +54,7 @@ pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
 /// One map per kind. Whatever comes and goes passes [`Facts::put`] and [`Facts::remove`].
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    adoption: Arc<adopt::Adoption>,
     pub(crate) stateful_sets: Map<Workload>,
     pub(crate) deployments: Map<Workload>,
     pub(crate) pods: Map<PodFact>,
@@ -85,14 +86,26 @@ pub(super) struct NotCreated {
 }
 
 impl Facts {
+    /// Nothing is known yet. By this adoption pods and templates are Galera's.
+    pub fn of(adoption: &adopt::Adoption) -> Self {
+        Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
+    }
+
+    /// By what pods are adopted.
+    pub fn adoption(&self) -> &adopt::Adoption {
+        &self.adoption
+    }
+
     /// Takes one object in. Removes it, if it is not adopted any more: labels can be taken off. Returns false for
     /// kinds the view does not hold.
-    pub fn put(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
+    pub fn put(&mut self, object: Object) -> bool {
         let (kind, id) = (object.kind(), Id::of(object.meta()));
         match object {
-            Object::Pod(it) if adoption.adopts(&it.metadata.labels) => self.put_pod(&id, PodFact::of(&it)),
+            Object::Pod(it) if self.adoption.adopts(&it.metadata.labels) => {
+                self.put_pod(&id, PodFact::of(&it));
+            }
             Object::Pod(_) => self.remove(kind, &id),
-            other => return self.change(kind, &id, |facts| facts.keep(other, adoption)),
+            other => return self.change(kind, &id, |facts| facts.keep(other)),
         }
         true
     }
@@ -131,8 +144,9 @@ impl Facts {
     }
 
     /// Puts an object that is no pod into its map.
-    fn keep(&mut self, object: Object, adoption: &adopt::Adoption) -> bool {
+    fn keep(&mut self, object: Object) -> bool {
         let id = Id::of(object.meta());
+        let adoption = Arc::clone(&self.adoption);
         let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
         match object {
             Object::StatefulSet(it) => keep_if(&mut self.stateful_sets, id, *it, adopted),
@@ -206,9 +220,9 @@ impl Facts {
                 instance.into_iter().chain(owner).chain(reads).collect()
             }),
             Kind::Claim => self.claims.get(id).map(|it| {
-                let instance = instance(By::ClaimOfInstance, &it.metadata.labels);
-                let tail = (By::ClaimOfTail, tail(&id.name).to_owned());
-                instance.into_iter().chain([tail]).collect()
+                let labels = &it.metadata.labels;
+                let labelled = instance(By::ClaimOfInstance, labels).filter(|_| self.adoption.adopts(labels));
+                vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
             }),
             _ => None,
         }

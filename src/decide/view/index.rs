@@ -29,7 +29,7 @@ pub(super) enum By {
     PodThatReads,
     /// A claim, by the cluster that its labels name.
     ClaimOfInstance,
-    /// A claim, by the last two words of its name: those a pod's name ends with.
+    /// A claim without such labels, by the last two words of its name: those a pod's name ends with.
     ClaimOfTail,
 }
 

@@ -83,7 +83,7 @@ impl World {
     fn instance_of(&self, claim: &Id) -> Option<&str> {
         let known: &Claim = self.facts.claims.get(claim)?;
         let labels = &known.metadata.labels;
-        let labelled = adopt::instance(labels).filter(|_| self.adoption.adopts(labels));
+        let labelled = adopt::instance(labels).filter(|_| self.adoption().adopts(labels));
         labelled.or_else(|| {
             let names = claim.name.match_indices('-').map(|(at, _)| &claim.name[at + 1..]);
             let mut pods = names.filter_map(|name| self.facts.pods.get(&Id::new(&claim.namespace, name)));

@@ -70,7 +70,7 @@ pub struct PodFact {
     /// Its cluster address is left alone.
     pub keeps_address: bool,
     /// What its server reported of a start that has not come to its end.
-    pub start_note: Option<StartNote>,
+    pub start_note: Option<Box<StartNote>>,
     /// What a probe saw last of a server that has joined and is not Ready.
     pub seen: Option<Doing>,
     /// When its server's container began to run the last time, if it has not started well.
@@ -92,8 +92,8 @@ impl PodFact {
         };
         // Kubelets write whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();
-        if !self.ready && of_this_run && self.start_note.as_ref().is_none_or(newer) {
-            self.start_note = Some(note);
+        if !self.ready && of_this_run && self.start_note.as_deref().is_none_or(newer) {
+            self.start_note = Some(Box::new(note));
         }
     }
 
@@ -110,7 +110,7 @@ impl PodFact {
 
     /// What it told.
     pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
-        (self.seen, self.start_note.as_ref())
+        (self.seen, self.start_note.as_deref())
     }
 
     /// The pod as it was before may have told what it still does.
@@ -157,7 +157,7 @@ impl PodFact {
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
             template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
-            start_note: server.and_then(|server| start_note(pod, server)),
+            start_note: server.and_then(|server| start_note(pod, server)).map(Box::new),
             seen: None,
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }

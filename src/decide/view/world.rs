@@ -17,7 +17,6 @@ use crate::object::{PodSpec, Workload};
 pub struct World {
     /// How current it was when it was drawn.
     pub freshness: Freshness,
-    pub(super) adoption: adopt::Adoption,
     pub(super) facts: Facts,
     clusters: OrdMap<Id, Arc<Cluster>>,
 }
@@ -25,13 +24,13 @@ pub struct World {
 impl World {
     /// Before anything is known.
     pub fn empty(adoption: &adopt::Adoption, freshness: Freshness) -> Self {
-        Self { freshness, adoption: adoption.clone(), ..Self::default() }
+        Self { freshness, facts: Facts::of(adoption), ..Self::default() }
     }
 
     /// Draws all conclusions from the facts.
-    pub fn build(mut facts: Facts, adoption: &adopt::Adoption, freshness: Freshness) -> Self {
+    pub fn build(mut facts: Facts, freshness: Freshness) -> Self {
         facts.touch_all();
-        Self::empty(adoption, freshness).after(&mut facts)
+        Self { freshness, ..Self::default() }.after(&mut facts)
     }
 
     /// The world that follows this one. The facts are those that it was drawn from, with what they were told since: only
@@ -40,7 +39,7 @@ impl World {
     pub fn after(&self, facts: &mut Facts) -> Self {
         let mut clusters = self.clusters.clone();
         for id in facts.take_touched() {
-            match facts.stateful_sets.get(&id).filter(|it| is_cluster(it, &self.adoption)) {
+            match facts.stateful_sets.get(&id).filter(|it| is_cluster(it, facts.adoption())) {
                 Some(workload) => {
                     let cluster = Cluster::gather(id.clone(), Arc::clone(workload), facts);
                     clusters.insert(id, Arc::new(cluster));
@@ -48,13 +47,12 @@ impl World {
                 None => drop(clusters.remove(&id)),
             }
         }
-        let (freshness, adoption) = (self.freshness, self.adoption.clone());
-        Self { freshness, adoption, facts: facts.clone(), clusters }
+        Self { freshness: self.freshness, facts: facts.clone(), clusters }
     }
 
     /// By what pods are adopted.
     pub fn adoption(&self) -> &adopt::Adoption {
-        &self.adoption
+        self.facts.adoption()
     }
 
     /// The cluster of this StatefulSet.
@@ -194,11 +192,11 @@ mod tests {
             changes in prop::collection::vec(change(), 1..24)
         ) {
             let adoption = adopt::Adoption::default();
-            let (mut facts, mut there) = (Facts::default(), BTreeMap::new());
+            let (mut facts, mut there) = (Facts::of(&adoption), BTreeMap::new());
             let mut world = World::empty(&adoption, Freshness::Current);
             for (kind, name, text) in changes {
                 match &text {
-                    Some(text) => facts.put(Object::read(kind, text).unwrap(), &adoption),
+                    Some(text) => facts.put(Object::read(kind, text).unwrap()),
                     None => {
                         facts.remove(kind, &Id::new("db", &name));
                         true
@@ -206,13 +204,13 @@ mod tests {
                 };
                 there.insert((kind, name), text);
                 world = world.after(&mut facts);
-                let mut anew = Facts::default();
+                let mut anew = Facts::of(&adoption);
                 for ((kind, _), text) in &there {
                     if let Some(text) = text {
-                        anew.put(Object::read(*kind, text).unwrap(), &adoption);
+                        anew.put(Object::read(*kind, text).unwrap());
                     }
                 }
-                let anew = World::build(anew, &adoption, Freshness::Current);
+                let anew = World::build(anew, Freshness::Current);
                 prop_assert_eq!(format!("{world:#?}"), format!("{anew:#?}"));
             }
         }

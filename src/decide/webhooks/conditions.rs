@@ -45,18 +45,52 @@ pub(super) fn no_plain_member() -> String {
 /// CEL: labels, the guard's annotations or a pod's images are not what they were. Everything else changes all the time,
 /// and networks and volumes write annotations of theirs while a member starts: it must not wait for a guard that is down.
 pub(super) fn marks_changed() -> String {
-    let of = |object: &str, field: &str| {
-        format!("(has({object}.metadata.{field}) ? {object}.metadata.{field} : {{}})")
-    };
-    let labels = format!("{} != {}", of("object", "labels"), of("oldObject", "labels"));
-    let [new, old] = ["object", "oldObject"].map(|object| of(object, "annotations"));
-    let kept = |these: &str, those: &str| {
-        format!(
-            "{these}.all(key, !key.startsWith('{PREFIX}') || key in {those} && {those}[key] == {these}[key])"
-        )
-    };
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
     let other_image =
         format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
+    let (labels, annotations) = (changed("metadata.labels", "{}"), "metadata.annotations");
+    let (new, old) = (there("object", annotations, "{}"), there("oldObject", annotations, "{}"));
     format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
+}
+
+/// CEL: there may be something to amend. Of an update of a StatefulSet that is only so if it touches what is the guard's, or
+/// what no StatefulSet can change, of which the API server would speak first; or if it becomes Galera's.
+pub(super) fn to_amend() -> String {
+    let (own, template) = ("metadata.annotations", "spec.template.metadata.annotations");
+    let [new, old, new_template, old_template] =
+        [("object", own), ("oldObject", own), ("object", template), ("oldObject", template)]
+            .map(|(object, place)| there(object, place, "{}"));
+    let marks = [kept(&new, &old), kept(&old, &new), kept(&new_template, &old_template)];
+    let other = marks.iter().map(|kept| format!("!{kept}"));
+    let other = other.chain([changed("spec.template.metadata.labels", "{}")]);
+    let fixed = [
+        ("spec.podManagementPolicy", "''"),
+        ("spec.serviceName", "''"),
+        ("spec.selector", "{}"),
+        ("spec.volumeClaimTemplates", "[]"),
+    ];
+    let other = other.chain(fixed.map(|(place, nothing)| changed(place, nothing)));
+    format!(
+        "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || {}",
+        other.collect::<Vec<_>>().join(" || ")
+    )
+}
+
+/// CEL: what stands at this place, or that nothing does.
+fn there(object: &str, place: &str, nothing: &str) -> String {
+    let at = format!("{object}.{place}");
+    let around = at.strip_suffix(".annotations").or(at.strip_suffix(".labels"));
+    let around = around.filter(|around| around.contains("template"));
+    let around = around.map(|around| format!("has({around}) && ")).unwrap_or_default();
+    format!("({around}has({at}) ? {at} : {nothing})")
+}
+
+/// CEL: what stands at this place is not what it was.
+fn changed(place: &str, nothing: &str) -> String {
+    format!("{} != {}", there("object", place, nothing), there("oldObject", place, nothing))
+}
+
+/// CEL: of the first annotations, the guard's are among the second, too.
+fn kept(some: &str, others: &str) -> String {
+    format!("{some}.all(key, !key.startsWith('{PREFIX}') || key in {others} && {others}[key] == {some}[key])")
 }
