@@ -157,10 +157,10 @@ fn loads(plan: &Plan) -> (Vec<Outcome>, Start) {
     let full = Server::start(&["serve-guard", &CLUSTERS.to_string()]);
     let start = start(&empty, &full);
     let arms = [
-        Arm { name: NOTHING, server: &nothing, floor: true },
-        Arm { name: UID, server: &uid, floor: false },
-        Arm { name: EMPTY, server: &empty, floor: false },
-        Arm { name: FULL, server: &full, floor: false },
+        Arm { name: NOTHING, server: &nothing, floor: true, guards: false },
+        Arm { name: UID, server: &uid, floor: false, guards: false },
+        Arm { name: EMPTY, server: &empty, floor: false, guards: true },
+        Arm { name: FULL, server: &full, floor: false, guards: true },
     ];
     table::load_head();
     let mut outcomes = Vec::new();

@@ -17,8 +17,10 @@ use crate::reviews::{ALLOWED, Shape};
 pub struct Arm<'a> {
     pub name: &'static str,
     pub server: &'a Server,
-    /// Does nothing: the one that others are compared with.
+    /// The one that others are compared with.
     pub floor: bool,
+    /// It judges; the others only allow.
+    pub guards: bool,
 }
 
 /// What is sent, and how.
@@ -85,7 +87,7 @@ impl Series {
     }
 
     fn prepare<'a>(&self, arm: &'a Arm<'a>) -> Bench<'a> {
-        let expects = if arm.floor { &[ALLOWED] } else { self.shape.expects() };
+        let expects = if arm.guards { self.shape.expects() } else { &[ALLOWED] };
         let all = self.connections * VARIETY;
         let request = |number: usize| self.shape.request(number * CLUSTERS / all);
         let lines = (0..self.connections).map(|line| {

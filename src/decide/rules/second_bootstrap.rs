@@ -113,7 +113,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let member = meta.controller().is_some_and(|owner| owner.kind == "StatefulSet");
             let founds = if member { None } else { founder(ns, meta, &pod.spec, view) };
             founds.and_then(|by| {
-                let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, &meta.labels, view));
+                let known = data(ns, &meta.labels, view).or_else(|| other_founder(ns, meta, view));
                 refused(&by, "spec", known).or_else(|| unsure(&by, view))
             })
         }
@@ -291,8 +291,10 @@ fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
 }
 
 /// A Deployment replaces a deleted pod before it is gone: for a while there would be two founders.
-fn other_founder(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
-    let pod = view.cluster_of(ns, labels)?.bootstrap.pods.first()?;
+fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
+    // Of files, the pod itself is among what is known.
+    let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
+    let pod = pods.find(|it| it.name != meta.name)?;
     let says = format!("bootstrap pod {} is still there", pod.name);
     Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough" })
 }

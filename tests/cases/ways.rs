@@ -1,0 +1,132 @@
+//! The same object on every way: as an API server asks when it is created, in a file that `gatera check` reads, and as the
+//! audit finds it in the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use decide::audit;
+use decide::config::Settings;
+use decide::object::Kind;
+use decide::report;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::verdict::{Decision, Effect};
+use decide::view::View;
+use gatera::command::check;
+use serde_json::Value;
+
+use super::asked::body;
+use super::{Case, all};
+use crate::scene::{self, NAMESPACE};
+
+/// What is said: whether it is refused, and the words.
+type Said = BTreeSet<(bool, String)>;
+
+fn said(subject: &str, decision: &Decision) -> Said {
+    let judged =
+        [(Effect::Refused, true), (Effect::Warned, false)].into_iter().flat_map(|(effect, refused)| {
+            decision.with(effect).map(move |it| {
+                let because =
+                    it.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::because(it)));
+                (refused, report::text(subject, &it.finding) + &because.unwrap_or_default())
+            })
+        });
+    judged.chain(decision.remarks.iter().map(|it| (false, it.clone()))).collect()
+}
+
+/// What the four ways say, or `None` where it is no object that comes into being.
+fn ways(case: &Case) -> Option<BTreeMap<&'static str, Said>> {
+    let body = body(&case.asked(), &case.user);
+    let request = &body["request"];
+    let new =
+        request["operation"] == "CREATE" && request["subResource"].as_str().unwrap_or_default().is_empty();
+    if !new || case.given.view != "current" {
+        return None;
+    }
+    let settings = Settings::default();
+    let world = case.given.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let bytes = body.to_string().into_bytes();
+    let at = |origin| review::read(&bytes, origin).unwrap().review;
+    let subject = at(Origin::Validating).subject();
+    let mut ways = BTreeMap::new();
+    for (name, origin) in [("validate", Origin::Validating), ("mutate", Origin::Mutating)] {
+        ways.insert(name, said(&subject, &rules::evaluate(&at(origin), &view)));
+    }
+    let object = &request["object"];
+    ways.insert("check", checked(case, object, &settings));
+    let Case { given, .. } = case;
+    let mut given = given.clone();
+    given.also.push(object.clone());
+    let world = given.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let kind = scene::kind_of(object);
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let audited = audit::run(&view).objects.into_iter().find(|it| it.kind == kind && it.id.name == name);
+    let judges = matches!(
+        kind,
+        Kind::StatefulSet | Kind::Deployment | Kind::ConfigMap | Kind::Service | Kind::Claim | Kind::Budget
+    );
+    if judges {
+        ways.insert("audit", audited.map(|it| said(&subject, &it.decision)).unwrap_or_default());
+    }
+    Some(ways)
+}
+
+/// What `gatera check` says of it, when everything else of the scene lies in files beside it.
+fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |object: &Value| (scene::kind_of(object), object["metadata"]["name"].clone());
+    for (number, (_, other)) in case.given.objects().into_iter().enumerate() {
+        if name(&other) != name(object) {
+            fs::write(folder.path().join(format!("{number}.yaml")), other.to_string()).unwrap();
+        }
+    }
+    let file = folder.path().join("this.yaml");
+    fs::write(&file, object.to_string()).unwrap();
+    let mut out = Vec::new();
+    check::run(&[folder.path().to_owned()], NAMESPACE, settings, scene::now(), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let of_this = text.split("\n\n").filter_map(|block| {
+        let (place, words) = block.split_once('\n')?;
+        let place = place.strip_prefix(&format!("{}:", file.display()))?;
+        Some((place.ends_with("refused"), words.to_owned()))
+    });
+    of_this.collect()
+}
+
+/// Whatever differs from the answer to a request stands in the README's table, by way and rule, with its reason; and whatever
+/// stands there is seen in a case.
+#[test]
+fn what_the_ways_say_differently_is_what_the_readme_lists() {
+    let (mut cases, mut seen) = (0, BTreeMap::<(String, String), String>::new());
+    for (name, case) in all() {
+        let Some(mut ways) = ways(&case) else { continue };
+        cases += 1;
+        let asked = ways.remove("validate").unwrap();
+        for (way, said) in ways {
+            for (refused, words) in asked.symmetric_difference(&said) {
+                let rule =
+                    words.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("-", |it| it.0);
+                let example =
+                    format!("{name}: refused: {refused}: {}", words.lines().next().unwrap_or_default());
+                seen.entry((way.to_owned(), rule.to_owned())).or_insert(example);
+            }
+        }
+    }
+    assert!(cases > 150, "{cases} cases in which something is created");
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    let (_, table) = readme.split_once("| way | rule | what differs, and why |\n").unwrap();
+    let rows = table.lines().skip(1).map_while(|line| line.strip_prefix("| "));
+    let listed: BTreeSet<_> = rows
+        .map(|row| {
+            let mut cells = row.split(" | ").map(str::to_owned);
+            (cells.next().unwrap(), cells.next().unwrap())
+        })
+        .collect();
+    let unlisted: Vec<_> = seen.iter().filter(|(key, _)| !listed.contains(key)).collect();
+    assert!(unlisted.is_empty(), "the README does not say that these differ: {unlisted:#?}");
+    let unseen: Vec<_> = listed.iter().filter(|key| !seen.contains_key(key)).collect();
+    assert!(unseen.is_empty(), "no case shows what the README says of {unseen:?}");
+}
