@@ -10,10 +10,12 @@ use crate::paths::Terminal;
 /// The commands in the advice of a denial, in order.
 fn advice(output: &Output) -> Vec<String> {
     assert_ne!(output.status, 0, "it was to be refused: {output}");
-    let (_, after) = output.stderr.split_once("do instead: ").expect("a denial says what to do instead");
-    let advice = after.lines().next().unwrap();
+    let (_, after) = output.stderr.split_once("do instead:").expect("a denial says what to do instead");
+    // One line, or several that are numbered.
+    let (advice, _) = after.split_once("\n  more:").expect("a denial says where there is more");
     let commands = advice.split("kubectl ").skip(1).map(|rest| {
-        let end = [", ", "; ", " (", ")"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
+        let end =
+            [", ", "; ", " (", ")", "\n"].iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
         rest[..end].trim_end_matches('.').to_owned()
     });
     commands.collect()

@@ -102,7 +102,7 @@ fn an_object_that_cannot_be_read_is_refused() {
         b"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: three}\n",
     );
     assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("-:1:1: refused\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: invalid type: string, expected i64"), "{}", ran.out);
+    assert!(ran.out.contains("-:4:18: refused\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text\n"), "{}", ran.out);
 }
 
 #[test]

@@ -142,8 +142,8 @@ async fn however_much_is_found_the_answer_is_short() {
     assert!(warnings.contains(&more), "{warnings:?}");
     let refused = asked(&"c".repeat(100_000)).await;
     let message = refused["status"]["message"].as_str().unwrap();
-    let says = "[G00] StatefulSet db/galera-instance-galera: cannot be read as a StatefulSet: a name has 100000 bytes, and \
-                253 is the most there can be";
+    let says = "[G00] StatefulSet db/galera-instance-galera: cannot be read as a StatefulSet: \
+                spec.template.spec.containers[0].name: a name has 100000 bytes, and 253 is the most there can be";
     assert!(message.starts_with(says), "{message}");
 }
 
@@ -196,7 +196,7 @@ async fn whoever_has_a_uid_gets_it_back() {
             "admission.k8s.io/v1",
             json!({ "kind": kind, "operation": "CREATE", "object": { "spec": { "replicas": "3" } } }),
             false,
-            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: invalid type: string, expected i64",
+            "[G00] StatefulSet db/x: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text",
         ),
         (
             "a Scale without spec is 0",

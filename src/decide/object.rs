@@ -20,6 +20,7 @@ mod references;
 mod secret;
 mod selector;
 mod service;
+mod unreadable;
 mod workload;
 
 use serde::Deserialize;
@@ -39,6 +40,7 @@ pub use references::{SourceRef, Uses};
 pub use secret::Secret;
 pub use selector::Selector;
 pub use service::Service;
+pub use unreadable::{Unreadable, read};
 pub use workload::{ClaimTemplate, Scale, Workload, ordinal};
 
 use meta::{by_name, or_default};
@@ -142,14 +144,6 @@ pub enum Object {
     Other(Plain),
 }
 
-/// The object is not what its kind promises. Says where, and never what stood there: it may be a secret.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot be read as a {kind}: {problem}")]
-pub struct Unreadable {
-    kind: &'static str,
-    problem: String,
-}
-
 impl Object {
     /// Reads the JSON text of one object.
     pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
@@ -210,34 +204,6 @@ impl Object {
             Self::Namespace(it) | Self::ServiceAccount(it) | Self::Other(it) => &it.metadata,
         }
     }
-}
-
-/// Reads one object of a type that is known. serde_json names the field's type and the place in the text, and quotes
-/// a wrong *string* value: that quote is cut out, because a password written without quotes may be the value.
-pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, Unreadable> {
-    serde_json::from_str(json)
-        .map_err(|error| Unreadable { kind: kind.name(), problem: without_values(&error.to_string()) })
-}
-
-/// `invalid type: string "hunter2", expected i64 at …` becomes `invalid type: string, expected i64 at …`; numbers and
-/// booleans are quoted by serde in backticks.
-fn without_values(problem: &str) -> String {
-    let mut kept = String::with_capacity(problem.len());
-    let mut quote = None;
-    let mut escaped = false;
-    for c in problem.chars() {
-        match quote {
-            None if c == '"' || c == '`' => {
-                kept.truncate(kept.trim_end().len());
-                quote = Some(c);
-            }
-            None => kept.push(c),
-            Some(end) if c == end && !escaped => quote = None,
-            Some(_) => {}
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    kept
 }
 
 /// An object of which only the metadata is read.
@@ -342,25 +308,6 @@ impl ConfigMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_cannot_be_read_says_where_and_never_what() {
-        let error = Object::read(
-            Kind::StatefulSet,
-            r#"{"spec":{"template":{"spec":{"containers":[{"env":[{"name":"P","value":4711}]}]}}}}"#,
-        )
-        .expect_err("a number is no string");
-        let text = error.to_string();
-        assert!(
-            text.starts_with("cannot be read as a StatefulSet: invalid type: integer, expected"),
-            "{text}"
-        );
-        assert!(!text.contains("4711"), "{text}");
-        assert_eq!(
-            without_values(r#"invalid type: string "a\"b`c", expected i64"#),
-            "invalid type: string, expected i64"
-        );
-    }
 
     #[test]
     fn names_that_no_api_server_stores_are_not_read() {

@@ -17,6 +17,8 @@ use crate::view::condition::Matter;
 
 /// A warning may have 256 characters, the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
+/// A way out of more than this is taken in steps.
+const LONGEST_LINE: usize = 160;
 
 /// The full text of one finding: four lines of which the first stands alone.
 pub fn text(subject: &str, finding: &Finding) -> String {
@@ -42,20 +44,37 @@ fn matters(matters: &[Matter]) -> Value {
     matters.iter().map(matter).collect()
 }
 
+/// The findings of one rule. Those that share a reason and a way out stand together, above these.
 fn group(subject: &str, findings: &[&Finding]) -> String {
-    let Some(Finding { rule, why, .. }) = findings.first() else { return String::new() };
-    let mut text: String =
-        findings.iter().map(|finding| format!("[{rule}] {subject}: {}\n", finding.says)).collect();
-    text.push_str(&format!("  why: {why}"));
-    for (index, Finding { instead, .. }) in findings.iter().enumerate() {
-        if !findings[..index].iter().any(|earlier| earlier.instead == *instead) {
-            text.push_str(&format!("\n  do instead: {instead}"));
+    let Some(Finding { rule, .. }) = findings.first() else { return String::new() };
+    let mut shared: Vec<(&Finding, Vec<&str>)> = Vec::new();
+    for finding in findings {
+        let same = |(first, _): &&mut (&Finding, Vec<&str>)| {
+            (&first.why, &first.instead) == (&finding.why, &finding.instead)
+        };
+        match shared.iter_mut().find(same) {
+            Some((_, says)) => says.push(&finding.says),
+            None => shared.push((finding, vec![&finding.says])),
         }
     }
+    let block = |(Finding { why, instead, .. }, says): &(&Finding, Vec<&str>)| {
+        let heads: String = says.iter().map(|says| format!("[{rule}] {subject}: {says}\n")).collect();
+        format!("{heads}  why: {why}\n  do instead:{}", way_out(instead))
+    };
+    let mut text = shared.iter().map(block).collect::<Vec<_>>().join("\n");
     if crate::rules::find(rule).is_some() {
         text.push_str(&format!("\n  more: gatera explain {rule}"));
     }
     text
+}
+
+/// What is long stands in numbered lines.
+fn way_out(instead: &str) -> String {
+    let parts: Vec<_> = instead.split("; ").collect();
+    if instead.chars().count() <= LONGEST_LINE || parts.len() == 1 {
+        return format!(" {instead}");
+    }
+    parts.iter().zip(1..).map(|(part, number)| format!("\n    {number}. {part}")).collect()
 }
 
 /// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API

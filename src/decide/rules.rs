@@ -40,6 +40,7 @@ pub use waived::take_off;
 
 use waived::Waived;
 
+use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use crate::object::{Kind, Object};
@@ -181,6 +182,8 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     }
     let waived = Waived::of(review, view, &mut decision);
     let Some(verb) = Verb::of(review) else { return decision };
+    // Most objects break no rule: then nobody asks what was there before.
+    let before = LazyCell::new(|| review.before());
     for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
         if mode == Mode::Off {
@@ -190,7 +193,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         if findings.is_empty() {
             continue;
         }
-        let before = review.before().map_or_else(Vec::new, |before| (rule.check)(&before, view));
+        let before = before.as_ref().map_or_else(Vec::new, |before| (rule.check)(before, view));
         // By their places: a hostile file has a hundred thousand.
         let mut at = HashMap::<_, Vec<_>>::new();
         for old in &before {
@@ -236,7 +239,7 @@ fn unreadable(review: &Review) -> Option<Finding> {
     Some(Finding {
         rule: UNREADABLE,
         verdict: Verdict::Deny,
-        field: String::new(),
+        field: problem.field().to_owned(),
         says: problem.to_string(),
         why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
         instead: "correct the field; `kubectl explain` names its type".into(),

@@ -12,15 +12,17 @@ pub fn refused(output: &Output, rule: &str, words: &str) {
 
 /// The kubectl commands in a text, split as a shell would: single quotes hold words together.
 pub fn commands(text: &str) -> Vec<Vec<String>> {
-    let after =
-        text.split_once("do instead: ").map_or(text, |(_, after)| after.lines().next().unwrap_or_default());
+    // One line, or several that are numbered.
+    let after = text
+        .split_once("do instead:")
+        .map_or(text, |(_, after)| after.split_once("\n  more:").map_or(after, |(advice, _)| advice));
     let commands = after.split("kubectl ").skip(1).map(|rest| {
         let mut words: Vec<String> = Vec::new();
         for (index, part) in rest.split('\'').enumerate() {
             match index % 2 {
                 1 => words.push(part.to_owned()),
                 _ => {
-                    let end = [", ", "; ", " (", ")"].iter().filter_map(|end| part.find(end)).min();
+                    let end = [", ", "; ", " (", ")", "\n"].iter().filter_map(|end| part.find(end)).min();
                     words.extend(part[..end.unwrap_or(part.len())].split_whitespace().map(str::to_owned));
                     if end.is_some() || part.starts_with(',') {
                         break;

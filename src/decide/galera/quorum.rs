@@ -1,13 +1,13 @@
 //! How many members must stay.
 
 /// The smallest size that one step down from `size` may reach: a majority of the old members must still be there when
-/// the others have left, however abruptly they go. The last but one can only say good-bye: there is no majority of two
+/// the others have left, however abruptly they go. The last but one can only leave in order: there is no majority of two
 /// without both.
 pub fn floor_of_one_step(size: i64) -> i64 {
     if size == 2 { 1 } else { size / 2 + 1 }
 }
 
-/// A component of weight `size` lives on after `graceful` members said good-bye and `abrupt` ones just vanished.
+/// A component of weight `size` lives on after `graceful` members left in order and `abrupt` ones just vanished.
 pub fn survives(size: i64, graceful: i64, abrupt: i64) -> bool {
     size > graceful + 2 * abrupt
 }
@@ -28,7 +28,10 @@ mod tests {
     #[test]
     fn the_figures_seen_on_real_clusters() {
         assert!(survives(3, 0, 1) && !survives(3, 0, 2), "three members survive one crash, not two");
-        assert!(!survives(2, 0, 1) && survives(2, 1, 0), "two members survive a good-bye, no crash");
+        assert!(
+            !survives(2, 0, 1) && survives(2, 1, 0),
+            "two members survive a departure in order, not a crash"
+        );
         assert_eq!(floor_of_one_step(2), 1, "or there would be no way down to one");
         assert!(!survives(4, 0, 2), "four members survive as many crashes as three");
     }

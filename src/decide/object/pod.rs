@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 
 use super::meta::{list, name, or_default};
 use super::references::SourceRef;
+use super::unreadable::within;
 use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
 /// A Pod.
@@ -44,11 +45,8 @@ impl<'de> Deserialize<'de> for Template {
             spec: PodSpec,
         }
         let text = <&RawValue>::deserialize(input)?.get();
-        let Read { metadata, spec } = serde_json::from_str(text).map_err(|error| {
-            // Its place is counted from the template; the reader around it adds one of its own.
-            let problem = error.to_string();
-            de::Error::custom(problem.rsplit_once(" at line ").map_or(&*problem, |(problem, _)| problem))
-        })?;
+        let read = serde_json::from_str(text);
+        let Read { metadata, spec } = read.map_err(|_| de::Error::custom(within::<Read>(text)))?;
         Ok(Self { metadata, spec, fingerprint: Fingerprint::of(text) })
     }
 }

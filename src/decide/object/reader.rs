@@ -5,7 +5,8 @@
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::meta::{list, or_default};
-use super::{Meta, Pod, PodSpec, Unreadable, Workload, without_values};
+use super::unreadable::read_as;
+use super::{Meta, Pod, PodSpec, Unreadable, Workload};
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -77,9 +78,7 @@ impl Reader {
 }
 
 fn read<T: DeserializeOwned>(kind: &'static str, json: &str) -> Result<Vec<T>, Unreadable> {
-    let list: List<T> = serde_json::from_str(json)
-        .map_err(|error| Unreadable { kind, problem: without_values(&error.to_string()) })?;
-    Ok(list.items)
+    read_as(kind, json).map(|list: List<T>| list.items)
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@
 //!
 //! ```text
 //! wsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,…
-//! [G06] ConfigMap db/nodeconfig: wsrep_cluster_address in galera.cnf lists no member of cluster
-//! galera-instance-galera-operator, but galera-instance-galera-0.galera-instance-hs
+//! [G06] ConfigMap db/nodeconfig: wsrep_cluster_address in galera.cnf lists galera-instance-galera-0.galera-instance-hs
+//! instead of the members of cluster galera-instance-galera-operator
 //! ```
 //!
 //! # What to do instead

@@ -89,10 +89,14 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         |templates: &[ClaimTemplate]| templates.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
     let field = |name: &str| format!("spec.volumeClaimTemplates[{name}]");
     if names(before) != names(after) {
+        let told = |templates: &[ClaimTemplate]| match &names(templates)[..] {
+            [] => "none".to_owned(),
+            names => names.join(", "),
+        };
         let says = format!(
             "claim templates {} -> {}: members would not find their claims",
-            names(before).join(", "),
-            names(after).join(", ")
+            told(before),
+            told(after)
         );
         return vec![finding(
             "spec.volumeClaimTemplates".to_owned(),

@@ -202,7 +202,7 @@ impl<'a> Leaving<'a> {
             "a grace period of {grace}s instead of its own {}s, while its server runs",
             self.pod.grace
         );
-        let why = "a member that is killed says no good-bye, and one that is only forgotten still runs: its successor \
+        let why = "a member that is killed does not tell the others that it leaves, and one that is only forgotten still runs: its successor \
                    opens the same files";
         let instead = if grace == 0 {
             format!(

@@ -153,7 +153,7 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
     let known = Mode::ALL.map(Mode::name).join(", ");
     Some(Finding {
         field: FIELD.into(),
-        says: format!("{mode} is no mode"),
+        says: format!("{mode} is not a mode"),
         instead: format!("choose one of {known}"),
         ..finding("a mode that is not understood counts as enforce")
     })

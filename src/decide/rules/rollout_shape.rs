@@ -251,7 +251,7 @@ fn shape(new: &Workload) -> Findings {
 
 fn grace(new: &Workload) -> Option<Finding> {
     const FIELD: &str = "spec.template.spec.terminationGracePeriodSeconds";
-    let why = "a member needs time to help a joiner to the end, say good-bye and write to disk; killed before, it needs repair";
+    let why = "a member needs time to help a joiner to the end, leave the others in order and write to disk; killed before, it needs repair";
     let instead = "write 600, or leave it out".to_owned();
     match new.spec.template.spec.termination_grace_period_seconds? {
         ..=0 => {

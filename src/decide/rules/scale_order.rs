@@ -119,7 +119,7 @@ impl Resize<'_> {
 fn created(replicas: i64) -> Findings {
     if replicas < 0 {
         return vec![deny(
-            format!("{replicas} replicas is no number of members"),
+            format!("{replicas} replicas is not a number of members"),
             "a count cannot be negative",
             "write 3".into(),
         )];

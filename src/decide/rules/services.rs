@@ -175,7 +175,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             Verdict::Deny,
             SELECTOR,
             format!("its selector no longer matches the members of cluster {name}"),
-            "a selector that matches nothing is no error: the Service stays, empty, and whoever \
+            "a selector that matches nothing is not an error: the Service stays, empty, and whoever \
              uses it finds nobody",
             if governs(new, cluster) {
                 "keep labels in it that every member has; the members' names hang on this Service for \

@@ -232,9 +232,11 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
     let service = first(&|who| matches!(who, Who::Service { .. }));
     match (count, stranger, service) {
         _ if members.count() < 1 || members.service.is_empty() => None,
-        (0, Some(host), None) => {
-            fault(Verdict::Deny, format!("lists no member of cluster {}, but {host}", members.name), NOBODY)
-        }
+        (0, Some(host), None) => fault(
+            Verdict::Deny,
+            format!("lists {host} instead of the members of cluster {}", members.name),
+            NOBODY,
+        ),
         (0, _, Some(host)) => {
             let says = format!("lists no member by name; {host} leads to a random one");
             fault(
@@ -248,7 +250,7 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
             format!("lists no member of cluster {} that gatera knows of", members.name),
             NOBODY,
         ),
-        (_, Some(host), _) => fault(Verdict::Warn, format!("lists {host}, which is no member"), SKIPPED),
+        (_, Some(host), _) => fault(Verdict::Warn, format!("lists {host}, which is not a member"), SKIPPED),
         (1, None, _) if members.count() > 2 => fault(
             Verdict::Warn,
             format!("lists one of {} members", members.count()),
