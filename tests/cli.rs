@@ -66,9 +66,9 @@ fn the_repaired_seed_documents_pass() {
 #[test]
 fn what_cannot_be_read_is_two_and_wins() {
     for (stdin, words) in [
-        (&b"kind: [\n"[..], "-:1:7: this is no YAML"),
-        (b"a: 1\n\tb: 2\n", "this is no YAML"),
-        (b"\xff\xfe\x00", "this is no text (UTF-8), so no YAML"),
+        (&b"kind: [\n"[..], "-:1:7: this is not YAML"),
+        (b"a: 1\n\tb: 2\n", "this is not YAML"),
+        (b"\xff\xfe\x00", "this is not text (UTF-8), so it is not YAML"),
     ] {
         let ran = gatera(&["check", "-", "seed.yaml"], stdin);
         assert_eq!(ran.code, 2, "{}", ran.out);

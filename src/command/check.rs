@@ -52,7 +52,7 @@ pub fn run(
         let (text, name) = match read {
             Ok(read) => read,
             Err(Unread { name, problem }) => {
-                writeln!(out, "{name}: {problem}\n")?;
+                writeln!(out, "{}: {problem}\n", report::visible(&name))?;
                 outcome = Exit::Undecided;
                 continue;
             }
@@ -61,8 +61,11 @@ pub fn run(
             Err(error) => {
                 writeln!(
                     out,
-                    "{name}:{}:{}: this is no YAML: {error}\n",
-                    error.place.line, error.place.column
+                    "{}:{}:{}: this is not YAML: {}\n",
+                    report::visible(&name),
+                    error.place.line,
+                    error.place.column,
+                    report::visible(&error.to_string())
                 )?;
                 outcome = Exit::Undecided;
             }
@@ -113,20 +116,21 @@ fn write_findings(
     review: &Review,
     decision: &Decision,
 ) -> io::Result<()> {
+    let name = report::visible(name);
     for (effect, label) in [(Effect::Refused, "refused"), (Effect::Warned, "warning")] {
         for judged in decision.with(effect) {
             let place = document.find(&judged.finding.field);
             writeln!(out, "{name}:{}:{}: {label}", place.line, place.column)?;
             writeln!(out, "{}", report::text(&review.subject(), &judged.finding))?;
             if let Some(softened) = &judged.softened {
-                writeln!(out, "  only a warning: {}", report::because(softened))?;
+                writeln!(out, "  only a warning: {}", report::visible(&report::because(softened)))?;
             }
             writeln!(out)?;
         }
     }
     for remark in &decision.remarks {
         let place = document.start();
-        writeln!(out, "{name}:{}:{}: warning\n{remark}\n", place.line, place.column)?;
+        writeln!(out, "{name}:{}:{}: warning\n{}\n", place.line, place.column, report::visible(remark))?;
     }
     Ok(())
 }
@@ -221,7 +225,7 @@ fn read_text(name: &str) -> Result<String, Unread> {
 
 fn unread(name: &str, error: &io::Error) -> Unread {
     let problem = match error.kind() {
-        io::ErrorKind::InvalidData => "this is no text (UTF-8), so no YAML".to_owned(),
+        io::ErrorKind::InvalidData => "this is not text (UTF-8), so it is not YAML".to_owned(),
         _ => format!("cannot be read: {error}"),
     };
     Unread { name: name.to_owned(), problem }

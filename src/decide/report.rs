@@ -20,6 +20,21 @@ const LONGEST_WARNING: usize = 256;
 /// A way out of more than this is taken in steps.
 const LONGEST_LINE: usize = 160;
 
+/// Text for a terminal: what would move its cursor, colour it or turn its direction is escaped, line breaks as well. Names and
+/// values are whatever somebody wrote.
+pub fn visible(text: &str) -> String {
+    text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// A whole page, whose own line breaks stay.
+fn page(text: &str) -> String {
+    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
+}
+
+fn hides(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
 /// The full text of one finding: four lines of which the first stands alone.
 pub fn text(subject: &str, finding: &Finding) -> String {
     group(subject, &[finding])
@@ -58,8 +73,9 @@ fn group(subject: &str, findings: &[&Finding]) -> String {
         }
     }
     let block = |(Finding { why, instead, .. }, says): &(&Finding, Vec<&str>)| {
-        let heads: String = says.iter().map(|says| format!("[{rule}] {subject}: {says}\n")).collect();
-        format!("{heads}  why: {why}\n  do instead:{}", way_out(instead))
+        let head = |says: &&str| visible(&format!("[{rule}] {subject}: {says}")) + "\n";
+        let heads: String = says.iter().map(head).collect();
+        format!("{heads}  why: {}\n  do instead:{}", visible(why), way_out(&visible(instead)))
     };
     let mut text = shared.iter().map(block).collect::<Vec<_>>().join("\n");
     if crate::rules::find(rule).is_some() {
@@ -113,11 +129,11 @@ pub fn because(softened: &Softened) -> String {
 
 /// At most 256 characters without line breaks or other control characters.
 fn one_line(text: &str) -> String {
-    let clean = || text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    if clean().count() <= LONGEST_WARNING {
-        return clean().collect();
+    let clean = visible(text);
+    if clean.chars().count() <= LONGEST_WARNING {
+        return clean;
     }
-    clean().take(LONGEST_WARNING - 1).chain(['…']).collect()
+    clean.chars().take(LONGEST_WARNING - 1).chain(['…']).collect()
 }
 
 /// The AdmissionReview that answers a review. `patch` is only for the mutating endpoint.
@@ -224,6 +240,24 @@ mod tests {
             Decision { remarks: vec![format!("a\nb\u{7}{}", "é".repeat(400))], ..Decision::default() };
         let warnings = warnings("Pod a/b", &decision);
         assert_eq!(warnings[0].chars().count(), 256);
-        assert!(warnings[0].starts_with("a b é") && warnings[0].ends_with('…'));
+        assert!(warnings[0].starts_with("a\\nb\\u{7}é") && warnings[0].ends_with('…'));
+    }
+
+    #[test]
+    fn what_somebody_wrote_cannot_write_on_the_terminal() {
+        let finding = Finding {
+            rule: "G11",
+            verdict: crate::verdict::Verdict::Deny,
+            field: String::new(),
+            says: "key \u{1b}[2Jx\n[G11] all is well".to_owned(),
+            why: "w".to_owned(),
+            instead: "take \u{202e}x\r away".to_owned(),
+        };
+        let words = text("Secret a/\u{9b}b", &finding);
+        assert_eq!(
+            words,
+            "[G11] Secret a/\\u{9b}b: key \\u{1b}[2Jx\\n[G11] all is well\n  why: w\n  do instead: take \\u{202e}x\\r away\n  \
+             more: gatera explain G11"
+        );
     }
 }

@@ -15,7 +15,7 @@
 
 use serde_json::{Value, json};
 
-use super::{because, refusal};
+use super::{because, refusal, visible};
 use crate::audit::{Audit, Audited, News, Summary};
 use crate::galera::identity::Identity;
 use crate::verdict::{Effect, Judged};
@@ -31,19 +31,19 @@ pub fn text(audit: &Audit) -> String {
         for judged in decision.with(Effect::Warned) {
             text.push_str(&format!("warning\n{}\n", super::text(subject, &judged.finding)));
             if let Some(softened) = &judged.softened {
-                text.push_str(&format!("  only a warning: {}\n", because(softened)));
+                text.push_str(&format!("  only a warning: {}\n", visible(&because(softened))));
             }
             text.push('\n');
         }
         for remark in &decision.remarks {
-            text.push_str(&format!("warning\n{remark}\n\n"));
+            text.push_str(&format!("warning\n{}\n\n", visible(remark)));
         }
     }
     for Summary { id, state, says, identity, starts, matters, .. } in &audit.clusters {
         let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
-        text.push_str(&format!("{id}  {}  {says}{known}\n", state.name()));
-        text.extend(starts.iter().map(|(name, note)| format!("  {name}  {note}\n")));
-        text.extend(matters.iter().map(|matter| format!("  {matter}\n")));
+        text.push_str(&format!("{id}  {}  {}{known}\n", state.name(), visible(says)));
+        text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
+        text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
     }
     let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
     let (refused, warned) = (audit.refused(), audit.warned());

@@ -20,6 +20,7 @@
 
 use serde_json::{Value, json};
 
+use super::page;
 use crate::amend::inject;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
@@ -163,7 +164,7 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 
 /// For a person.
 pub fn text(all: &[Status<'_>]) -> String {
-    all.iter().map(one).collect::<Vec<_>>().join("\n")
+    all.iter().map(|status| page(&one(status))).collect::<Vec<_>>().join("\n")
 }
 
 fn one(status: &Status<'_>) -> String {
