@@ -35,12 +35,13 @@ lab: gatera-image ## a shell in a cluster with three real nodes, for trying thin
 	@$(CARGO) build --quiet --example lab
 	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
-lint: ## formatting, clippy with warnings denied, documentation
+lint: ## formatting, clippy with warnings denied, documentation, licences and sources of dependencies
+	@tests/lab/tools/deny.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/build.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 
