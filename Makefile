@@ -36,7 +36,6 @@ lab: gatera-image ## a shell in a cluster with three real nodes, for trying thin
 	@GATERA_IMAGE=$(GATERA_IMAGE) RUN="$$RUN" tests/lab/machines/enter.sh target/debug/examples/lab
 
 lint: ## formatting, clippy with warnings denied, documentation, licences and sources of dependencies
-	@tests/lab/tools/deny.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
@@ -44,6 +43,7 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
+	@tests/lab/tools/deny.sh
 
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
 	$(CARGO) bench --bench guard

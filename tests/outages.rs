@@ -187,11 +187,7 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     };
     let refused = label("statefulset/galera-instance-galera", "a=1");
     assert_eq!(refused.status, 1);
-    assert!(
-        refused.stderr.contains("failed calling webhook \"workloads-amend.gatera.dev\""),
-        "{}",
-        refused.stderr
-    );
+    assert!(refused.stderr.contains("failed calling webhook \"workloads.gatera.dev\""), "{}", refused.stderr);
     assert_eq!(label("service/galera-instance-cs", "a=1").status, 1, "the namespace is guarded as a whole");
     // What no server reads is not even asked about, so Helm goes on for strangers; a name or a type alone is not enough.
     let run = |arguments: &[&str]| {

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand};
 use decide::config::Settings;
 use decide::marks::{self, PREFIX};
 use decide::report::rollout::{self as report, Copy};
+use decide::report::visible;
 use decide::revision::{Digest, Revision};
 use decide::view::{Cluster, Id, View, Wish, World};
 use jiff::Timestamp;
@@ -100,7 +101,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
                 let stays =
                     |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
-                Ok(writeln!(out, "{} {}", asked.id, asked.given_up().map_or_else(goes_on, stays))?)
+                Ok(writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?)
             }
             Ask::Retry(of) => {
                 let asked = Asked::of(of, settings).await?;
@@ -110,7 +111,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                     anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
                 }
                 asked.wish(Some(Wish::Retry(format!("{:.0}", Timestamp::now())))).await?;
-                Ok(writeln!(out, "{} tries once more what was given up ({why})", asked.id)?)
+                Ok(writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?)
             }
             Ask::Undo { of, to } => undo(of, to.as_deref(), settings, out).await,
         }
@@ -172,6 +173,7 @@ async fn undo(of: &Of, to: Option<&str>, settings: &Settings, out: &mut impl Wri
     }
     let wish = Wish::Keep { revision: revision.clone(), instead_of: live.clone() };
     asked.wish(Some(wish)).await?;
+    let revision = visible(&revision.to_string());
     writeln!(out, "members of {} are to run {revision}, one after the other", asked.id)?;
     writeln!(
         out,

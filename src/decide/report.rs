@@ -26,16 +26,12 @@ pub fn visible(text: &str) -> String {
     text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// A whole page, whose own line breaks stay.
-fn page(text: &str) -> String {
-    text.split('\n').map(visible).collect::<Vec<_>>().join("\n")
-}
-
 fn hides(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The full text of one finding: four lines of which the first stands alone.
+/// The full text of one finding: what was found, why it matters, what to do instead, and where there is more.
 pub fn text(subject: &str, finding: &Finding) -> String {
     group(subject, &[finding])
 }
@@ -86,11 +82,30 @@ fn group(subject: &str, findings: &[&Finding]) -> String {
 
 /// What is long stands in numbered lines.
 fn way_out(instead: &str) -> String {
-    let parts: Vec<_> = instead.split("; ").collect();
+    let parts = parts(instead);
     if instead.chars().count() <= LONGEST_LINE || parts.len() == 1 {
         return format!(" {instead}");
     }
     parts.iter().zip(1..).map(|(part, number)| format!("\n    {number}. {part}")).collect()
+}
+
+/// Between semicolons, but for those in parentheses, brackets and quotes: what is to be pasted stays whole.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth, mut quoted) = (Vec::new(), 0, 0_i32, false);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            '\'' => quoted = !quoted,
+            ';' if depth <= 0 && !quoted && text[at..].starts_with("; ") => {
+                parts.push(&text[begin..at]);
+                begin = at + 2;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
 }
 
 /// The warnings of a decision, one line each. A line with a control character would be dropped silently by the API
@@ -241,6 +256,20 @@ mod tests {
         let warnings = warnings("Pod a/b", &decision);
         assert_eq!(warnings[0].chars().count(), 256);
         assert!(warnings[0].starts_with("a\\nb\\u{7}é") && warnings[0].ends_with('…'));
+    }
+
+    #[test]
+    fn what_is_long_is_parted_where_nothing_breaks() {
+        let text = "find out why (kubectl describe; if not: kubectl get), then; kubectl patch '{\"a\": \"b; c\"}'; last";
+        assert_eq!(
+            parts(text),
+            [
+                "find out why (kubectl describe; if not: kubectl get), then",
+                "kubectl patch '{\"a\": \"b; c\"}'",
+                "last"
+            ]
+        );
+        assert_eq!(parts("it's; one"), ["it's; one"], "in doubt it stays whole");
     }
 
     #[test]

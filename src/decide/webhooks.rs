@@ -72,7 +72,7 @@ pub enum Only {
     Read,
     /// Changes of labels, of the guard's annotations, or of a running pod's images.
     Marks,
-    /// Where there may be something to amend: most updates of a StatefulSet travel once.
+    /// Where there may be something to amend, or to say before the API server speaks: most updates of a StatefulSet travel once.
     ToAmend,
 }
 

@@ -82,9 +82,10 @@ pub fn grow(clusters: usize, spread: Spread) {
     let weight = (child::resident(own) - before) * KIB;
     let (shown, mut times) = (ArcSwap::from_pointee(world), load::histogram());
     for number in 0..CHANGES {
-        let cluster = number * 7919 % clusters;
-        let mut pod = spread.moved(fleet::pod(cluster, number % fleet::MEMBERS), cluster);
-        let ready = if number % 2 == 0 { "False" } else { "True" };
+        let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
+        let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
+        // Each turn through all members changes every one of them.
+        let ready = if (number / (clusters * fleet::MEMBERS)).is_multiple_of(2) { "False" } else { "True" };
         pod["status"]["conditions"][3]["status"] = json!(ready);
         let text = pod.to_string();
         let begun = Instant::now();

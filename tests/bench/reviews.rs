@@ -10,7 +10,7 @@ use crate::fleet::{self, STATEFUL_SET};
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Somebody annotates the StatefulSet: it travels twice. Grown to so many bytes.
+    /// Somebody annotates the StatefulSet: it travels once, to /validate. Grown to so many bytes.
     Update(usize),
     /// The same of a StatefulSet that already breaks many rules, as those do that were there before the guard.
     Faulty(usize),

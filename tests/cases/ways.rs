@@ -97,16 +97,20 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
 }
 
 /// Whatever differs from the answer to a request stands in the README's table, by way and rule, with its reason; and whatever
-/// stands there is seen in a case.
+/// stands there is seen in a case. Which words differ in which case stands in a snapshot.
 #[test]
 fn what_the_ways_say_differently_is_what_the_readme_lists() {
-    let (mut cases, mut seen) = (0, BTreeMap::<(String, String), String>::new());
+    let (mut cases, mut seen, mut page) = (0, BTreeMap::<(String, String), String>::new(), String::new());
     for (name, case) in all() {
         let Some(mut ways) = ways(&case) else { continue };
         cases += 1;
         let asked = ways.remove("validate").unwrap();
         for (way, said) in ways {
-            for (refused, words) in asked.symmetric_difference(&said) {
+            for one in asked.symmetric_difference(&said) {
+                let (refused, words) = one;
+                let (effect, first) = (if *refused { "refused" } else { "told" }, words.lines().next());
+                let only = if asked.contains(one) { "not by" } else { "only by" };
+                page.push_str(&format!("{name}\n  {only} {way}, {effect}: {}\n", first.unwrap_or_default()));
                 let rule =
                     words.strip_prefix('[').and_then(|rest| rest.split_once(']')).map_or("-", |it| it.0);
                 let example =
@@ -116,6 +120,9 @@ fn what_the_ways_say_differently_is_what_the_readme_lists() {
         }
     }
     assert!(cases > 150, "{cases} cases in which something is created");
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "." }, {
+        insta::assert_snapshot!("ways", page);
+    });
     let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     let (_, table) = readme.split_once("| way | rule | what differs, and why |\n").unwrap();
     let rows = table.lines().skip(1).map_while(|line| line.strip_prefix("| "));

@@ -167,8 +167,8 @@ fn requests_are_judged_once(plane: &ControlPlane) {
     }
 }
 
-/// An update of a StatefulSet is asked about twice only if it touches what is the guard's, or what is fixed: of that the API
-/// server would speak first, in words that help nobody.
+/// An update of a StatefulSet is asked about twice only if it touches the guard's marks, the template, or what is fixed: of the
+/// latter two the API server would speak first, in words that help nobody.
 fn updates_travel_once(plane: &ControlPlane, ns: &str) {
     let annotated =
         || plane.get(ns, &format!("statefulset/{STATEFUL_SET}"))["metadata"]["annotations"].clone();
@@ -184,7 +184,8 @@ fn updates_travel_once(plane: &ControlPlane, ns: &str) {
         (&["workloads"][..], &["workloads-amend", "workloads"][..], &["workloads-amend"][..]);
     for (patch, rows, words) in [
         (note("example.com/turn"), once, ""),
-        (template("annotations", "example.com/turn"), once, ""),
+        (set(&["spec", "replicas"], json!(4)), once, ""),
+        (template("annotations", "example.com/turn"), both, ""),
         (set(&["spec", "minReadySeconds"], json!(1)), once, ""),
         (note("gatera.dev/data"), both, "gatera.dev/data is the guard's"),
         (note("gatera.dev/override"), refused, "would release nothing"),

@@ -61,14 +61,9 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
 /// There may be something to amend: `to_amend` of the conditions, in Rust.
 pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     let (Kind::StatefulSet, Some(old), Some(new)) = (kind, old, new) else { return true };
-    let (was, is) = (own(&old["spec"]["template"]), own(&new["spec"]["template"]));
     let spec = |object: &Value, field: &str| object["spec"][field].clone();
-    let fixed = ["podManagementPolicy", "serviceName", "selector", "volumeClaimTemplates"];
-    let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
-    own(old) != own(new)
-        || !is.iter().all(|mark| was.contains(mark))
-        || labels(old) != labels(new)
-        || fixed.iter().any(|field| spec(old, field) != spec(new, field))
+    let fixed = ["template", "podManagementPolicy", "serviceName", "selector", "volumeClaimTemplates"];
+    own(old) != own(new) || fixed.iter().any(|field| spec(old, field) != spec(new, field))
 }
 
 /// The guard's annotations.

@@ -192,8 +192,10 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use decide::object::Object;
+    use decide::revision::Revision;
+
+    use super::*;
 
     fn keeper(kinds: &[Kind]) -> Keeper {
         let (want, _) = mpsc::unbounded_channel();
@@ -247,6 +249,51 @@ mod tests {
         keeper.hear(0, odd());
         keeper.hear(0, Message::Gone(Id::new("", "a")));
         assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
+    }
+
+    /// Who reads, and what exists, in any order; and every version once.
+    #[test]
+    fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
+        let (want, mut wanted) = mpsc::unbounded_channel();
+        let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(Source::new).into();
+        let mut keeper = Keeper::new(sources, want, &Adoption::default());
+        let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
+        let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
+        let set = |reads: &str, note: &str| {
+            let volumes = format!(r#"[{{"name":"conf","configMap":{{"name":"{reads}"}}}}]"#);
+            let template = format!(
+                r#"{{"metadata":{{"labels":{{"gatera.dev/cluster":"a"}}}},"spec":{{"volumes":{volumes}}}}}"#
+            );
+            let marks = format!(r#"{{"gatera.dev/rollout":"{note}"}}"#);
+            let meta = format!(r#"{{"name":"a","namespace":"db","annotations":{marks}}}"#);
+            put(Kind::StatefulSet, format!(r#"{{"metadata":{meta},"spec":{{"template":{template}}}}}"#))
+        };
+        let (one, two) = ("a".repeat(32), "b".repeat(32));
+        let keeps = format!("keep conf={one} instead of conf={two}");
+        let copies: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().copies().collect();
+        let revision = format!(r#"{{"gatera.dev/revision":"other={one}"}}"#);
+        let labels = r#"{"gatera.dev/cluster":"a"}"#;
+        let pod = format!(
+            r#"{{"metadata":{{"name":"a-0","namespace":"db","labels":{labels},"annotations":{revision}}}}}"#
+        );
+        let given = Revision::read(&format!("other={one}")).unwrap().copies().next().unwrap();
+        let mut asked = |keeper: &mut Keeper, source, told| {
+            keeper.hear(source, told);
+            std::iter::from_fn(|| wanted.try_recv().ok()).map(|id| id.name).collect::<Vec<_>>()
+        };
+        assert_eq!(asked(&mut keeper, 2, version("conf", "1")), [""; 0], "nobody reads it");
+        assert_eq!(asked(&mut keeper, 0, set("conf", "")), ["conf"], "its reader comes later");
+        assert_eq!(asked(&mut keeper, 0, set("conf", "")), [""; 0], "it is known");
+        assert_eq!(asked(&mut keeper, 2, version("conf", "2")), ["conf"], "it changed");
+        assert_eq!(asked(&mut keeper, 2, version("late", "1")), [""; 0]);
+        assert_eq!(asked(&mut keeper, 0, set("late", "")), ["late"], "another one is read");
+        assert_eq!(asked(&mut keeper, 2, version("conf", "3")), [""; 0], "nobody reads this one any more");
+        assert_eq!(asked(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
+        assert_eq!(asked(&mut keeper, 2, version("late", "1")), ["late"], "it was made again");
+        assert_eq!(asked(&mut keeper, 2, version(&copies[0], "1")), [""; 0]);
+        assert_eq!(asked(&mut keeper, 0, set("late", &keeps)), [&*copies[0]], "a person asks for a copy");
+        assert_eq!(asked(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
+        assert_eq!(asked(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given this copy");
     }
 
     #[test]

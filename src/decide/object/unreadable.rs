@@ -69,19 +69,22 @@ fn plain(problem: &str) -> String {
     match types {
         Some((is, wanted)) => format!("{} is expected, and there is {}", thing(wanted), thing(is)),
         None if problem.starts_with("EOF") => "it ends too early".to_owned(),
+        None if problem.starts_with("invalid value: integer") => "the number is out of range".to_owned(),
         None => problem.to_owned(),
     }
 }
 
-fn thing(word: &str) -> &'static str {
+fn thing(word: &str) -> &str {
     match word {
-        "a string" | "string" => "a text",
+        "a string" | "string" | "text" => "a text",
         "a boolean" | "boolean" => "true or false",
         "a sequence" | "sequence" => "a list",
         "integer" | "i32" | "i64" | "u16" | "u32" | "u64" | "usize" => "a whole number",
         "floating point" | "f64" => "a number",
         "null" | "unit value" => "nothing",
-        _ => "an object",
+        "map" | "a map" | "annotations" => "an object",
+        _ if word.starts_with("struct ") => "an object",
+        other => other,
     }
 }
 
@@ -131,6 +134,21 @@ mod tests {
                 "StatefulSet: spec.replicas: a whole number is expected, and there is a text",
             ),
             (Kind::Pod, "true", "Pod: an object is expected, and there is true or false"),
+            (
+                Kind::Secret,
+                r#"{"data":{"root":4711}}"#,
+                "Secret: data.root: a text is expected, and there is a whole number",
+            ),
+            (
+                Kind::Claim,
+                r#"{"spec":{"resources":{"requests":{"storage":true}}}}"#,
+                "PersistentVolumeClaim: spec.resources.requests.storage: a number or text is expected, and there is true or false",
+            ),
+            (
+                Kind::StatefulSet,
+                r#"{"spec":{"replicas":18446744073709551615}}"#,
+                "StatefulSet: spec.replicas: the number is out of range",
+            ),
             (Kind::Pod, r#"{"spec":"#, "Pod: spec: it ends too early"),
             (Kind::Pod, "{} {}", "Pod: something follows its end"),
         ] {

@@ -5,6 +5,7 @@
 use jiff::Timestamp;
 
 use super::status::Status;
+use super::visible;
 use crate::plan::rollout::{self, Stage};
 use crate::revision::Revision;
 use crate::view::{Cluster, View};
@@ -30,7 +31,7 @@ pub fn status(cluster: &Cluster, view: &View<'_>) -> String {
     let all = Status::of(cluster, view);
     let (status, says) = all.configuration();
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
-    let mut text = format!("{}  configuration [{status}]{says}\n", cluster.id);
+    let mut text = visible(&format!("{}  configuration [{status}]{says}", cluster.id)) + "\n";
     let ordinary = |revision: &Revision| {
         word(cluster, revision).map_or_else(|| revision.to_string(), |it| format!("{revision}  {it}"))
     };
@@ -84,7 +85,7 @@ pub fn history(cluster: &Cluster, copies: &[Copy]) -> String {
         let digest = copy.name.rsplit('-').next().unwrap_or_default();
         let runs = if runs.is_empty() { String::new() } else { format!("  run by {}", runs.join(", ")) };
         let line = format!("{}={digest}  {made}  {}{runs}", copy.source, words.join(", "));
-        text.push_str(line.trim_end());
+        text.push_str(visible(&line).trim_end());
         text.push('\n');
     }
     if copies.is_empty() {

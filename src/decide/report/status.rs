@@ -20,7 +20,7 @@
 
 use serde_json::{Value, json};
 
-use super::page;
+use super::visible;
 use crate::amend::inject;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
@@ -164,7 +164,7 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 
 /// For a person.
 pub fn text(all: &[Status<'_>]) -> String {
-    all.iter().map(|status| page(&one(status))).collect::<Vec<_>>().join("\n")
+    all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
 fn one(status: &Status<'_>) -> String {
@@ -178,7 +178,8 @@ fn one(status: &Status<'_>) -> String {
     if let Some(release) = waived {
         let Id { namespace, name } = &cluster.id;
         let take_off = rules::take_off(Kind::StatefulSet, namespace, name);
-        text.push_str(&format!("├── Override {release} (when that is done: {take_off})\n"));
+        let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
+        text.push_str(&format!("{line}\n"));
     }
     text.push_str("├── Members\n");
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
@@ -211,7 +212,7 @@ fn one(status: &Status<'_>) -> String {
     });
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
     if let Some(advice) = advice {
-        text.push_str(&format!("unverified: {advice}\n"));
+        text.push_str(&format!("unverified: {}\n", visible(advice)));
     }
     text
 }
@@ -219,7 +220,7 @@ fn one(status: &Status<'_>) -> String {
 pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
     for (index, line) in lines.iter().enumerate() {
         let branch = if index + 1 == lines.len() { "└──" } else { "├──" };
-        text.push_str(format!("{indent}{branch} {line}").trim_end());
+        text.push_str(format!("{indent}{branch} {}", visible(line)).trim_end());
         text.push('\n');
     }
 }

@@ -329,10 +329,11 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
         let from = Id { namespace: id.namespace.clone(), name: prefix.clone() };
         let same = |other: &Id| other.namespace == id.namespace && other.name.starts_with(&prefix);
         for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
-            if let Ok(ordinal) = claim_id.name[prefix.len()..].parse() {
+            // No member has an ordinal below zero.
+            if let Ok(ordinal) = claim_id.name[prefix.len()..].parse::<u32>() {
                 found.push(ClaimOf {
                     name: claim_id.name.clone(),
-                    ordinal,
+                    ordinal: ordinal.into(),
                     bound: claim.bound(),
                     going: claim.metadata.going(),
                 });

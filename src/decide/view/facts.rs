@@ -51,7 +51,7 @@ impl std::fmt::Display for Id {
 /// The objects of one kind.
 pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
 
-/// One map per kind. Whatever comes and goes passes [`Facts::put`] and [`Facts::remove`].
+/// One map per kind. Objects come and go by [`Facts::put`] and [`Facts::remove`], which keep the index true.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
@@ -256,7 +256,11 @@ impl Facts {
                 _ => {}
             }
         }
-        self.touched.extend(names.iter().map(|name| Id::new(&id.namespace, name)));
+        let sets = names.iter().map(|name| Id::new(&id.namespace, name));
+        // One that comes or goes touches itself; what belongs to strangers touches nobody.
+        let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_sets.contains_key(it);
+        let touched: Vec<_> = sets.filter(there).collect();
+        self.touched.extend(touched);
     }
 
     /// As if everything had just come in.

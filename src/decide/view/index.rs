@@ -1,4 +1,4 @@
-//! By what objects are found besides their own names, so that nobody looks through all of a namespace for them.
+//! By what objects are found besides their own names, so that what a cluster is made of is looked up and not searched for.
 //!
 //! Must not know: what the words mean; `facts.rs` says what an object is found by. Order decides nothing: names come sorted.
 

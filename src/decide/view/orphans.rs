@@ -3,6 +3,8 @@
 //!
 //! Those are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
 
+use std::collections::HashMap;
+
 use super::facts::tail;
 use super::index::By;
 use super::{Facts, Id, PodFact, View, World};
@@ -31,9 +33,13 @@ impl<'a> View<'a> {
                 move |(_, pod)| facts.pod(&Id::new(&namespace, pod))
             })
             .filter(|pod| pod.server && pod.running && !pod.going)
-            .filter(move |pod| {
-                let left = pod.instance.as_deref().map(|instance| world.left_over(&namespace, instance));
-                left.unwrap_or_default().into_iter().any(|claim| is_named_after(claim, &pod.name))
+            .filter({
+                let mut known = HashMap::new();
+                move |pod| {
+                    let Some(instance) = pod.instance.as_deref() else { return false };
+                    let left = known.entry(instance).or_insert_with(|| world.left_over(&namespace, instance));
+                    left.iter().any(|claim| is_named_after(claim, &pod.name))
+                }
             })
     }
 

@@ -53,17 +53,16 @@ pub(super) fn marks_changed() -> String {
     format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
 }
 
-/// CEL: there may be something to amend. Of an update of a StatefulSet that is only so if it touches what is the guard's, or
-/// what no StatefulSet can change, of which the API server would speak first; or if it becomes Galera's.
+/// CEL: there may be something to amend, or to say before the API server speaks. Of an update of a StatefulSet that is only so
+/// if it touches the guard's marks, the template (where marks may be, and of what is wrong there the API server says
+/// "Invalid", which `kubectl apply --force` answers by deleting), or what no StatefulSet can change.
 pub(super) fn to_amend() -> String {
-    let (own, template) = ("metadata.annotations", "spec.template.metadata.annotations");
-    let [new, old, new_template, old_template] =
-        [("object", own), ("oldObject", own), ("object", template), ("oldObject", template)]
-            .map(|(object, place)| there(object, place, "{}"));
-    let marks = [kept(&new, &old), kept(&old, &new), kept(&new_template, &old_template)];
+    let own = "metadata.annotations";
+    let (new, old) = (there("object", own, "{}"), there("oldObject", own, "{}"));
+    let marks = [kept(&new, &old), kept(&old, &new)];
     let other = marks.iter().map(|kept| format!("!{kept}"));
-    let other = other.chain([changed("spec.template.metadata.labels", "{}")]);
     let fixed = [
+        ("spec.template", "{}"),
         ("spec.podManagementPolicy", "''"),
         ("spec.serviceName", "''"),
         ("spec.selector", "{}"),
@@ -71,18 +70,14 @@ pub(super) fn to_amend() -> String {
     ];
     let other = other.chain(fixed.map(|(place, nothing)| changed(place, nothing)));
     format!(
-        "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || {}",
+        "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || !has(object.spec) || {}",
         other.collect::<Vec<_>>().join(" || ")
     )
 }
 
 /// CEL: what stands at this place, or that nothing does.
 fn there(object: &str, place: &str, nothing: &str) -> String {
-    let at = format!("{object}.{place}");
-    let around = at.strip_suffix(".annotations").or(at.strip_suffix(".labels"));
-    let around = around.filter(|around| around.contains("template"));
-    let around = around.map(|around| format!("has({around}) && ")).unwrap_or_default();
-    format!("({around}has({at}) ? {at} : {nothing})")
+    format!("(has({object}.{place}) ? {object}.{place} : {nothing})")
 }
 
 /// CEL: what stands at this place is not what it was.
