@@ -155,7 +155,7 @@ fn at_rate(
     })
 }
 
-/// What `watch` does after every event: here, a member that becomes Ready.
+/// What `watch` does after every event: here, a member of which the API server tells again.
 fn rebuild(engine: &Engine, facts: &Facts, over: &AtomicBool) -> Histogram<u64> {
     let (mut facts, mut times) = (facts.clone(), load::histogram());
     for cluster in (0..CLUSTERS).cycle() {

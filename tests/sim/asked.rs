@@ -62,8 +62,8 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
 pub fn to_amend(kind: Kind, old: Option<&Value>, new: Option<&Value>) -> bool {
     let (Kind::StatefulSet, Some(old), Some(new)) = (kind, old, new) else { return true };
     let spec = |object: &Value, field: &str| object["spec"][field].clone();
-    let fixed = ["template", "podManagementPolicy", "serviceName", "selector", "volumeClaimTemplates"];
-    own(old) != own(new) || fixed.iter().any(|field| spec(old, field) != spec(new, field))
+    let fields = ["template", "podManagementPolicy", "serviceName", "selector", "volumeClaimTemplates"];
+    own(old) != own(new) || fields.iter().any(|field| spec(old, field) != spec(new, field))
 }
 
 /// The guard's annotations.

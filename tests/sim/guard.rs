@@ -69,10 +69,11 @@ pub struct Answer {
 
 impl Guard {
     pub fn of(replicas: usize, settings: Settings) -> Self {
-        let world = World::empty(&settings.adoption, Freshness::Current);
-        let replicas = 0..replicas;
-        let replicas =
-            replicas.map(|_| Replica { up: true, world: world.clone(), ..Replica::default() }).collect();
+        let new = |_| {
+            let world = World::empty(&settings.adoption, Freshness::Current);
+            Replica { up: true, facts: Facts::of(&settings.adoption), world, ..Replica::default() }
+        };
+        let replicas = (0..replicas).map(new).collect();
         Self { settings, replicas, leader: 0, book: Vec::new(), lease: Vec::new() }
     }
 

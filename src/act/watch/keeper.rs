@@ -83,7 +83,7 @@ impl Keeper {
                 }
                 news |= self.hear(source, told);
             }
-            // Before the first lists are complete nobody may ask, so nothing is built.
+            // Before the first lists are complete nobody may ask, so nothing is drawn.
             if news && self.knows_everything() {
                 let begun = Instant::now();
                 let (before, mut facts) = (self.world.clone(), take(&mut self.facts));

@@ -123,7 +123,7 @@ impl PodSpec {
     }
 }
 
-/// A volume, as far as it refers to an object. What is large lies elsewhere: each is one of these kinds.
+/// A volume, as far as it refers to an object. It is one of these kinds, so what is large is boxed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {

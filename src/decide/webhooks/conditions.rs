@@ -61,14 +61,14 @@ pub(super) fn to_amend() -> String {
     let (new, old) = (there("object", own, "{}"), there("oldObject", own, "{}"));
     let marks = [kept(&new, &old), kept(&old, &new)];
     let other = marks.iter().map(|kept| format!("!{kept}"));
-    let fixed = [
+    let places = [
         ("spec.template", "{}"),
         ("spec.podManagementPolicy", "''"),
         ("spec.serviceName", "''"),
         ("spec.selector", "{}"),
         ("spec.volumeClaimTemplates", "[]"),
     ];
-    let other = other.chain(fixed.map(|(place, nothing)| changed(place, nothing)));
+    let other = other.chain(places.map(|(place, nothing)| changed(place, nothing)));
     format!(
         "request.operation != 'UPDATE' || request.kind.kind != 'StatefulSet' || !has(object.spec) || {}",
         other.collect::<Vec<_>>().join(" || ")
