@@ -1,14 +1,15 @@
 //! Registration: the serving certificate, and the webhook entries that send requests here.
 //!
 //! Owns: the one task that watches the Secret and the two webhook configurations. Every replica takes its leaf from
-//! there and knows whether API servers trust it; the leader also writes. `certificate.rs` keeps the Secret and shows the
-//! leaf, `entries.rs` keeps the entries: two steps that never wait for each other's success, and whose errors are told
+//! there and knows whether API servers trust it; the leader also writes. `known.rs` decides; `certificate.rs` keeps the Secret
+//! and shows the leaf, `entries.rs` keeps the entries: two steps that never wait for each other's success, and whose errors are told
 //! apart. Must not know: rules, requests. The configurations exist before us and are empty; entries are filled in when
 //! this guard can answer, and are never removed because it feels unwell. A configuration that was deleted stays deleted.
 
 mod certificate;
 mod compare;
 mod entries;
+mod known;
 mod watch;
 
 use std::path::PathBuf;
@@ -28,13 +29,12 @@ use tokio::sync::watch as channel;
 use tokio::time::timeout;
 use tracing::warn;
 
-use crate::act::certs::{self, Leaf, Lives, Material, Pair};
+use crate::act::certs::{self, Leaf, Lives};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
 
-use entries::{Configuration, Settling};
-use watch::Seen;
+use known::Known;
 
 /// What is registered, and where everything is that this takes.
 #[derive(Clone, Debug)]
@@ -104,36 +104,12 @@ struct Registrar {
     guard: Arc<Guard>,
     leaf: Leaf,
     registration: Registration,
-    /// The pair that new handshakes get.
-    shown: Option<Pair>,
-    /// What was taken from the Secret last, when it could be used.
-    held: Option<Material>,
-    secret: Seen<Secret>,
-    /// What API servers should trust.
-    bundle: Option<String>,
-    /// The configurations: mutating, validating.
-    entries: [Seen<Configuration>; 2],
-    /// Which bundle every API server is sure to know.
-    settling: Settling,
-    /// The configurations whose end was told to everybody.
-    told_gone: Vec<&'static str>,
+    known: Known,
 }
 
 impl Registrar {
     fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
-        Self {
-            client,
-            guard,
-            leaf,
-            registration,
-            shown: None,
-            held: None,
-            secret: Seen::NotYet,
-            bundle: None,
-            entries: [Seen::NotYet, Seen::NotYet],
-            settling: Settling::default(),
-            told_gone: Vec::new(),
-        }
+        Self { client, guard, leaf, registration, known: Known::default() }
     }
 
     async fn work(&mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {
@@ -151,15 +127,15 @@ impl Registrar {
             let waiting = self.guard.freshness(&self.guard.world.load()) == Freshness::Loading;
             tokio::select! {
                 Some(found) = secrets.next(), if own => match found {
-                    Ok(found) => self.secret = found,
+                    Ok(found) => self.known.secret = found,
                     Err(error) => warn!(error = chain(&error), "watching our Secret"),
                 },
                 Some(found) = mutating.next() => match found {
-                    Ok(found) => self.entries[0] = found.map(Into::into),
+                    Ok(found) => self.known.entries[0] = found.map(Into::into),
                     Err(error) => warn!(error = chain(&error), "watching the mutating configuration"),
                 },
                 Some(found) = validating.next() => match found {
-                    Ok(found) => self.entries[1] = found.map(Into::into),
+                    Ok(found) => self.known.entries[1] = found.map(Into::into),
                     Err(error) => warn!(error = chain(&error), "watching the validating configuration"),
                 },
                 true = leading.changed() => {}
@@ -175,8 +151,8 @@ impl Registrar {
         let certificate = timeout(DEADLINE, self.certificate(leads)).await.unwrap_or(Err(Error::Late));
         self.tell_certificate(certificate);
         self.judge_trust();
-        let can_answer =
-            self.shown.is_some() && self.guard.freshness(&self.guard.world.load()) != Freshness::Loading;
+        let can_answer = self.known.shown.is_some()
+            && self.guard.freshness(&self.guard.world.load()) != Freshness::Loading;
         let entries = timeout(DEADLINE, self.register(leads && can_answer)).await.unwrap_or(Err(Error::Late));
         self.tell_entries(entries);
         self.tell_deletions(leads);

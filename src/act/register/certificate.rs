@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -14,12 +15,16 @@ use kube::{Api, Error as KubeError, ResourceExt as _};
 use serde_json::json;
 use tracing::info;
 
-use crate::act::certs::{Material, Pair};
+use crate::act::certs::Pair;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::ownership;
 use crate::act::telemetry::Trouble;
 
-use super::{Error, Registrar, Registration, Seen, words};
+use super::watch::Seen;
+use super::{Error, Registrar, Registration, words};
+
+/// So long after the entries have changed, every API server has noticed.
+const SETTLE: Duration = Duration::from_secs(30);
 
 impl Registrar {
     /// The leaf is shown and the bundle known; if we lead, the Secret holds what it should.
@@ -34,23 +39,19 @@ impl Registrar {
 
     /// Leader: the Secret is there and holds what it should.
     async fn make(&mut self) -> Result<(), Error> {
-        if self.secret.is_gone() {
-            self.secret = Seen::There(self.create().await?);
+        if self.known.secret.is_gone() {
+            self.known.secret = Seen::There(self.create().await?);
         }
-        let Some(secret) = self.secret.there().cloned() else { return Ok(()) };
-        let (settled, now) = (self.settled(), time_by(&secret, Timestamp::now()));
         let Registration { names, lives, .. } = &self.registration;
-        let next = match Material::read(&secret) {
-            None => Some(Material::again(self.held.as_ref(), names, *lives, now)?),
-            Some(found) => found.next(self.held.as_ref(), names, *lives, settled.as_deref(), now)?,
-        };
-        let Some(next) = next else { return Ok(()) };
+        let settled = self.known.settled(SETTLE.min((lives.leaf / 20).unsigned_abs()), Instant::now());
+        let next = self.known.next(names, *lives, settled.as_deref(), Timestamp::now())?;
+        let (Some(secret), Some(next)) = (self.known.secret.there().cloned(), next) else { return Ok(()) };
         let secret = if secret.immutable == Some(true) { self.create_anew(&secret).await? } else { secret };
         let secret = Secret { data: Some(next.data()), ..secret };
         match self.secrets().replace(&self.registration.secret, &PostParams::default(), &secret).await {
             Ok(secret) => {
                 info!("new certificates");
-                self.secret = Seen::There(secret);
+                self.known.secret = Seen::There(secret);
                 Ok(())
             }
             // Somebody wrote or deleted it meanwhile; the watch brings what is there now.
@@ -85,38 +86,16 @@ impl Registrar {
 
     /// Every replica: what the Secret holds now is in use, if it can be.
     fn take(&mut self, leads: bool) -> Result<(), Error> {
-        let name = || self.registration.secret.clone();
-        let secret = match &self.secret {
-            Seen::NotYet => return Ok(()),
-            Seen::Gone => return Err(Error::NoSecret(name())),
-            Seen::There(secret) => secret,
-        };
-        let now = time_by(secret, Timestamp::now());
-        let found = Material::read(secret).ok_or_else(|| Error::Empty(name()))?;
-        let sound = found.sound(now).map_err(|error| Error::Unusable(name(), error));
-        // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
-        if sound.is_err() && self.shown.is_some() {
-            return sound;
+        let (pair, outcome) = self.known.take(leads, &self.registration.secret, Timestamp::now());
+        match pair {
+            Some(pair) => self.show(pair).and(outcome),
+            None => outcome,
         }
-        // Not written by us, and we could not join it to ours: entries go on with what is held.
-        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
-            return Ok(());
-        }
-        if sound.is_ok() {
-            self.bundle = Some(found.bundle());
-        }
-        if takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now) {
-            self.show(found.leaf.clone())?;
-        }
-        if sound.is_ok() {
-            self.held = Some(found);
-        }
-        sound
     }
 
     /// New handshakes get this pair from now on, if it is another one.
     fn show(&mut self, pair: Pair) -> Result<(), Error> {
-        if self.shown.as_ref() != Some(&pair) {
+        if self.known.shown.as_ref() != Some(&pair) {
             let (begins, ends) = pair.validity()?;
             self.leaf.swap(pair.loaded()?);
             self.guard.ready.leaf_begins.store(Some(Arc::new(begins)));
@@ -124,7 +103,7 @@ impl Registrar {
             #[allow(clippy::cast_precision_loss, reason = "seconds since 1970 fit a double for a while")]
             self.guard.metrics.certificate_ends.set(ends.as_second() as f64);
             info!(%ends, "serving certificate");
-            self.shown = Some(pair);
+            self.known.shown = Some(pair);
         }
         Ok(())
     }
@@ -137,17 +116,13 @@ impl Registrar {
         let (pair, bundle) = (Pair::new(read("tls.crt")?, read("tls.key")?), read("ca.crt")?);
         pair.fits(&bundle)?;
         self.show(pair)?;
-        self.bundle = Some(bundle);
+        self.known.bundle = Some(bundle);
         Ok(())
     }
 
     /// Every replica: would an API server accept our leaf?
     pub(super) fn judge_trust(&self) {
-        let untrusted = match (&self.shown, self.registered()) {
-            (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
-            _ => false,
-        };
-        self.guard.ready.untrusted.store(untrusted, Ordering::Relaxed);
+        self.guard.ready.untrusted.store(self.known.untrusted(), Ordering::Relaxed);
         let early =
             self.guard.ready.leaf_begins.load().as_deref().is_some_and(|begins| Timestamp::now() < *begins);
         self.guard.metrics.trouble(Trouble::LeafNotYetValid, early);
@@ -162,42 +137,13 @@ impl Registrar {
     }
 }
 
-/// Now, but never before the API server last wrote this Secret: a clock that fell behind would take good certificates for
-/// ones whose time has not come, and make others that ended long ago.
-fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
-    let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
-    written.map(|time| time.0).fold(now, Timestamp::max)
-}
-
-/// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
-fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
-    let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
-    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
-}
-
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
-
     use super::*;
-    use crate::act::certs::{Leaf, Lives};
+    use crate::act::certs::{Leaf, Lives, Material};
     use crate::act::guard::Guard;
     use decide::config::Settings;
     use decide::webhooks::Destination;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
-    }
-
-    #[test]
-    fn a_clock_that_fell_behind_is_not_believed() {
-        let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
-        let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
-        let secret = Secret { metadata, ..Secret::default() };
-        assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
-        assert_eq!(time_by(&secret, at(60)), at(60));
-        assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
-    }
 
     /// A folder of certificates counts as a whole: neither half of a set that does not fit is used, and `/readyz` says why.
     #[tokio::test]
@@ -230,8 +176,8 @@ mod tests {
             let outcome = registrar.certificate(true).await;
             registrar.tell_certificate(outcome);
             let words = registrar.guard.ready.certificates.load().as_deref().cloned().unwrap_or_default();
-            let shown = registrar.shown.as_ref().map(|pair| pair.certificate.clone());
-            (shown, registrar.bundle.clone(), words)
+            let shown = registrar.known.shown.as_ref().map(|pair| pair.certificate.clone());
+            (shown, registrar.known.bundle.clone(), words)
         };
         let nothing = "certificates: ca.crt holds no certificate; trying again".to_owned();
         assert_eq!(look(&first, "").await, (None, None, nothing.clone()));
@@ -243,24 +189,5 @@ mod tests {
         let (shown, bundle, words) = look(&second, &second.bundle()).await;
         assert_eq!((shown, bundle), (Some(second.leaf.certificate.clone()), Some(second.bundle())));
         assert_eq!(words, "");
-    }
-
-    #[test]
-    fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
-        let made = |seconds| Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap();
-        let [old, new, late] = [0, 0, -90 * 86_400].map(made);
-        let both = format!("{}{}", old.bundle(), new.bundle());
-        for (shown, registered, swaps) in [
-            (None, Some(old.bundle()), true),
-            (Some(&old), Some(old.bundle()), false),
-            (Some(&old), Some(both), true),
-            (Some(&old), Some(new.bundle()), true),
-            (Some(&old), Some(late.bundle()), true),
-            (Some(&old), None, true),
-            (Some(&late), Some(late.bundle()), true),
-        ] {
-            let shown = shown.map(|it| &it.leaf);
-            assert_eq!(takes_over(&new.leaf, shown, registered.as_deref(), at(0)), swaps, "{registered:?}");
-        }
     }
 }

@@ -1,0 +1,377 @@
+//! What is known of our Secret and our entries, and what follows from it.
+//!
+//! Owns: every decision of the registration: which certificates the Secret should hold, which leaf is shown, whom API servers
+//! trust by now, what `/readyz` says. Pure: whoever asks says what time it is. Must not know: clients, metrics;
+//! `certificate.rs` and `entries.rs` do what is decided here.
+
+use std::time::{Duration, Instant};
+
+use decide::webhooks::Endpoint;
+use jiff::Timestamp;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use crate::act::certs::{self, Lives, Material, Pair};
+
+use super::Error;
+use super::compare::{as_values, decoded};
+use super::watch::Seen;
+
+/// What `/readyz` says when all is well.
+const REGISTERED: &str = "registered";
+/// What it says before anything is.
+const NOT_YET: &str = "not registered yet";
+
+/// Both configurations: what their entries are for, their kind, and what is lost without each.
+pub(super) const CONFIGURATIONS: [(Endpoint, &str, &str); 2] = [
+    (Endpoint::Mutate, "MutatingWebhookConfiguration", "pods get nothing injected"),
+    (Endpoint::Validate, "ValidatingWebhookConfiguration", "deletions, scaling and evictions are not judged"),
+];
+
+/// A configuration as far as it concerns us.
+#[derive(Clone, Debug)]
+pub(super) struct Configuration {
+    pub(super) version: String,
+    pub(super) entries: Vec<Value>,
+}
+
+impl From<MutatingWebhookConfiguration> for Configuration {
+    fn from(it: MutatingWebhookConfiguration) -> Self {
+        Self { version: it.resource_version().unwrap_or_default(), entries: as_values(it.webhooks.as_ref()) }
+    }
+}
+
+impl From<ValidatingWebhookConfiguration> for Configuration {
+    fn from(it: ValidatingWebhookConfiguration) -> Self {
+        Self { version: it.resource_version().unwrap_or_default(), entries: as_values(it.webhooks.as_ref()) }
+    }
+}
+
+/// Which bundle is registered, and for how long we have seen it there.
+#[derive(Debug, Default)]
+struct Settling {
+    since: Option<(String, Instant)>,
+    done: Option<String>,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The pair that new handshakes get.
+    pub(super) shown: Option<Pair>,
+    /// What was taken from the Secret last, when it could be used.
+    pub(super) held: Option<Material>,
+    pub(super) secret: Seen<Secret>,
+    /// What API servers should trust.
+    pub(super) bundle: Option<String>,
+    /// The configurations: mutating, validating.
+    pub(super) entries: [Seen<Configuration>; 2],
+    /// Which bundle every API server is sure to know.
+    settling: Settling,
+    /// The configurations whose end was told to everybody.
+    told_gone: Vec<&'static str>,
+}
+
+impl Known {
+    /// What the Secret should hold instead of what it holds.
+    pub(super) fn next(
+        &self,
+        names: &[String],
+        lives: Lives,
+        settled: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<Material>, certs::Error> {
+        let Some(secret) = self.secret.there() else { return Ok(None) };
+        let now = time_by(secret, now);
+        match Material::read(secret) {
+            None => Material::again(self.held.as_ref(), names, lives, now).map(Some),
+            Some(found) => found.next(self.held.as_ref(), names, lives, settled, now),
+        }
+    }
+
+    /// What the Secret holds now is in use, if it can be. The pair that comes with it is to be shown.
+    pub(super) fn take(
+        &mut self,
+        leads: bool,
+        name: &str,
+        now: Timestamp,
+    ) -> (Option<Pair>, Result<(), Error>) {
+        let secret = match &self.secret {
+            Seen::NotYet => return (None, Ok(())),
+            Seen::Gone => return (None, Err(Error::NoSecret(name.to_owned()))),
+            Seen::There(secret) => secret,
+        };
+        let now = time_by(secret, now);
+        let Some(found) = Material::read(secret) else { return (None, Err(Error::Empty(name.to_owned()))) };
+        let sound = found.sound(now).map_err(|error| Error::Unusable(name.to_owned(), error));
+        // What cannot be used is shown only in the place of nothing: our clock may be the one that is wrong.
+        if sound.is_err() && self.shown.is_some() {
+            return (None, sound);
+        }
+        // Not written by us, and we could not join it to ours: entries go on with what is held.
+        if leads && self.held.as_ref().is_some_and(|held| !found.continues(held, now)) {
+            return (None, Ok(()));
+        }
+        if sound.is_ok() {
+            self.bundle = Some(found.bundle());
+        }
+        let takes_over = takes_over(&found.leaf, self.shown.as_ref(), self.registered().as_deref(), now);
+        let leaf = takes_over.then(|| found.leaf.clone());
+        if sound.is_ok() {
+            self.held = Some(found);
+        }
+        (leaf, sound)
+    }
+
+    /// API servers would not accept the leaf that is shown.
+    pub(super) fn untrusted(&self) -> bool {
+        match (&self.shown, self.registered()) {
+            (Some(shown), Some(bundle)) => !shown.trusted_by(&bundle),
+            _ => false,
+        }
+    }
+
+    /// The bundle that every registered entry trusts; `None` while there are no entries.
+    pub(super) fn registered(&self) -> Option<String> {
+        let entries = self.entries.iter().filter_map(|it| it.there()).flat_map(|it| &it.entries);
+        let bundles = entries.filter_map(|entry| entry.pointer("/clientConfig/caBundle")?.as_str());
+        let oldest = bundles
+            .min_by_key(|bundle| self.bundle.as_deref().is_some_and(|wanted| decoded(bundle) == wanted))?;
+        Some(decoded(oldest))
+    }
+
+    /// The registered bundle that every API server has had the time to notice: they read the entries by a watch of
+    /// their own, and a leaf they cannot trust yet would fail every new connection.
+    pub(super) fn settled(&mut self, takes: Duration, now: Instant) -> Option<String> {
+        let registered = self.registered()?;
+        let since = match &self.settling.since {
+            Some((bundle, since)) if *bundle == registered => *since,
+            _ => self.settling.since.insert((registered.clone(), now)).1,
+        };
+        if now.saturating_duration_since(since) >= takes {
+            self.settling.done = Some(registered);
+        }
+        Some(self.settling.done.clone().unwrap_or_default())
+    }
+
+    /// What there is, in words. `strange` is what somebody else made of our entries.
+    pub(super) fn summary(&self, name: &str, strange: Option<String>) -> String {
+        let gone = self.gone();
+        if gone.len() == CONFIGURATIONS.len() {
+            let kinds = gone.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().join(" and ");
+            return format!(
+                "{kinds} {name} are not there: nothing is guarded; `helm upgrade` brings them back"
+            );
+        }
+        if let Some((kind, lost)) = gone.first() {
+            return format!("{kind} {name} is not there: {lost}; `helm upgrade` brings it back");
+        }
+        if let Some(strange) = strange {
+            return format!("{strange}; the leading replica writes it again");
+        }
+        let filled = |it: &Seen<Configuration>| it.there().is_some_and(|it| !it.entries.is_empty());
+        if self.entries.iter().all(filled) { REGISTERED } else { NOT_YET }.to_owned()
+    }
+
+    /// The configurations that do not exist, with what is lost without each.
+    pub(super) fn gone(&self) -> Vec<(&'static str, &'static str)> {
+        let both = self.entries.iter().zip(CONFIGURATIONS);
+        both.filter(|(it, _)| it.is_gone()).map(|(_, (_, kind, lost))| (kind, lost)).collect()
+    }
+
+    /// The configurations whose end the leader has to tell everybody now, once: a way out that somebody chose, or an accident.
+    pub(super) fn deleted(&mut self, leads: bool) -> Option<Vec<&'static str>> {
+        let gone: Vec<_> = self.gone().into_iter().map(|(kind, _)| kind).collect();
+        let news = leads && !gone.iter().all(|kind| self.told_gone.contains(kind));
+        if leads || gone.len() < self.told_gone.len() {
+            self.told_gone.clone_from(&gone);
+        }
+        news.then_some(gone)
+    }
+}
+
+/// Now, but never before the API server last wrote this Secret: a clock that fell behind would take good certificates for
+/// ones whose time has not come, and make others that ended long ago.
+fn time_by(secret: &Secret, now: Timestamp) -> Timestamp {
+    let written = secret.metadata.managed_fields.iter().flatten().filter_map(|it| it.time.as_ref());
+    written.map(|time| time.0).fold(now, Timestamp::max)
+}
+
+/// A leaf takes the place of another one when API servers trust it already, or do not trust the other one either.
+fn takes_over(new: &Pair, shown: Option<&Pair>, registered: Option<&str>, now: Timestamp) -> bool {
+    let trusted = |pair: &Pair| registered.is_none_or(|bundle| pair.trusted_by(bundle));
+    shown.is_none_or(|shown| trusted(new) || !trusted(shown) || shown.sound(now).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+    use serde_json::json;
+
+    use super::super::compare::encoded;
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    #[test]
+    fn a_clock_that_fell_behind_is_not_believed() {
+        let written = ManagedFieldsEntry { time: Some(Time(at(0))), ..ManagedFieldsEntry::default() };
+        let metadata = ObjectMeta { managed_fields: Some(vec![written]), ..ObjectMeta::default() };
+        let secret = Secret { metadata, ..Secret::default() };
+        assert_eq!(time_by(&secret, at(-1_000_000)), at(0));
+        assert_eq!(time_by(&secret, at(60)), at(60));
+        assert_eq!(time_by(&Secret::default(), at(-1)), at(-1));
+    }
+
+    #[test]
+    fn a_leaf_is_shown_when_it_is_trusted_or_nothing_else_is() {
+        let made = |seconds| Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap();
+        let [old, new, late] = [0, 0, -90 * 86_400].map(made);
+        let both = format!("{}{}", old.bundle(), new.bundle());
+        for (shown, registered, swaps) in [
+            (None, Some(old.bundle()), true),
+            (Some(&old), Some(old.bundle()), false),
+            (Some(&old), Some(both), true),
+            (Some(&old), Some(new.bundle()), true),
+            (Some(&old), Some(late.bundle()), true),
+            (Some(&old), None, true),
+            (Some(&late), Some(late.bundle()), true),
+        ] {
+            let shown = shown.map(|it| &it.leaf);
+            assert_eq!(takes_over(&new.leaf, shown, registered.as_deref(), at(0)), swaps, "{registered:?}");
+        }
+    }
+
+    fn made(seconds: i64) -> Material {
+        Material::new(&["a".to_owned()], Lives::default(), at(seconds)).unwrap()
+    }
+
+    fn secret(material: &Material) -> Seen<Secret> {
+        Seen::There(Secret { data: Some(material.data()), ..Secret::default() })
+    }
+
+    /// Both configurations with one entry each that trusts this bundle.
+    fn entries(bundle: &str) -> [Seen<Configuration>; 2] {
+        let entry = json!({ "clientConfig": { "caBundle": encoded(bundle) } });
+        [0, 1].map(|_| Seen::There(Configuration { version: "1".into(), entries: vec![entry.clone()] }))
+    }
+
+    #[test]
+    fn what_the_secret_holds_is_taken_if_it_can_be_used() {
+        let [ours, theirs, over] = [0, 0, -9_000 * 86_400].map(made);
+        let name = "gatera-tls";
+        let mut known = Known::default();
+        assert!(matches!(known.take(false, name, at(0)), (None, Ok(()))), "nobody knows yet");
+        known.secret = Seen::Gone;
+        assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::NoSecret(_)))));
+        known.secret = Seen::There(Secret::default());
+        assert!(matches!(known.take(false, name, at(0)), (None, Err(Error::Empty(_)))));
+
+        known.secret = secret(&over);
+        let (pair, outcome) = known.take(false, name, at(0));
+        assert!(
+            pair.as_ref() == Some(&over.leaf) && matches!(outcome, Err(Error::Unusable(..))),
+            "in the place of nothing"
+        );
+        assert!(known.held.is_none() && known.bundle.is_none());
+        known.secret = secret(&ours);
+        let (pair, outcome) = known.take(true, name, at(0));
+        assert!(outcome.is_ok() && pair.as_ref() == Some(&ours.leaf));
+        assert_eq!(known.bundle, Some(ours.bundle()));
+        known.shown = pair;
+
+        known.secret = secret(&over);
+        assert!(
+            matches!(known.take(true, name, at(0)), (None, Err(Error::Unusable(..)))),
+            "a good one stays"
+        );
+        known.entries = entries(&ours.bundle());
+        known.secret = secret(&theirs);
+        assert!(matches!(known.take(true, name, at(0)), (None, Ok(()))), "the leader goes on with its own");
+        assert_eq!(known.bundle, Some(ours.bundle()));
+        assert!(
+            matches!(known.take(false, name, at(0)), (None, Ok(()))),
+            "whom API servers do not trust is not shown"
+        );
+        assert_eq!(known.bundle, Some(theirs.bundle()), "the others follow the Secret");
+        assert!(!known.untrusted());
+        known.entries = entries(&theirs.bundle());
+        assert!(known.untrusted());
+    }
+
+    #[test]
+    fn what_the_secret_should_hold_follows_from_what_it_holds() {
+        let names = ["a".to_owned()];
+        let next = |known: &Known| known.next(&names, Lives::default(), None, at(0)).unwrap();
+        let ours = made(0);
+        let mut known = Known::default();
+        assert!(next(&known).is_none(), "nobody knows yet");
+        known.secret = Seen::There(Secret::default());
+        assert!(next(&known).is_some(), "it is empty");
+        known.secret = secret(&ours);
+        assert!(next(&known).is_none(), "nothing is due");
+        known.secret = secret(&made(-9_000 * 86_400));
+        known.held = Some(ours.clone());
+        assert_eq!(next(&known).unwrap().leaf, ours.leaf, "made again on the same terms");
+    }
+
+    #[test]
+    fn a_bundle_has_settled_when_it_stood_for_long_enough() {
+        let [old, new] = [0, 0].map(made);
+        let (takes, begin) = (Duration::from_secs(30), Instant::now());
+        let after = |seconds| begin + Duration::from_secs(seconds);
+        let mut known = Known::default();
+        assert_eq!(known.settled(takes, begin), None, "there are no entries");
+        known.entries = entries(&old.bundle());
+        assert_eq!(known.settled(takes, begin), Some(String::new()));
+        assert_eq!(known.settled(takes, after(29)), Some(String::new()));
+        assert_eq!(known.settled(takes, after(30)), Some(old.bundle()));
+        known.entries = entries(&new.bundle());
+        assert_eq!(known.settled(takes, after(31)), Some(old.bundle()), "not every API server knows yet");
+        assert_eq!(known.settled(takes, after(61)), Some(new.bundle()));
+        known.bundle = Some(new.bundle());
+        known.entries[0] = entries(&old.bundle())[0].clone();
+        assert_eq!(known.registered(), Some(old.bundle()), "the oldest counts");
+    }
+
+    #[test]
+    fn what_there_is_is_said_and_an_end_is_told_once() {
+        let said = |known: &Known, strange: Option<&str>| known.summary("gatera", strange.map(str::to_owned));
+        let mut known = Known::default();
+        assert_eq!(said(&known, None), "not registered yet");
+        known.entries = entries("CA");
+        assert_eq!(said(&known, None), "registered");
+        assert_eq!(said(&known, Some("x is missing")), "x is missing; the leading replica writes it again");
+        assert_eq!(known.deleted(true), None);
+        known.entries[1] = Seen::Gone;
+        assert_eq!(
+            said(&known, Some("x")),
+            "ValidatingWebhookConfiguration gatera is not there: deletions, scaling and evictions are not judged; `helm upgrade` \
+             brings it back"
+        );
+        assert_eq!(known.deleted(false), None, "whoever leads tells it");
+        assert_eq!(known.deleted(true), Some(vec!["ValidatingWebhookConfiguration"]));
+        assert_eq!(known.deleted(true), None, "once");
+        known.entries[0] = Seen::Gone;
+        assert_eq!(
+            said(&known, None),
+            "MutatingWebhookConfiguration and ValidatingWebhookConfiguration gatera are not there: nothing is guarded; `helm \
+             upgrade` brings them back"
+        );
+        assert_eq!(known.deleted(true).map(|it| it.len()), Some(2));
+        known.entries = entries("CA");
+        assert_eq!(known.deleted(false), None);
+        known.entries[0] = Seen::Gone;
+        assert_eq!(
+            known.deleted(true),
+            Some(vec!["MutatingWebhookConfiguration"]),
+            "again, after it was back"
+        );
+    }
+}
