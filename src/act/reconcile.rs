@@ -11,7 +11,7 @@ mod identity;
 
 use std::sync::Arc;
 
-use decide::plan::{self, Announcement, Pace, Step};
+use decide::plan::{self, Announcement, Lookout, Pace, Step};
 use decide::view::View;
 use kube::Client;
 use tokio::sync::watch;
@@ -27,15 +27,19 @@ const REST: u32 = 4;
 
 /// Works while `leading`, whenever the world has `changed`.
 pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Receiver<u64>) {
-    let (mut pace, began) = (Pace::default(), Instant::now());
+    let (mut pace, mut lookout, began) = (Pace::default(), Lookout::default(), Instant::now());
     let means = Means { client, guard, leading: leading.clone() };
     loop {
+        if !leading.holds() {
+            // Another leader changes the world, and nobody remembers an old one for longer than it takes.
+            lookout = Lookout::default();
+        }
         if !leading.elected().await {
             return;
         }
         changed.mark_unchanged();
         let looked = Instant::now();
-        let steps = means.look(plan::next);
+        let steps = means.look(|view| lookout.next(view, began.elapsed()));
         let rest = looked.elapsed() * REST;
         let mut anew = false;
         for step in pace.due(&steps, began.elapsed()) {

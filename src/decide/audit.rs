@@ -2,7 +2,10 @@
 //!
 //! Owns: the way from a World to findings, object by object, and what of them is news. Must not know: clients, formats.
 //! Every object of which the view holds all that is judged becomes a review, a CREATE, for the same `evaluate` as
-//! everything else. Data: World -> reviews -> decisions, sorted by namespace and name.
+//! everything else. Data: World -> reviews -> decisions, sorted by namespace and name; `audit/rounds.rs` looks again only where something
+//! changed.
+
+mod rounds;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +22,8 @@ use crate::rules::{self, RULES, Verb};
 use crate::verdict::{Decision, Effect, Finding};
 use crate::view::condition::{self, Matter};
 use crate::view::{Facts, Id, State, View};
+
+pub use rounds::{Round, Rounds};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -71,8 +76,41 @@ pub struct Audited {
 
 /// Judges everything.
 pub fn run(view: &View<'_>) -> Audit {
+    let mut all = Audit::default();
+    for namespace in namespaces(view) {
+        let Audit { clusters, objects, judged } = of(view, &namespace);
+        all.clusters.extend(clusters);
+        all.objects.extend(objects);
+        all.judged += judged;
+    }
+    all
+}
+
+/// Every namespace in which there is anything.
+fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
-    let mut audit = Audit { clusters: clusters(view), ..Audit::default() };
+    let mut all = BTreeSet::new();
+    each_namespace(&facts.stateful_sets, &mut all);
+    each_namespace(&facts.deployments, &mut all);
+    each_namespace(&facts.config_maps, &mut all);
+    all.extend(facts.unreadable.keys().map(|(_, id)| id.namespace.clone()));
+    all
+}
+
+fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
+    let mut next = known.get_min().map(|(id, _)| id);
+    while let Some(id) = next {
+        // No name is longer than all names.
+        let last = Id::new(&id.namespace, "\u{10ffff}");
+        all.insert(id.namespace.clone());
+        next = known.range(last..).next().map(|(id, _)| id);
+    }
+}
+
+/// Judges what is in a namespace.
+fn of(view: &View<'_>, namespace: &str) -> Audit {
+    let facts = view.world.facts();
+    let mut audit = Audit { clusters: clusters(view, namespace), ..Audit::default() };
     let mut judge = |review: &Review, uid: &str| {
         audit.judged += 1;
         let decision = rules::evaluate(review, view);
@@ -82,11 +120,11 @@ pub fn run(view: &View<'_>) -> Audit {
             audit.objects.push(Audited { kind, id, uid: uid.to_owned(), subject, decision });
         }
     };
-    for ((kind, id), problem) in &facts.unreadable {
+    for ((kind, id), problem) in facts.unreadable.iter().filter(|((_, id), _)| id.namespace == namespace) {
         judge(&review(*kind, id, Err(problem.clone())), "");
     }
     // One at a time: an object lives no longer than its review.
-    each(facts, &mut |kind, id, object| {
+    each(facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
         if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
             let uid = meta.uid.clone();
@@ -97,9 +135,9 @@ pub fn run(view: &View<'_>) -> Audit {
     audit
 }
 
-/// Every cluster and its state.
-pub fn clusters(view: &View<'_>) -> Vec<Summary> {
-    let summary = view.world.clusters().map(|cluster| Summary {
+/// The clusters of a namespace, and their state.
+fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
+    let summary = view.clusters_in(namespace).map(|cluster| Summary {
         id: cluster.id.clone(),
         state: view.state(cluster),
         rollout: rollout::stage(cluster, view).word(),
@@ -110,40 +148,42 @@ pub fn clusters(view: &View<'_>) -> Vec<Summary> {
         starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
         matters: condition::matters(cluster, view),
     });
-    let mut clusters: Vec<_> = summary.collect();
-    clusters.sort_by(|a, b| a.id.cmp(&b.id));
-    clusters
+    summary.collect()
 }
 
-/// Hands out every object that some rule looks at and of which the view holds all that is judged: not pods, of which it
-/// keeps a few facts. Of what carries no labels of ours, only what is in a namespace of ours.
-fn each(facts: &Facts, take: &mut impl FnMut(Kind, &Id, Object)) {
-    let ours: BTreeSet<&str> =
-        facts.stateful_sets.keys().chain(facts.deployments.keys()).map(|id| &*id.namespace).collect();
-    let anywhere = |_: &Id| true;
-    let here = |id: &Id| ours.contains(&*id.namespace);
-    all(Kind::StatefulSet, &facts.stateful_sets, anywhere, |it| Object::StatefulSet(Box::new(it)), take);
-    all(Kind::Deployment, &facts.deployments, anywhere, |it| Object::Deployment(Box::new(it)), take);
+/// Hands out every object of a namespace that some rule looks at and of which the view holds all that is judged: not pods, of
+/// which it keeps a few facts. What carries no labels of ours counts only in a namespace of ours.
+fn each(facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
+    let any = |_: &Id| true;
+    all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
+    all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
     // A copy says what its original says or said.
     let original = |id: &Id| Digest::of_copy(&id.name).is_none();
-    all(Kind::ConfigMap, &facts.config_maps, original, Object::ConfigMap, take);
-    all(Kind::Service, &facts.services, here, Object::Service, take);
-    all(Kind::Claim, &facts.claims, here, Object::Claim, take);
-    all(Kind::Budget, &facts.budgets, here, Object::Budget, take);
+    all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
+    if within(&facts.stateful_sets, ns).next().is_some() || within(&facts.deployments, ns).next().is_some() {
+        all(Kind::Service, ns, &facts.services, any, Object::Service, take);
+        all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);
+        all(Kind::Budget, ns, &facts.budgets, any, Object::Budget, take);
+    }
 }
 
 fn all<T: Clone>(
     kind: Kind,
+    namespace: &str,
     known: &OrdMap<Id, Arc<T>>,
     ours: impl Fn(&Id) -> bool,
     open: impl Fn(T) -> Object,
     take: &mut impl FnMut(Kind, &Id, Object),
 ) {
     if RULES.iter().any(|rule| rule.looks_at(kind, Verb::Create)) {
-        for (id, it) in known.iter().filter(|(id, _)| ours(id)) {
+        for (id, it) in within(known, namespace).filter(|(id, _)| ours(id)) {
             take(kind, id, open(T::clone(it)));
         }
     }
+}
+
+fn within<'a, T>(known: &'a OrdMap<Id, T>, namespace: &str) -> impl Iterator<Item = (&'a Id, &'a T)> {
+    known.range(Id::new(namespace, "")..).take_while(move |(id, _)| id.namespace == namespace)
 }
 
 fn review(kind: Kind, id: &Id, object: Result<Object, Unreadable>) -> Review {

@@ -23,7 +23,8 @@ mod service;
 mod unreadable;
 mod workload;
 
-use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 pub use affinity::{Affinity, AntiAffinity, Term};
 pub use by_name::ByName;
@@ -44,6 +45,16 @@ pub use unreadable::{Unreadable, read};
 pub use workload::{ClaimTemplate, Scale, Workload, ordinal};
 
 use meta::{by_name, or_default};
+
+/// Something is there. What, nobody asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Present;
+
+impl<'de> Deserialize<'de> for Present {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        IgnoredAny::deserialize(input).map(|_| Self)
+    }
+}
 
 /// The kinds that something in the guard reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -207,7 +218,7 @@ impl Object {
 }
 
 /// An object of which only the metadata is read.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Plain {
     /// Name, labels, marks.
     #[serde(default, deserialize_with = "or_default")]
@@ -215,7 +226,7 @@ pub struct Plain {
 }
 
 /// A PersistentVolumeClaim.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Claim {
     /// Name, labels, marks.
@@ -228,7 +239,7 @@ pub struct Claim {
     status: ClaimStatus,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct ClaimStatus {
     #[serde(deserialize_with = "or_default")]
@@ -243,7 +254,7 @@ impl Claim {
 }
 
 /// The body of a `pods/eviction` request: the pod's name, and how it is to be deleted.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Eviction {
     /// The pod's name.
@@ -275,7 +286,7 @@ impl DeleteOptions {
 }
 
 /// A ConfigMap. Values may hold what must never be printed.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ConfigMap {
     /// Name, labels, marks.

@@ -6,6 +6,7 @@
 
 pub mod bootstrap;
 pub mod identity;
+mod lookout;
 mod pace;
 pub mod rollout;
 mod warrant;
@@ -19,6 +20,7 @@ use crate::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 use bootstrap::Stage;
 use rollout::Configure;
 
+pub use lookout::Lookout;
 pub use pace::Pace;
 pub use warrant::{Found, Warrant, is_marked, warrant};
 
@@ -191,19 +193,17 @@ impl Announcement {
     }
 }
 
-/// Everything there is to do, in an order that is always the same.
+/// Everything there is to do, in an order that is always the same: by namespace, and by name.
 pub fn next(view: &View<'_>) -> Vec<Step> {
-    if view.freshness != Freshness::Current {
-        return Vec::new();
-    }
-    let stays = |it: &&Cluster| {
-        let ns = &*it.id.namespace;
-        !it.workload.metadata.going() && !view.namespace_going(ns) && !view.left_alone(ns)
-    };
-    view.world.clusters().filter(stays).flat_map(|cluster| of(cluster, view)).collect()
+    view.world.clusters().flat_map(|cluster| of(cluster, view)).collect()
 }
 
 fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
+    let ns = &*cluster.id.namespace;
+    let over = cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
+    if view.freshness != Freshness::Current || over {
+        return Vec::new();
+    }
     let mut steps = Vec::new();
     // Verified or not: a Ready that proves nothing may still mean data, and a mark that is missing lets a second bootstrap
     // wipe it.

@@ -2,15 +2,20 @@
 //! its own, so that the memory is its own.
 //!
 //! A change is a member that becomes Ready or is not any more: its text is read, the facts take it in, the next World is
-//! drawn and shown, and the one before is dropped. What brings the text is not in it.
+//! drawn and shown, and the one before is dropped. What brings the text is not in it. Now and then the leader looks
+//! at what changed since: at the plan, and for its audit.
 
+use std::hint::black_box;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use decide::audit::Rounds;
 use decide::config::Settings;
 use decide::object::{Kind, Object};
-use decide::view::{Facts, Freshness, World};
+use decide::plan::Lookout;
+use decide::view::{Facts, Freshness, View, World};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -27,6 +32,10 @@ const SIZES: [(usize, Spread); 4] = [
     (10_000, Spread::Together),
 ];
 const CHANGES: usize = 2_000;
+/// How often the leader looks meanwhile. A namespace that holds all clusters is looked at whole, which takes its time.
+fn looks(spread: Spread) -> usize {
+    if spread == Spread::Together { 1 } else { 20 }
+}
 const KIB: f64 = 1024.0;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,6 +46,10 @@ pub struct Growth {
     pub start_ms: f64,
     /// From the text of a pod that changed to a World that shows it.
     pub change: Percentiles,
+    /// What the leader's look at the plan takes after it.
+    pub plan: Percentiles,
+    /// And its audit.
+    pub audit: Percentiles,
     /// Resident memory for each cluster.
     pub kib_per_cluster: f64,
 }
@@ -80,7 +93,19 @@ pub fn grow(clusters: usize, spread: Spread) {
     let drawn = begun.elapsed().as_secs_f64() * 1e3;
     assert_eq!(world.clusters().count(), clusters);
     let weight = (child::resident(own) - before) * KIB;
-    let (shown, mut times) = (ArcSwap::from_pointee(world), load::histogram());
+    let shown = ArcSwap::from_pointee(world);
+    let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
+    let (mut lookout, mut rounds) = (Lookout::default(), Rounds::default());
+    let every = CHANGES / looks(spread);
+    let mut look = |world: &World| {
+        let view = View::new(world, Timestamp::now(), &settings);
+        let begun = Instant::now();
+        black_box(lookout.next(&view, Duration::ZERO));
+        let (planned, begun) = (begun.elapsed(), Instant::now());
+        black_box(rounds.next(&view, Duration::ZERO, usize::MAX, |_| {}));
+        [planned, begun.elapsed()]
+    };
+    look(&shown.load());
     for number in 0..CHANGES {
         let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
         let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
@@ -93,12 +118,19 @@ pub fn grow(clusters: usize, spread: Spread) {
         let next = shown.load().after(&mut facts);
         drop(shown.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
+        if number.is_multiple_of(every) {
+            let [planned, audited] = look(&shown.load());
+            plans.saturating_record(load::nanoseconds(planned));
+            audits.saturating_record(load::nanoseconds(audited));
+        }
     }
     let growth = Growth {
         clusters,
         together: spread == Spread::Together,
         start_ms: spent + drawn,
         change: Percentiles::of(&times),
+        plan: Percentiles::of(&plans),
+        audit: Percentiles::of(&audits),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
         kib_per_cluster: weight / clusters as f64,
     };

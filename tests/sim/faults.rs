@@ -4,7 +4,7 @@
 //! Must not know: rules. None of this is anybody's doing; after each of them the guard's answers still count.
 
 use decide::object::Kind;
-use decide::plan::Pace;
+use decide::plan::{Lookout, Pace};
 use serde_json::json;
 
 use super::api::Leave;
@@ -185,7 +185,7 @@ impl Sim {
         if let Some(index) = self.dice.one_of(&ready).copied() {
             self.story.tell(self.agenda.now, "fault", || format!("guard-{index} leads now"));
             self.guard.leader = index;
-            self.pace = Pace::default();
+            (self.pace, self.lookout) = (Pace::default(), Lookout::default());
             self.wake(2, SECOND);
         }
     }

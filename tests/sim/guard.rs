@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use decide::amend::{amend, inject};
 use decide::config::Settings;
-use decide::report;
+use decide::report::{self, pages::Pages};
 use decide::review::{self, Origin};
 use decide::rules::{self, Departure};
 use decide::verdict::Decision;
@@ -202,7 +202,7 @@ impl Guard {
             let amend = |view: &View<'_>| amend(review, object.get(), &mut decision, &View { made, ..*view });
             self.look(index, now, amend)
         });
-        let words = report::refusal(&review.subject(), &decision);
+        let words = report::refusal(&review.subject(), &decision, &Pages::Program);
         Answer { decision, patch, words, reserved }
     }
 

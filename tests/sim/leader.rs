@@ -28,7 +28,8 @@ impl Sim {
             return;
         }
         self.guard.listen(index, &self.store, now);
-        let (steps, time) = (self.guard.look(index, now, plan::next), Duration::from_millis(now));
+        let time = Duration::from_millis(now);
+        let steps = self.guard.look(index, now, |view| self.lookout.next(view, time));
         for step in self.pace.due(&steps, time).into_iter().cloned().collect::<Vec<_>>() {
             // What destroys must follow from the world as it is now.
             if step.destroys() && !self.guard.look(index, now, |view| plan::next(view).contains(&step)) {

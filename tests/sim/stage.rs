@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use decide::config::Settings;
 use decide::object::Kind;
-use decide::plan::Pace;
+use decide::plan::{Lookout, Pace};
 use serde_json::Value;
 
 use super::api::Approved;
@@ -73,6 +73,7 @@ pub struct Sim {
     pub store: Store,
     pub guard: Guard,
     pub pace: Pace,
+    pub lookout: Lookout,
     /// When the leader looks although nothing has changed.
     pub looks_again: Millis,
     pub galera: Galera,
@@ -117,6 +118,7 @@ impl Sim {
             store: Store::default(),
             guard,
             pace: Pace::default(),
+            lookout: Lookout::default(),
             looks_again: 0,
             galera: Galera::default(),
             lives: BTreeMap::new(),

@@ -1,12 +1,13 @@
-//! The leader's audit: judges everything whenever the world changed, and says what it found in gauges and Events.
+//! The leader's audit: judges what changed, and says what it found in gauges and Events.
 //!
-//! Must not know: what is found (`audit.rs` does). It asks the API server nothing, and tells it only what is new.
+//! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and tells it
+//! only what is new.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use decide::audit::{self, Announced, Audit, Counts};
-use decide::view::{Freshness, View};
+use decide::audit::{Counts, Round, Rounds};
+use decide::view::View;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -14,7 +15,7 @@ use crate::act::events;
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 
-/// Under a storm of events everything is judged this often, no more,
+/// Under a storm of events there is a round this often, no more,
 const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// and judging never takes more than a tenth of the time.
 const REST: u32 = 9;
@@ -35,23 +36,22 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
     }
 }
 
-/// One audit after the other, until nothing changes the world any more.
+/// One round after the other, until nothing changes the world any more.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
-    let mut announcer = Announcer {
-        told: Announced::default(),
-        counts: Counts::new(),
-        events_left: MOST_EVENTS,
-        since: Instant::now(),
-    };
+    let mut auditor = Auditor::default();
     loop {
         changed.mark_unchanged();
         let begun = Instant::now();
         let judging = Arc::clone(guard);
         // Requests are answered meanwhile.
-        match tokio::task::spawn_blocking(move || judge(&judging)).await {
-            Ok(judged) => announcer.say(guard, judged),
-            Err(error) => warn!(%error, "audit"),
-        }
+        let judged = tokio::task::spawn_blocking(move || {
+            auditor.round(&judging);
+            auditor
+        });
+        auditor = judged.await.unwrap_or_else(|error| {
+            warn!(%error, "audit");
+            Auditor::default()
+        });
         let cost = begun.elapsed();
         debug!(?cost, "audit");
         tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
@@ -62,54 +62,56 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     }
 }
 
-/// Everything, if the view is current; of an old one only the clusters, whose state is then unknown.
-fn judge(guard: &Guard) -> (Audit, Freshness) {
-    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-    let freshness = guard.freshness(&world);
-    let view = View { freshness, ..View::new(&world, (guard.clock)(), &settings) };
-    let audit = if freshness == Freshness::Current {
-        audit::run(&view)
-    } else {
-        Audit { clusters: audit::clusters(&view), ..Audit::default() }
-    };
-    (audit, freshness)
-}
-
-/// What was said already.
-struct Announcer {
-    told: Announced,
+/// What was found and said already.
+struct Auditor {
+    began: Instant,
+    rounds: Rounds,
     counts: Counts,
     events_left: usize,
     since: Instant,
 }
 
-impl Announcer {
-    fn say(&mut self, guard: &Guard, (audit, freshness): (Audit, Freshness)) {
-        guard.metrics.clusters_are(audit.clusters.iter().map(|cluster| cluster.state));
-        guard.metrics.rollouts_are(audit.clusters.iter().map(|cluster| cluster.rollout));
-        // What an old view shows is neither found nor gone.
-        if freshness != Freshness::Current {
-            return;
+impl Default for Auditor {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            rounds: Rounds::default(),
+            counts: Counts::new(),
+            events_left: MOST_EVENTS,
+            since: now,
         }
-        let counts = audit.counts();
-        if counts != self.counts {
-            info!(objects = audit.judged, refused = audit.refused(), warned = audit.warned(), "audit");
-        }
-        guard.metrics.audited(&counts, &self.counts);
-        self.counts = counts;
+    }
+}
+
+impl Auditor {
+    fn round(&mut self, guard: &Guard) {
         if self.since.elapsed() >= IN {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
         }
-        let (news, held_back) = self.told.news(&audit, self.events_left);
-        self.events_left -= news.len();
-        if held_back > 0 && !news.is_empty() {
-            info!(
-                told = news.len(),
-                held_back, "audit: more Events than are good at once; the others follow"
-            );
+        let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+        let view =
+            View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
+        let mut told = 0;
+        let round = self.rounds.next(&view, self.began.elapsed(), self.events_left, |news| {
+            guard.publish(events::found(news));
+            told += 1;
+        });
+        self.events_left -= told;
+        self.say(guard, round, told);
+    }
+
+    fn say(&mut self, guard: &Guard, round: Round, told: usize) {
+        guard.metrics.clusters_are(round.clusters.iter().map(|(state, _)| *state));
+        guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
+        let Round { counts: Some(counts), judged, refused, warned, held_back, .. } = round else { return };
+        if counts != self.counts {
+            info!(objects = judged, refused, warned, "audit");
         }
-        for news in news {
-            guard.publish(events::found(&news));
+        guard.metrics.audited(&counts, &self.counts);
+        self.counts = counts;
+        if held_back > 0 && told > 0 {
+            info!(told, held_back, "audit: more Events than are good at once; the others follow");
         }
     }
 }

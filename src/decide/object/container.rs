@@ -33,7 +33,7 @@ impl fmt::Debug for Literal {
 }
 
 /// One container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its name in the pod.
@@ -93,7 +93,7 @@ impl Container {
 }
 
 /// One environment variable.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
     /// Its name.
@@ -107,7 +107,7 @@ pub struct EnvVar {
 }
 
 /// Where the value of a variable comes from.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as the API calls them")]
 pub struct ValueFrom {
@@ -116,11 +116,11 @@ pub struct ValueFrom {
     /// A key of a Secret.
     pub secret_key_ref: Option<SourceRef>,
     /// A field of the pod, which is another in each.
-    pub field_ref: Option<serde::de::IgnoredAny>,
+    pub field_ref: Option<super::Present>,
 }
 
 /// All keys of one object as variables.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvFrom {
     /// A ConfigMap.
@@ -130,7 +130,7 @@ pub struct EnvFrom {
 }
 
 /// A declared port.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
     /// The number.
@@ -139,7 +139,7 @@ pub struct Port {
 }
 
 /// Where a volume appears.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as Kubernetes calls them")]
 pub struct Mount {
@@ -158,14 +158,14 @@ pub struct Mount {
 }
 
 /// A probe or hook: its command, and of a probe its patience.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
     #[serde(deserialize_with = "or_default")]
     pub exec: Exec,
     /// It asks over HTTP: whom is not read.
-    pub http_get: Option<serde::de::IgnoredAny>,
+    pub http_get: Option<super::Present>,
     /// Seconds before the first try.
     #[serde(deserialize_with = "or_default")]
     pub initial_delay_seconds: i64,
@@ -184,7 +184,7 @@ impl Handler {
 }
 
 /// A command run in a container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Exec {
     /// Program and arguments.
@@ -193,7 +193,7 @@ pub struct Exec {
 }
 
 /// Hooks of a container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Lifecycle {
     /// Before it stops.

@@ -7,7 +7,7 @@ use super::meta::{list, or_default};
 use super::pod::{Condition, PodSpec, Toleration, condition};
 
 /// A Node, as far as it decides where a member can run.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Node {
     /// Its name and labels.
@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 /// Taints and cordon.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
     /// Cordoned.
@@ -34,7 +34,7 @@ pub struct NodeSpec {
 }
 
 /// What keeps pods away from a node.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Taint {
     /// Its key.
@@ -49,7 +49,7 @@ pub struct Taint {
 }
 
 /// Conditions of a node.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
     /// Ready counts.

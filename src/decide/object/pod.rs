@@ -9,7 +9,7 @@ use super::unreadable::within;
 use super::{Affinity, Container, Fingerprint, Labels, Meta};
 
 /// A Pod.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Pod {
     /// Name, labels, marks, owner.
@@ -24,7 +24,7 @@ pub struct Pod {
 }
 
 /// The pod template of a StatefulSet or Deployment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     /// Labels and marks that every pod gets.
     pub metadata: Meta,
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Template {
 }
 
 /// What a pod runs.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     /// Main containers.
@@ -90,7 +90,7 @@ pub struct PodSpec {
 }
 
 /// A taint that a pod does not mind.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
     /// Its key; empty: any.
@@ -124,7 +124,7 @@ impl PodSpec {
 }
 
 /// A volume, as far as it refers to an object. It is one of these kinds, so what is large is boxed.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
     /// Name that mounts use.
@@ -144,13 +144,13 @@ pub struct Volume {
     /// A claim, by name.
     pub persistent_volume_claim: Option<ClaimVolume>,
     /// A claim that goes with the pod.
-    pub ephemeral: Option<serde::de::IgnoredAny>,
+    pub ephemeral: Option<super::Present>,
     /// A folder of the node.
     pub host_path: Option<HostPath>,
 }
 
 /// A folder of the node.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct HostPath {
     /// Where.
@@ -159,7 +159,7 @@ pub struct HostPath {
 }
 
 /// An empty folder that goes with the pod.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct EmptyDir {
     /// Empty for the node's disk, or Memory.
@@ -168,7 +168,7 @@ pub struct EmptyDir {
 }
 
 /// Fields of the pod itself as files.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct DownwardApi {
     /// The files.
@@ -177,7 +177,7 @@ pub struct DownwardApi {
 }
 
 /// One field as a file.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DownwardFile {
     /// Its name in the volume.
@@ -189,7 +189,7 @@ pub struct DownwardFile {
 }
 
 /// A field of the pod.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
     /// `metadata.annotations['…']`
@@ -198,7 +198,7 @@ pub struct FieldRef {
 }
 
 /// A claim, by name.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimVolume {
     /// Name of the claim, the same for every pod of the template.
@@ -207,7 +207,7 @@ pub struct ClaimVolume {
 }
 
 /// Several sources in one folder.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Projected {
     /// The sources.
@@ -216,7 +216,7 @@ pub struct Projected {
 }
 
 /// One source of a projected volume.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Source {
     /// A ConfigMap as files.
@@ -226,7 +226,7 @@ pub struct Source {
 }
 
 /// How a pod does.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed.
@@ -244,7 +244,7 @@ pub struct PodStatus {
 }
 
 /// One condition.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
     /// Its name.
@@ -259,7 +259,7 @@ pub struct Condition {
 }
 
 /// How a container does.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerStatus {
     /// Name of the container.
@@ -280,7 +280,7 @@ pub struct ContainerStatus {
 }
 
 /// Waiting, running or terminated.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ContainerState {
     /// Why it does not run (yet, or again).
@@ -292,7 +292,7 @@ pub struct ContainerState {
 }
 
 /// One life of a container.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Run {
     /// When it began, by the clock of its node.
@@ -304,7 +304,7 @@ pub struct Run {
 }
 
 /// Why a container does not run.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Waiting {
     /// CrashLoopBackOff, ImagePullBackOff, ContainerCreating …

@@ -7,7 +7,7 @@ use super::meta::or_default;
 use super::{ByName, Fingerprint, Meta};
 
 /// A Secret.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Secret {
     /// Name, labels, marks.

@@ -7,7 +7,7 @@ use super::quantity::Quantity;
 use super::{ByName, Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     /// Name, labels, marks.
@@ -22,7 +22,7 @@ pub struct Workload {
 }
 
 /// How far its controller is with it.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
     /// The last change that the controller has seen.
@@ -43,7 +43,7 @@ pub struct WorkloadStatus {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadSpec {
     replicas: Option<i64>,
@@ -77,7 +77,7 @@ pub struct WorkloadSpec {
 }
 
 /// A claim made for every ordinal.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ClaimTemplate {
     /// Its name is the first part of the claims' names.
@@ -112,7 +112,7 @@ pub struct Resources {
 }
 
 /// How a new template reaches the pods.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete; empty is RollingUpdate.
@@ -139,7 +139,7 @@ impl UpdateStrategy {
 }
 
 /// Details of a rolling update.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
     /// A number or a percentage; absent is 1.
@@ -162,7 +162,7 @@ pub struct Retention {
 }
 
 /// Where counting begins.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Ordinals {
     /// The first ordinal.
@@ -226,7 +226,7 @@ pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
 }
 
 /// The body of a `/scale` request. `replicas: 0` travels as an absent field, so absent is zero here.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Scale {
     /// Name and namespace of the parent; a Scale carries none of its labels.
@@ -238,7 +238,7 @@ pub struct Scale {
 }
 
 /// What a scale request asks for.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ScaleSpec {
     /// How many pods.

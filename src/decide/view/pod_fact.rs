@@ -14,7 +14,7 @@ use crate::object::{Container, Handler, Pod};
 use crate::revision::Revision;
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own, and all combinations occur")]
 pub struct PodFact {
     /// Its name.

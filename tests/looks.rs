@@ -1,0 +1,164 @@
+//! The leader looks again and again, and only where something changed: what it finds is what a look at everything finds.
+
+use std::time::Duration;
+
+use decide::audit::{self, Rounds};
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::plan::{self, Lookout};
+use decide::view::{Facts, Freshness, Id, View, World};
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde_json::json;
+
+use crate::scene::{self, Scene};
+
+/// A scene, and what the leader has to do or to say about it.
+fn scenes() -> [Scene; 6] {
+    let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }]);
+    let containers = json!([{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "ports": [{ "containerPort": 4567 }] }]);
+    let open = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
+    let founds = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
+    [
+        Scene::default(),
+        Scene { bootstrap: "running".into(), data: "none".into(), ..Scene::default() },
+        Scene { stateful_set: open, ..Scene::default() },
+        Scene { config: founds, members: vec!["ready".into(), "starting".into()], ..Scene::default() },
+        Scene {
+            mode: Some("off".into()),
+            bootstrap: "running".into(),
+            data: "none".into(),
+            ..Scene::default()
+        },
+        Scene { exists: false, ..Scene::default() },
+    ]
+}
+
+/// The facts of three namespaces.
+struct Three {
+    facts: Facts,
+    world: World,
+    there: [Vec<(Kind, Id)>; 3],
+}
+
+const PLACES: [&str; 3] = ["a", "b", "c"];
+/// What changes at once; none: everything.
+const KINDS: [Option<Kind>; 8] = [
+    None,
+    Some(Kind::StatefulSet),
+    Some(Kind::Deployment),
+    Some(Kind::Pod),
+    Some(Kind::Service),
+    Some(Kind::ConfigMap),
+    Some(Kind::Namespace),
+    Some(Kind::Budget),
+];
+
+impl Three {
+    fn new() -> Self {
+        let facts = Facts::of(&Settings::default().adoption);
+        let world = World::empty(&Settings::default().adoption, Freshness::Current);
+        Self { facts, world, there: [const { Vec::new() }; 3] }
+    }
+
+    /// In this namespace it is now as in this scene; none: it is empty.
+    fn set(&mut self, place: usize, scene: Option<&Scene>) {
+        self.set_some(place, scene, |_| true);
+    }
+
+    /// The same for some kinds of objects.
+    fn set_some(&mut self, place: usize, scene: Option<&Scene>, of: impl Fn(Kind) -> bool) {
+        for (kind, id) in self.there[place].extract_if(.., |(kind, _)| of(*kind)) {
+            self.facts.remove(kind, &id);
+        }
+        let objects = scene.map(Scene::objects).unwrap_or_default();
+        for (kind, mut object) in objects.into_iter().filter(|(kind, _)| of(*kind)) {
+            match kind {
+                Kind::Node => continue,
+                Kind::Namespace => object["metadata"]["name"] = json!(PLACES[place]),
+                _ => object["metadata"]["namespace"] = json!(PLACES[place]),
+            }
+            let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+            self.there[place].push((kind, Id { namespace: text("namespace"), name: text("name") }));
+            self.facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        self.world = self.world.after(&mut self.facts);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whoever_looks_at_what_changed_misses_nothing(
+        changes in prop::collection::vec((0..3_usize, prop::option::weighted(0.9, 0..6_usize), select(KINDS.to_vec())), 1..24)
+    ) {
+        let (settings, scenes) = (Settings::default(), scenes());
+        let (mut three, mut lookout, mut rounds) = (Three::new(), Lookout::default(), Rounds::default());
+        for (place, scene, some) in changes {
+            three.set_some(place, scene.map(|it| &scenes[it]), |kind| some.is_none_or(|it| it == kind));
+            let view = View::new(&three.world, scene::now(), &settings);
+            prop_assert_eq!(lookout.next(&view, Duration::ZERO), plan::next(&view));
+            let round = rounds.next(&view, Duration::ZERO, 100, |_| {});
+            let all = audit::run(&view);
+            let clusters: Vec<_> = all.clusters.iter().map(|it| (it.state, it.rollout)).collect();
+            prop_assert_eq!(&round.clusters, &clusters);
+            prop_assert_eq!(round.counts, Some(all.counts()));
+            prop_assert_eq!(
+                (round.judged, round.refused, round.warned),
+                (all.judged, all.refused(), all.warned())
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_news_is_told_once_wherever_else_something_changes() {
+    let (settings, scenes) = (Settings::default(), scenes());
+    let (mut three, mut rounds) = (Three::new(), Rounds::default());
+    let mut next = |three: &mut Three, later: u64, most: usize| {
+        let (view, mut told) = (View::new(&three.world, scene::now(), &settings), Vec::new());
+        let now = Duration::from_secs(later);
+        let round = rounds
+            .next(&view, now, most, |news| told.push(format!("{} {}", news.rule, news.object.id.namespace)));
+        (told, round.held_back)
+    };
+    let nothing: Vec<String> = Vec::new();
+    assert_eq!(next(&mut three, 0, 9), (nothing.clone(), 0), "there is nothing");
+    three.set(0, Some(&scenes[2]));
+    three.set(1, Some(&scenes[2]));
+    assert_eq!(next(&mut three, 1, 1), (vec!["G11 a".to_owned()], 1), "one at a time");
+    assert_eq!(next(&mut three, 2, 0), (nothing.clone(), 1));
+    assert_eq!(next(&mut three, 3, 9), (vec!["G11 b".to_owned()], 0), "nothing changed, and it is told");
+    three.set(2, Some(&scenes[0]));
+    assert_eq!(next(&mut three, 4, 9), (nothing.clone(), 0));
+    three.world.freshness = Freshness::Loading;
+    assert_eq!(next(&mut three, 5, 9), (nothing.clone(), 0), "an old view is no news");
+    three.world.freshness = Freshness::Current;
+    assert_eq!(next(&mut three, 6, 9), (nothing.clone(), 0), "nor is what it did not show");
+    assert_eq!(next(&mut three, 600, 9), (nothing.clone(), 0), "everything is looked at again");
+    three.set(0, Some(&scenes[0]));
+    assert_eq!(next(&mut three, 601, 9), (nothing.clone(), 0));
+    three.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut three, 602, 9), (vec!["G11 a".to_owned()], 0), "it is back");
+    three.set(0, None);
+    assert_eq!(next(&mut three, 603, 9), (nothing, 0));
+    three.set(0, Some(&scenes[2]));
+    assert_eq!(next(&mut three, 604, 9), (vec!["G11 a".to_owned()], 0), "another cluster of that name");
+}
+
+#[test]
+fn nothing_is_planned_in_an_old_world() {
+    let (settings, scenes) = (Settings::default(), scenes());
+    let (mut three, mut lookout) = (Three::new(), Lookout::default());
+    three.set(0, Some(&scenes[1]));
+    let mut next = |world: &World, settings: &Settings, later: u64| {
+        lookout.next(&View::new(world, scene::now(), settings), Duration::from_secs(later)).len()
+    };
+    let planned = next(&three.world, &settings, 0);
+    assert!(planned > 0);
+    assert_eq!(next(&three.world, &settings, 1), planned);
+    let mut stale = three.world.clone();
+    stale.freshness = Freshness::Loading;
+    assert_eq!(next(&stale, &settings, 2), 0, "nothing is done in an old world");
+    assert_eq!(next(&three.world, &settings, 3), planned);
+}
