@@ -12,7 +12,8 @@ mod small;
 use decide::config::Settings;
 use decide::plan::bootstrap::{self, Stage};
 use decide::plan::{self, Step};
-use decide::report::status::{self, Status};
+use decide::report::status;
+use decide::story::Story;
 use decide::view::View;
 use serde_json::{Value, json};
 
@@ -277,7 +278,7 @@ fn addresses_follow_replicas_and_nobody_founds() {
 fn status_tells_the_story() {
     let story = |small: &Small, name: &str| {
         let (text, json) = small.look(|view| {
-            let all: Vec<_> = view.world.clusters().map(|it| Status::of(it, view)).collect();
+            let all: Vec<_> = view.world.clusters().map(|it| Story::of(it, view)).collect();
             (status::text(&all), status::json(&all))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
@@ -326,7 +327,7 @@ fn status_tells_the_story() {
 fn status_is_also_for_programs() {
     let small = Small::of(&formed());
     let json = small.look(|view: &View<'_>| {
-        let all: Vec<_> = view.world.clusters().map(|it| Status::of(it, view)).collect();
+        let all: Vec<_> = view.world.clusters().map(|it| Story::of(it, view)).collect();
         status::json(&all)
     });
     let cluster = &json["clusters"][0];

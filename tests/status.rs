@@ -3,8 +3,10 @@
 use decide::config::Settings;
 use decide::galera::start_note::{Doing, StartNote};
 use decide::object::{Kind, Object};
-use decide::report::status::{self, Status};
+use decide::report::pages::Pages;
+use decide::report::status;
 use decide::review::{self, Origin};
+use decide::story::Story;
 use decide::view::condition::Condition;
 use decide::view::{Facts, Freshness, Id, PodFact, View, World};
 use decide::{audit, report, rules};
@@ -49,7 +51,7 @@ fn story(members: &[Value]) -> (String, Value) {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+    let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
     (status::text(&all), status::json(&all))
 }
 
@@ -199,7 +201,7 @@ fn whom_members_wait_for_is_told() {
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
-        let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+        let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
         text += &format!("# {what}\n{}\n", status::text(&all));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
@@ -266,7 +268,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     let settings = Settings::default();
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let all: Vec<_> = world.clusters().map(|it| Status::of(it, &view)).collect();
+    let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
     text += &format!("# it is known to have none\n{}", status::text(&all));
     let json = status::json(&all);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
@@ -379,7 +381,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
     let body = deletion("pods", "Pod", "", &lost).to_string();
     let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
     let decision = rules::evaluate(&review, &view);
-    let words = report::refusal(&review.subject(), &decision);
+    let words = report::refusal(&review.subject(), &decision, &Pages::Program);
     let says = format!(
         "[G02] Pod {NAMESPACE}/{STATEFUL_SET}-2: {STATEFUL_SET}-1 has left its cluster (1 of 3 members Synced, seen now)"
     );

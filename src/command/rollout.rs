@@ -13,6 +13,7 @@ use decide::marks::{self, PREFIX};
 use decide::report::rollout::{self as report, Copy};
 use decide::report::visible;
 use decide::revision::{Digest, Revision};
+use decide::story::Story;
 use decide::view::{Cluster, Id, View, Wish, World};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -131,13 +132,14 @@ async fn status(
     loop {
         let (world, _) = look::listed(of.look(), settings).await?;
         let view = View::new(&world, Timestamp::now(), settings);
-        let all = of.clusters(&world)?;
-        let text: String = all.iter().map(|it| report::status(it, &view)).collect();
+        let clusters = of.clusters(&world)?.into_iter();
+        let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view)).collect();
+        let text: String = all.iter().map(report::status).collect();
         if text != before {
             out.write_all(text.as_bytes())?;
             out.flush()?;
         }
-        if !watch || all.iter().all(|it| !report::moves(it, &view)) {
+        if !watch || !all.iter().any(report::moves) {
             return Ok(());
         }
         before = text;

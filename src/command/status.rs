@@ -8,7 +8,7 @@ use std::path::Path;
 use clap::Args;
 use decide::config::Settings;
 use decide::report;
-use decide::report::status::Status;
+use decide::story::Story;
 use decide::view::{Cluster, View, World};
 use jiff::Timestamp;
 
@@ -46,7 +46,7 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
     let (world, _) = look::block_on(look::listed(&options.look, settings))?;
     let view = View::new(&world, Timestamp::now(), settings);
     let all: Vec<_> =
-        options.clusters(&world)?.into_iter().map(|cluster| Status::of(cluster, &view)).collect();
+        options.clusters(&world)?.into_iter().map(|cluster| Story::of(cluster, &view)).collect();
     match options.look.output {
         Output::Text if all.is_empty() => writeln!(out, "no Galera cluster")?,
         Output::Text => out.write_all(report::status::text(&all).as_bytes())?,

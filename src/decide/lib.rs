@@ -7,7 +7,8 @@
 //!            object ──> view ───┘      │                    └─> amend ──> patch
 //!                        │             └─ passing, marks, galera, revision, config
 //!                        ├─> plan ──> the leader's next steps
-//!                        └─> audit ─> what would be refused today
+//!                        ├─> audit ─> what would be refused today
+//!                        └─> story ─> what `gatera status` tells
 //! ```
 //!
 //! *Parse once*: JSON stops at `object`, behind `review` and `view`; only `amend` edits it. Time comes in with the
@@ -27,6 +28,7 @@ pub mod report;
 pub mod review;
 pub mod revision;
 pub mod rules;
+pub mod story;
 pub mod verdict;
 pub mod view;
 pub mod webhooks;

@@ -4,11 +4,12 @@
 
 use jiff::Timestamp;
 
-use super::status::Status;
+use super::status::of_configuration;
 use super::visible;
-use crate::plan::rollout::{self, Stage};
+use crate::plan::rollout::Stage;
 use crate::revision::Revision;
-use crate::view::{Cluster, View};
+use crate::story::Story;
+use crate::view::Cluster;
 
 /// A copy of what members read, or read once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,14 +23,14 @@ pub struct Copy {
 }
 
 /// It goes on by itself.
-pub fn moves(cluster: &Cluster, view: &View<'_>) -> bool {
-    matches!(rollout::stage(cluster, view), Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+pub fn moves(story: &Story<'_>) -> bool {
+    matches!(story.configuration, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
 /// One cluster: what is done, and who runs what.
-pub fn status(cluster: &Cluster, view: &View<'_>) -> String {
-    let all = Status::of(cluster, view);
-    let (status, says) = all.configuration();
+pub fn status(story: &Story<'_>) -> String {
+    let cluster = story.cluster;
+    let (status, says) = of_configuration(story);
     let says = if says.is_empty() { String::new() } else { format!(" ({says})") };
     let mut text = visible(&format!("{}  configuration [{status}]{says}", cluster.id)) + "\n";
     let ordinary = |revision: &Revision| {

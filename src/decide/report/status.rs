@@ -1,7 +1,7 @@
 //! How clusters are and what the controller does with them, laid out as one tree each, in the manner of KUDO's
 //! `plan status`.
 //!
-//! Must not know: clients. The JSON is a contract; fields are added, never renamed:
+//! Must not know: clients, or whom to ask (`story.rs` does). The JSON is a contract; fields are added, never renamed:
 //!
 //! ```text
 //! { "clusters": [{ "namespace", "name", "state", "says", "id": of the cluster, once that is recorded, or null,
@@ -21,34 +21,17 @@
 use serde_json::{Value, json};
 
 use super::visible;
-use crate::amend::inject;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
-use crate::marks;
-use crate::marks::overrides::Override;
 use crate::object::Kind;
-use crate::plan::bootstrap::{self, Stage};
+use crate::plan::bootstrap::Stage;
 use crate::plan::rollout;
 use crate::rules;
-use crate::view::condition::{self, Condition, Matter};
-use crate::view::{Cluster, Id, Member, View};
+use crate::story::Story;
+use crate::view::condition::Condition;
+use crate::view::{Cluster, Id, Member};
 
-/// One cluster.
-#[derive(Debug)]
-pub struct Status<'a> {
-    cluster: &'a Cluster,
-    state: &'static str,
-    /// Each, and what is the matter with it.
-    members: Vec<(&'a Member, Option<Condition>)>,
-    matters: Vec<Matter>,
-    steps: Vec<PlanStep>,
-    /// What somebody should do about it.
-    advice: Option<String>,
-    /// What its StatefulSet releases now.
-    waived: Option<Override>,
-}
-
-#[derive(Debug)]
+/// One part of the plan.
 struct PlanStep {
     name: &'static str,
     status: &'static str,
@@ -60,37 +43,34 @@ const IN_PROGRESS: &str = "IN_PROGRESS";
 const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
 
-impl<'a> Status<'a> {
-    /// Of this cluster.
-    pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
-        let stage = bootstrap::stage(cluster, view);
-        let kept = matches!(stage, Stage::Kept(_));
-        let mut steps =
-            vec![node(cluster, &stage), members(cluster), removal(stage), membership(cluster, view)];
-        steps.push(configuration(rollout::stage(cluster, view)));
-        if view.left_alone(&cluster.id.namespace) {
-            for step in steps.iter_mut().skip(2) {
-                (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
-            }
+/// The plan, part by part.
+fn steps(story: &Story<'_>) -> [PlanStep; 5] {
+    let Story { cluster, bootstrap, .. } = story;
+    let mut steps = [
+        node(cluster, bootstrap),
+        members(cluster),
+        removal(bootstrap),
+        membership(&story.behind),
+        configuration(&story.configuration),
+    ];
+    if story.left_alone {
+        for step in steps.iter_mut().skip(2) {
+            (step.status, step.says) = (SKIPPED, "the namespace is in mode off".to_owned());
         }
-        // What keeps the bootstrap node says it already.
-        let advice = bootstrap::unverified(cluster).filter(|_| !kept);
-        let members = cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect();
-        let matters = condition::matters(cluster, view);
-        let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
-        let waived = waived.and_then(|text| Override::read(text, view.now).ok());
-        Self { cluster, state: view.state(cluster).name(), members, matters, steps, advice, waived }
     }
+    steps
+}
 
-    /// How far it is with its configuration, and in words.
-    pub fn configuration(&self) -> (&'static str, &str) {
-        self.steps.last().map_or((SKIPPED, ""), |step| (step.status, &step.says))
-    }
+/// Of the whole plan.
+fn plan(steps: &[PlanStep]) -> &'static str {
+    let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
+    if steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
+}
 
-    fn plan(&self) -> &'static str {
-        let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
-        if self.steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
-    }
+/// How far a cluster is with its configuration, in a word and in words.
+pub(super) fn of_configuration(story: &Story<'_>) -> (&'static str, String) {
+    let [.., last] = steps(story);
+    (last.status, last.says)
 }
 
 /// The node that founds the cluster.
@@ -121,34 +101,32 @@ fn members(cluster: &Cluster) -> PlanStep {
     PlanStep { name: "members", status, says: format!("{}{rolls}", cluster.describe()) }
 }
 
-fn removal(stage: Stage) -> PlanStep {
+fn removal(stage: &Stage) -> PlanStep {
     let (status, says) = match stage {
         Stage::Absent => (SKIPPED, "there is none".to_owned()),
         Stage::Removed => (COMPLETE, String::new()),
-        Stage::LeftAlone(why) => (SKIPPED, why),
-        Stage::Kept(why) => (PENDING, why),
-        Stage::Going(what, _) => (IN_PROGRESS, what),
+        Stage::LeftAlone(why) => (SKIPPED, why.clone()),
+        Stage::Kept(why) => (PENDING, why.clone()),
+        Stage::Going(what, _) => (IN_PROGRESS, what.clone()),
     };
     PlanStep { name: "remove the bootstrap node", status, says }
 }
 
-fn membership(cluster: &Cluster, view: &View<'_>) -> PlanStep {
-    let outdated = inject::outdated(cluster, view);
-    let names: Vec<_> = outdated.iter().map(|(pod, _)| &*pod.name).collect();
-    let (status, says) = match &names[..] {
+fn membership(behind: &[&str]) -> PlanStep {
+    let (status, says) = match behind {
         [] => (COMPLETE, String::new()),
         names => (IN_PROGRESS, format!("the address list is to reach {}", names.join(", "))),
     };
     PlanStep { name: "membership", status, says }
 }
 
-fn configuration(stage: rollout::Stage) -> PlanStep {
+fn configuration(stage: &rollout::Stage) -> PlanStep {
     use rollout::Stage;
     let (status, says) = match stage {
         Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
         Stage::Settled => (COMPLETE, String::new()),
-        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why),
-        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says),
+        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why.clone()),
+        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says.clone()),
     };
     PlanStep { name: "configuration", status, says }
 }
@@ -163,12 +141,13 @@ fn word(member: &Member, condition: Option<Condition>) -> &'static str {
 }
 
 /// For a person.
-pub fn text(all: &[Status<'_>]) -> String {
+pub fn text(all: &[Story<'_>]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
-fn one(status: &Status<'_>) -> String {
-    let Status { cluster, state, members, matters, steps, advice, waived } = status;
+fn one(story: &Story<'_>) -> String {
+    let Story { cluster, state, members, matters, unverified, waived, .. } = story;
+    let (state, steps) = (state.name(), steps(story));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
     match cluster.identity() {
         Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
@@ -205,13 +184,13 @@ fn one(status: &Status<'_>) -> String {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
         branches(&mut text, "│   ", &left);
     }
-    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", status.plan()));
+    text.push_str(&format!("└── Plan deploy (serial) [{}]\n", plan(&steps)));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
         "" => format!("Step {name} [{status}]"),
         says => format!("Step {name} [{status}] ({says})"),
     });
     branches(&mut text, "    ", &lines.collect::<Vec<_>>());
-    if let Some(advice) = advice {
+    if let Some(advice) = unverified {
         text.push_str(&format!("unverified: {}\n", visible(advice)));
     }
     text
@@ -226,7 +205,7 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
 }
 
 /// For a program.
-pub fn json(all: &[Status<'_>]) -> Value {
+pub fn json(all: &[Story<'_>]) -> Value {
     json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() })
 }
 
@@ -246,8 +225,9 @@ fn start(told: &StartNote) -> Value {
     })
 }
 
-fn cluster(status: &Status<'_>) -> Value {
-    let Status { cluster, state, members, matters, steps, waived, .. } = status;
+fn cluster(story: &Story<'_>) -> Value {
+    let Story { cluster, state, members, matters, waived, .. } = story;
+    let steps = steps(story);
     let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
         json!({
@@ -266,13 +246,13 @@ fn cluster(status: &Status<'_>) -> Value {
     json!({
         "namespace": cluster.id.namespace,
         "name": cluster.id.name,
-        "state": state,
+        "state": state.name(),
         "says": cluster.describe(),
         "id": cluster.identity().map(Identity::as_str),
         "members": members.iter().map(member).collect::<Vec<_>>(),
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
-        "plan": { "status": status.plan(), "steps": steps.iter().map(step).collect::<Vec<_>>() },
+        "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })
 }

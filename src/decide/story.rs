@@ -1,0 +1,58 @@
+//! What there is to tell of a cluster, asked once: of the view, of the plan, and of what injection would write today.
+//!
+//! Must not know: how it is laid out (`report` does).
+
+use crate::amend::inject;
+use crate::marks;
+use crate::marks::overrides::Override;
+use crate::plan::{bootstrap, rollout};
+use crate::view::condition::{self, Condition, Matter};
+use crate::view::{Cluster, Member, State, View};
+
+/// One cluster.
+#[derive(Debug)]
+pub struct Story<'a> {
+    /// As the view has it.
+    pub cluster: &'a Cluster,
+    /// How it is, in a word.
+    pub state: State,
+    /// Each member, and what is the matter with it.
+    pub members: Vec<(&'a Member, Option<Condition>)>,
+    /// The same for all of them, with the way out.
+    pub matters: Vec<Matter>,
+    /// How far its bootstrap node is.
+    pub bootstrap: bootstrap::Stage,
+    /// Members that run with the addresses of before.
+    pub behind: Vec<&'a str>,
+    /// How far it is with its configuration.
+    pub configuration: rollout::Stage,
+    /// What somebody should do about members that prove nothing.
+    pub unverified: Option<String>,
+    /// What its StatefulSet releases now.
+    pub waived: Option<Override>,
+    /// Its namespace is none of the guard's business.
+    pub left_alone: bool,
+}
+
+impl<'a> Story<'a> {
+    /// Of this cluster.
+    pub fn of(cluster: &'a Cluster, view: &View<'a>) -> Self {
+        let bootstrap = bootstrap::stage(cluster, view);
+        let outdated = inject::outdated(cluster, view);
+        let waived = cluster.workload.metadata.mark(marks::OVERRIDE);
+        Self {
+            cluster,
+            state: view.state(cluster),
+            members: cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect(),
+            matters: condition::matters(cluster, view),
+            behind: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
+            configuration: rollout::stage(cluster, view),
+            // What keeps the bootstrap node says it already.
+            unverified: bootstrap::unverified(cluster)
+                .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
+            waived: waived.and_then(|text| Override::read(text, view.now).ok()),
+            left_alone: view.left_alone(&cluster.id.namespace),
+            bootstrap,
+        }
+    }
+}
