@@ -1,12 +1,8 @@
-//! The house: what decides cannot reach the world, every file says what it is for, and the README's tables are the program's.
+//! The house: what decides cannot reach the world, and every file says what it is for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-use decide::marks::{MARKS, Whose};
-use decide::rules;
-use decide::webhooks::{ENTRIES, Entry, Selects};
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -85,82 +81,5 @@ fn files_that_comments_name_exist() {
         {
             assert!(all.iter().any(|it| it.ends_with(named)), "{} names {named}", path.display());
         }
-    }
-}
-
-/// The README's table of rules is the rulebook's.
-#[test]
-fn the_readme_lists_the_rules_that_exist() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for rule in rules::RULES {
-        let row = format!("| {} | {} | {} |", rule.id, rule.name, rule.summary());
-        assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
-    }
-    let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
-    assert_eq!(rows, rules::RULES.len(), "README.md lists a rule that does not exist");
-}
-
-/// The README's table of webhook entries is the one that is registered.
-#[test]
-fn the_readme_lists_the_entries_that_are_registered() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for row in entry_rows() {
-        assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
-    }
-}
-
-fn entry_rows() -> Vec<String> {
-    let row = |entry: &Entry| {
-        let asks = entry
-            .asks
-            .iter()
-            .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let of = match entry.selects {
-            Selects::Template => "templates that are adopted",
-            Selects::Labels => "adopted labels",
-            Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
-            Selects::LabelledNamespaces => "everything in namespaces with the mode label",
-            Selects::OtherNamespaces => "everything in other namespaces",
-            Selects::ModeLabel => "namespaces with the mode label",
-            Selects::NoModeLabel => "other namespaces",
-        };
-        let without = if entry.fail_closed { "refused" } else { "allowed" };
-        format!("| {} | {asks} | {of} | {without} |", entry.name)
-    };
-    ENTRIES.iter().map(row).collect()
-}
-
-/// Every mark is in the README's table of those that people may set, or of those that are the guard's, with the same
-/// words, and no other is; and every constant that names one has its row.
-#[test]
-fn the_readme_lists_the_marks_by_whose_they_are() {
-    let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for (whose, header) in [
-        (Whose::Peoples, "| annotation | on | value | effect |\n"),
-        (Whose::Guards, "| annotation | on | what the guard notes |\n"),
-    ] {
-        let (_, table) = readme.split_once(header).unwrap();
-        let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
-        let marks: Vec<_> = MARKS.iter().filter(|mark| mark.whose == whose).collect();
-        assert_eq!(rows.len(), marks.len(), "{rows:#?}");
-        for (row, mark) in rows.iter().zip(marks) {
-            let begins = format!("| `{}` | {} | ", mark.name, mark.stands.name());
-            let ends = format!("| {} |", mark.means);
-            assert!(row.starts_with(&begins) && row.ends_with(&ends), "{row}\nis to be {begins}… {ends}");
-        }
-    }
-    let source = fs::read_to_string(root().join("src/decide/marks.rs")).unwrap();
-    let named = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
-    for (name, value) in named
-        .filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN" | "UNKNOWN" | "FOUNDS" | "FREE" | "NONE"))
-    {
-        let value = value.trim_end_matches("\";");
-        assert!(MARKS.iter().any(|mark| mark.name == value), "{name} has no row in the table");
-    }
-    let manual = rules::find("G18").unwrap().manual();
-    for mark in MARKS {
-        assert!(manual.contains(&format!("`{}`", mark.name)), "G18's page does not name {}", mark.name);
     }
 }

@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 /// Everything that is counted.
 #[derive(Debug)]
@@ -142,82 +142,52 @@ const DECISION_BUCKETS: [f64; 10] = [1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 5e-4, 1e-
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("gatera");
+        let mut all = Registry::with_prefix("gatera");
+        let r = &mut all;
         let mut it = Self {
-            reviews: Family::default(),
-            findings: Family::default(),
-            overrides: Family::default(),
+            reviews: new(r, "reviews", "Admission reviews answered"),
+            findings: new(r, "findings", "Findings by rule, verdict and effect"),
+            overrides: new(r, "overrides", "Refusals released by an override"),
             decision_seconds: Histogram::new(DECISION_BUCKETS),
-            view: Family::default(),
-            audit: Family::default(),
-            clusters: Family::default(),
-            rollouts: Family::default(),
-            view_current: Gauge::default(),
-            config_current: Gauge::default(),
-            unreadable: Counter::default(),
-            connections: Gauge::default(),
-            turned_away: Family::default(),
-            spoken: Family::default(),
-            certificate_ends: Gauge::default(),
-            leader: Gauge::default(),
-            entries_written: Counter::default(),
-            trouble: Family::default(),
+            audit: new(r, "audit_findings", "Objects a rule finds something on as they are, on the leader"),
+            clusters: new(r, "clusters", "Clusters by state, on the leader"),
+            rollouts: new(
+                r,
+                "rollouts",
+                "Clusters by how far they are with their configuration, on the leader",
+            ),
+            view: new(r, "view_objects", "Objects in the view"),
+            view_current: new(r, "view_current", "1 while every watch is running"),
+            config_current: new(r, "config_current", "1 while the settings file is in effect as it is"),
+            unreadable: new(r, "view_unreadable", "Watched objects that could not be read"),
+            connections: new(r, "connections", "Open connections"),
+            turned_away: new(r, "connections_turned_away", "Connections turned away"),
+            spoken: new(r, "connections_opened", "Connections that finished their handshake"),
+            certificate_ends: new(r, "certificate_ends_seconds", "When the serving certificate ends"),
+            leader: new(r, "leader", "1 on the replica that holds the lease"),
+            entries_written: new(
+                r,
+                "registration_writes",
+                "Times the entries of a configuration were written",
+            ),
+            trouble: new(r, "registration_trouble", "1 while this is the matter with registration"),
             registry: Registry::default(),
         };
-        registry.register("reviews", "Admission reviews answered", it.reviews.clone());
-        registry.register("findings", "Findings by rule, verdict and effect", it.findings.clone());
-        registry.register("overrides", "Refusals released by an override", it.overrides.clone());
-        registry.register(
-            "decision_seconds",
-            "Time from request body to answer",
-            it.decision_seconds.clone(),
-        );
-        registry.register(
-            "audit_findings",
-            "Objects a rule finds something on as they are, on the leader",
-            it.audit.clone(),
-        );
-        registry.register("clusters", "Clusters by state, on the leader", it.clusters.clone());
-        let what = "Clusters by how far they are with their configuration, on the leader";
-        registry.register("rollouts", what, it.rollouts.clone());
-        registry.register("view_objects", "Objects in the view", it.view.clone());
-        registry.register("view_current", "1 while every watch is running", it.view_current.clone());
+        r.register("decision_seconds", "Time from request body to answer", it.decision_seconds.clone());
         it.config_current.set(1);
-        registry.register(
-            "config_current",
-            "1 while the settings file is in effect as it is",
-            it.config_current.clone(),
-        );
-        registry.register("view_unreadable", "Watched objects that could not be read", it.unreadable.clone());
-        registry.register("connections", "Open connections", it.connections.clone());
-        registry.register("connections_turned_away", "Connections turned away", it.turned_away.clone());
-        registry.register(
-            "connections_opened",
-            "Connections that finished their handshake",
-            it.spoken.clone(),
-        );
-        registry.register(
-            "certificate_ends_seconds",
-            "When the serving certificate ends",
-            it.certificate_ends.clone(),
-        );
-        registry.register("leader", "1 on the replica that holds the lease", it.leader.clone());
-        registry.register(
-            "registration_trouble",
-            "1 while this is the matter with registration",
-            it.trouble.clone(),
-        );
-        registry.register(
-            "registration_writes",
-            "Times the entries of a webhook configuration were written",
-            it.entries_written.clone(),
-        );
         for trouble in Trouble::ALL {
             it.trouble(trouble, false);
         }
-        it.registry = registry;
+        it.registry = all;
         it
     }
+}
+
+/// A metric of this name that shows in the registry.
+fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
 }
 
 impl Metrics {

@@ -1,7 +1,7 @@
 //! The guard's annotations, all in one table. Each begins with `gatera.dev/`.
 //!
 //! Owns: [`MARKS`], which says whose each is and where it may stand. G18 and `amend.rs` keep the guard's out of
-//! everybody else's hands by it, the webhook entries ask by it, and the README lists it. Must not know: what a mark
+//! everybody else's hands by it, the webhook entries ask by it, and docs/members.md lists it. Must not know: what a mark
 //! leads to. What people do not set is the guard's, also what this version does not know: a mark that a later version
 //! believes cannot be planted before it comes, and while two versions run one does not undo the other's.
 
@@ -92,7 +92,7 @@ pub enum Stands {
 }
 
 impl Stands {
-    /// As the README says it.
+    /// As docs/members.md says it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Template => "pod template",

@@ -8,7 +8,7 @@ use std::path::Path;
 use decide::audit;
 use decide::config::Settings;
 use decide::object::Kind;
-use decide::report;
+use decide::report::{self, pages::Pages};
 use decide::review::{self, Origin};
 use decide::rules;
 use decide::verdict::{Decision, Effect};
@@ -29,7 +29,7 @@ fn said(subject: &str, decision: &Decision) -> Said {
             decision.with(effect).map(move |it| {
                 let because =
                     it.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::because(it)));
-                (refused, report::text(subject, &it.finding) + &because.unwrap_or_default())
+                (refused, report::text(subject, &it.finding, &Pages::Program) + &because.unwrap_or_default())
             })
         });
     judged.chain(decision.remarks.iter().map(|it| (false, it.clone()))).collect()
@@ -96,10 +96,10 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
     of_this.collect()
 }
 
-/// Whatever differs from the answer to a request stands in the README's table, by way and rule, with its reason; and whatever
+/// Whatever differs from the answer to a request stands in the table of docs/check.md, by way and rule, with its reason; and whatever
 /// stands there is seen in a case. Which words differ in which case stands in a snapshot.
 #[test]
-fn what_the_ways_say_differently_is_what_the_readme_lists() {
+fn what_the_ways_say_differently_is_what_docs_list() {
     let (mut cases, mut seen, mut page) = (0, BTreeMap::<(String, String), String>::new(), String::new());
     for (name, case) in all() {
         let Some(mut ways) = ways(&case) else { continue };
@@ -123,8 +123,8 @@ fn what_the_ways_say_differently_is_what_the_readme_lists() {
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "." }, {
         insta::assert_snapshot!("ways", page);
     });
-    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let (_, table) = readme.split_once("| way | rule | what differs, and why |\n").unwrap();
+    let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/check.md")).unwrap();
+    let (_, table) = page.split_once("| way | rule | what differs, and why |\n").unwrap();
     let rows = table.lines().skip(1).map_while(|line| line.strip_prefix("| "));
     let listed: BTreeSet<_> = rows
         .map(|row| {
@@ -133,7 +133,7 @@ fn what_the_ways_say_differently_is_what_the_readme_lists() {
         })
         .collect();
     let unlisted: Vec<_> = seen.iter().filter(|(key, _)| !listed.contains(key)).collect();
-    assert!(unlisted.is_empty(), "the README does not say that these differ: {unlisted:#?}");
+    assert!(unlisted.is_empty(), "docs/check.md does not say that these differ: {unlisted:#?}");
     let unseen: Vec<_> = listed.iter().filter(|key| !seen.contains_key(key)).collect();
-    assert!(unseen.is_empty(), "no case shows what the README says of {unseen:?}");
+    assert!(unseen.is_empty(), "no case shows what docs/check.md says of {unseen:?}");
 }

@@ -1,0 +1,151 @@
+//! What README.md, CONTRIBUTING.md and docs/ say is what the program has: rules, webhook entries, annotations, metrics, links.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use decide::marks::{MARKS, Whose};
+use decide::rules;
+use decide::webhooks::{ENTRIES, Entry, Selects};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The README's table of rules is the rulebook's.
+#[test]
+fn the_readme_lists_the_rules_that_exist() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for rule in rules::RULES {
+        let row = format!("| {} | {} | {} |", rule.id, rule.name, rule.summary());
+        assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
+    }
+    let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
+    assert_eq!(rows, rules::RULES.len(), "README.md lists a rule that does not exist");
+}
+
+/// The table of webhook entries is the one that is registered.
+#[test]
+fn docs_list_the_entries_that_are_registered() {
+    let page = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    for row in entry_rows() {
+        assert!(page.contains(&row), "docs/architecture.md lacks this row:\n{row}");
+    }
+}
+
+fn entry_rows() -> Vec<String> {
+    let row = |entry: &Entry| {
+        let asks = entry
+            .asks
+            .iter()
+            .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let of = match entry.selects {
+            Selects::Template => "templates that are adopted",
+            Selects::Labels => "adopted labels",
+            Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
+            Selects::LabelledNamespaces => "everything in namespaces with the mode label",
+            Selects::OtherNamespaces => "everything in other namespaces",
+            Selects::ModeLabel => "namespaces with the mode label",
+            Selects::NoModeLabel => "other namespaces",
+        };
+        let without = if entry.fail_closed { "refused" } else { "allowed" };
+        format!("| {} | {asks} | {of} | {without} |", entry.name)
+    };
+    ENTRIES.iter().map(row).collect()
+}
+
+/// Every mark is in the table of those that people may set, or of those that are the guard's, with the same
+/// words, and no other is; and every constant that names one has its row.
+#[test]
+fn docs_list_the_marks_by_whose_they_are() {
+    let page = fs::read_to_string(root().join("docs/members.md")).unwrap();
+    for (whose, header) in [
+        (Whose::Peoples, "| annotation | on | value | effect |\n"),
+        (Whose::Guards, "| annotation | on | what the guard notes |\n"),
+    ] {
+        let (_, table) = page.split_once(header).unwrap();
+        let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let marks: Vec<_> = MARKS.iter().filter(|mark| mark.whose == whose).collect();
+        assert_eq!(rows.len(), marks.len(), "{rows:#?}");
+        for (row, mark) in rows.iter().zip(marks) {
+            let begins = format!("| `{}` | {} | ", mark.name, mark.stands.name());
+            let ends = format!("| {} |", mark.means);
+            assert!(row.starts_with(&begins) && row.ends_with(&ends), "{row}\nis to be {begins}… {ends}");
+        }
+    }
+    let source = fs::read_to_string(root().join("src/decide/marks.rs")).unwrap();
+    let named = source.lines().filter_map(|line| line.strip_prefix("pub const ")?.split_once(": &str = \""));
+    for (name, value) in named
+        .filter(|(name, _)| !matches!(*name, "PREFIX" | "UNPROVEN" | "UNKNOWN" | "FOUNDS" | "FREE" | "NONE"))
+    {
+        let value = value.trim_end_matches("\";");
+        assert!(MARKS.iter().any(|mark| mark.name == value), "{name} has no row in the table");
+    }
+    let manual = rules::find("G18").unwrap().manual();
+    for mark in MARKS {
+        assert!(manual.contains(&format!("`{}`", mark.name)), "G18's page does not name {}", mark.name);
+    }
+}
+
+/// Every metric has its row, and every row its metric. Which there are stands in their registration: what was never counted
+/// shows nowhere else.
+#[test]
+fn docs_list_the_metrics_that_there_are() {
+    let source = fs::read_to_string(root().join("src/act/telemetry.rs")).unwrap();
+    let source: String = source.split_whitespace().collect();
+    let calls = ["new(r,\"", "r.register(\""].into_iter().flat_map(|call| source.split(call).skip(1));
+    let there: BTreeSet<_> = calls.filter_map(|rest| Some(rest.split('"').next()?.to_owned())).collect();
+    assert!(there.len() > 15, "{there:?}");
+    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `gatera_")?.split(['`', '{']).next());
+    let listed: BTreeSet<_> = rows.map(|name| name.trim_end_matches("_total").to_owned()).collect();
+    assert_eq!(listed, there);
+}
+
+/// The pages that people read.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let others = [
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "certs/README.md",
+        "charts/gatera/README.md",
+        "charts/galera/README.md",
+    ];
+    docs.chain(others.map(|name| root().join(name))).collect()
+}
+
+/// As GitHub makes an anchor of a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || *c == ' ' || *c == '-' || *c == '_');
+    kept.collect::<String>().trim().to_lowercase().replace(' ', "-")
+}
+
+/// Every link inside the project leads somewhere.
+#[test]
+fn links_lead_somewhere() {
+    let mut seen = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        for (at, _) in text.match_indices("](") {
+            let link = text[at + 2..].split(')').next().unwrap();
+            if link.contains("://") {
+                continue;
+            }
+            let (path, place) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            assert!(target.exists(), "{} leads to {link}", page.display());
+            if !place.is_empty() {
+                let target = fs::read_to_string(&target).unwrap();
+                let headings = target.lines().filter(|line| line.starts_with('#'));
+                let mut anchors = headings.map(|line| anchor(line.trim_start_matches('#').trim()));
+                assert!(anchors.any(|it| it == place), "{} leads to {link}", page.display());
+            }
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} links");
+}
