@@ -124,6 +124,7 @@ fn answer(body: &[u8]) -> Option<Value> {
                     &decision,
                     "seen now",
                     patch.as_ref(),
+                    &SETTINGS.pages,
                 ))
             }
             Err(problem) => report::malformed(&problem),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use decide::config::Settings;
 use decide::object::Kind;
-use decide::report;
+use decide::report::{self, pages::Pages};
 use decide::review::{self, Origin};
 use decide::rules::{self, Verb};
 use decide::verdict::{Effect, Judged, Verdict};
@@ -168,7 +168,7 @@ async fn judge(name: &str, case: &Case) -> String {
             "{name}"
         );
         let message = response["status"]["message"].as_str().unwrap();
-        assert_eq!(message, report::refusal(&subject, decision), "{name}");
+        assert_eq!(message, report::refusal(&subject, decision, &Pages::Program), "{name}");
         assert!(!message.contains("immutable"), "{name}: Flux deletes and re-creates at this word");
         format!("{message}\n")
     }

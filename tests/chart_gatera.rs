@@ -11,6 +11,7 @@ use std::process::Command;
 use decide::config::Settings;
 use decide::rules::RULES;
 use decide::webhooks::{self, Destination, Endpoint};
+use gatera::command::explain;
 use serde_json::{Value, json};
 
 use crate::cluster::running_cluster;
@@ -56,8 +57,13 @@ fn helm_finds_nothing_to_complain_about() {
 
 #[test]
 fn what_it_renders() {
+    // The pages have a test of their own.
+    let text = rendered(&[]).succeeded();
+    let (rest, pages) =
+        text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("  name: gatera-rules\n"));
+    assert_eq!(pages.len(), 3);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
-        insta::assert_snapshot!("chart-gatera", rendered(&[]).succeeded());
+        insta::assert_snapshot!("chart-gatera", rest.join("---\n"));
     });
 }
 
@@ -79,9 +85,9 @@ fn what_can_be_chosen_arrives() {
     );
     assert_eq!(of_kind(&objects, "ServiceMonitor")["spec"]["endpoints"][0]["port"], "operations");
 
-    let settings = of_kind(&objects, "ConfigMap")["data"]["settings.yaml"].as_str().unwrap().to_owned();
+    let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings = Settings::read(&settings, &ids).unwrap();
+    let settings = Settings::read(settings, &ids).unwrap();
     assert_eq!(settings.mode("G11"), decide::verdict::Mode::Warn);
     assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
@@ -94,6 +100,28 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(registered(Endpoint::Mutate, &Settings::default()), [fail, ignore.clone()].into());
     assert_eq!(registered(Endpoint::Mutate, &settings), [patient.clone()].into());
     assert_eq!(registered(Endpoint::Validate, &settings), [patient, ignore].into());
+}
+
+/// Set `WRITE_PAGES` to write them.
+#[test]
+fn the_pages_of_the_chart_are_those_of_the_program() {
+    for rule in RULES {
+        let (path, page) = (format!("{CHART}/files/rules/{}", rule.id), explain::lasting_page(rule));
+        if std::env::var_os("WRITE_PAGES").is_some() {
+            fs::write(&path, &page).unwrap();
+        }
+        let current = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            current == page,
+            "{path} is not current: WRITE_PAGES=1 cargo test --test gatera -- the_pages_of_the_chart"
+        );
+    }
+    assert_eq!(fs::read_dir(format!("{CHART}/files/rules")).unwrap().count(), RULES.len());
+    let objects = objects(&rendered(&["--show-only=templates/rules.yaml"]).succeeded());
+    let pages = &of_kind(&objects, "ConfigMap")["data"];
+    for rule in RULES {
+        assert_eq!(pages[rule.id], explain::lasting_page(rule), "{}", rule.id);
+    }
 }
 
 #[test]
@@ -114,6 +142,7 @@ fn bad_values_are_refused_with_words() {
     for (set, words) in [
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
         ("replicas=two", "at '/replicas': got string, want integer"),
+        ("mode=maybe", "at '/mode': value must be one of 'enforce', 'warn', 'audit', 'off'"),
         ("modes.G99=warn", "invalid propertyName 'G99'"),
         ("modes.G11=maybe", "at '/modes/G11': value must be one of 'enforce', 'warn', 'audit', 'off'"),
         (

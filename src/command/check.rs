@@ -12,7 +12,7 @@ use clap::Args;
 use decide::config::Settings;
 use decide::manifest::{self, Document};
 use decide::object::{Kind, Object};
-use decide::report;
+use decide::report::{self, pages::Pages};
 use decide::review::{Origin, Review};
 use decide::rules;
 use decide::verdict::{Decision, Effect};
@@ -121,7 +121,7 @@ fn write_findings(
         for judged in decision.with(effect) {
             let place = document.find(&judged.finding.field);
             writeln!(out, "{name}:{}:{}: {label}", place.line, place.column)?;
-            writeln!(out, "{}", report::text(&review.subject(), &judged.finding))?;
+            writeln!(out, "{}", report::text(&review.subject(), &judged.finding, &Pages::Program))?;
             if let Some(softened) = &judged.softened {
                 writeln!(out, "  only a warning: {}", report::visible(&report::because(softened)))?;
             }

@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Context as _;
 use decide::marks::overrides;
-use decide::rules;
+use decide::report::pages;
+use decide::rules::{self, Rule};
 use jiff::Timestamp;
 
 /// What the pages write for the end of an override. A person who copies it needs one that is not over.
@@ -17,6 +18,11 @@ pub fn page(rule: &str, now: Timestamp, out: &mut impl Write) -> anyhow::Result<
         rules::find(rule).with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
     let until = format!("until={}", overrides::example_end(now));
     Ok(writeln!(out, "{}", found.manual().replace(ANY_TIME, &until))?)
+}
+
+/// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
+pub fn lasting_page(rule: &Rule) -> String {
+    pages::without_program(rule.manual().replace(ANY_TIME, "until=TIME") + "\n")
 }
 
 /// A line for each.

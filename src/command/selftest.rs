@@ -9,12 +9,17 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use axum::http::header::WARNING;
 use clap::Args;
 use decide::config::Settings;
 use decide::galera::adopt::{Adoption, Requirement, Selector};
+use decide::rules;
+use decide::verdict::Mode;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::api::{PostParams, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 
 use crate::act::connect;
@@ -50,7 +55,7 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
         let client = connect::person(options.kubeconfig.as_deref()).await?;
         let request = forbidden(&settings.adoption).context("writing the request")?;
         loop {
-            let answer = ask(&client, &options.namespace, &request).await;
+            let answer = ask(&client, &options.namespace, settings, &request).await;
             if answer.is_ok() || Instant::now() >= deadline {
                 return anyhow::Ok(answer);
             }
@@ -59,7 +64,7 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
     })?;
     match answer {
         Ok(words) => {
-            writeln!(out, "refused, as it must be: {words}")?;
+            writeln!(out, "{words}")?;
             Ok(ExitCode::SUCCESS)
         }
         Err(words) => {
@@ -69,22 +74,48 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
     }
 }
 
-/// The first line of the guard's refusal; or, in words, what happened instead.
-async fn ask(client: &Client, namespace: &str, request: &StatefulSet) -> Result<String, String> {
-    let api: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+/// What the guard said, in one line; or, in words, what happened instead. Where the settings have no rule refuse, a warning
+/// shows the same way as far.
+async fn ask(
+    client: &Client,
+    namespace: &str,
+    settings: &Settings,
+    request: &StatefulSet,
+) -> Result<String, String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
-    match api.create(&params, request).await {
-        Ok(_) => Err(format!(
-            "the API server admits a StatefulSet with a plain-text password in namespace {namespace}. Until a guard is \
-             ready its webhook configurations are empty (`kubectl get validatingwebhookconfiguration gatera`), and its \
-             /readyz says what it waits for; a mode in the settings or at the namespace may allow it too"
-        )),
-        Err(kube::Error::Api(status)) => match refusal(status.code, &status.message) {
-            Some(words) => Ok(words.to_owned()),
-            None => Err(format!("the API server answers {}: {}", status.code, status.message)),
-        },
-        Err(error) => Err(chain(&error)),
+    let body = serde_json::to_vec(request).map_err(|error| chain(&error))?;
+    let request = Request::new(StatefulSet::url_path(&(), Some(namespace)))
+        .create(&params, body)
+        .map_err(|error| chain(&error))?;
+    let answer = client.send(request.map(Body::from)).await.map_err(|error| chain(&error))?;
+    if answer.status().is_success() {
+        let mut warnings = answer.headers().get_all(WARNING).iter().filter_map(|it| it.to_str().ok());
+        return match warnings.find_map(|it| warning(it, settings)) {
+            Some(words) => Ok(format!("warned, as the settings have it: {words}")),
+            None => Err(format!(
+                "the API server admits a StatefulSet with a plain-text password in namespace {namespace}. Until a guard is \
+                 ready its webhook configurations are empty (`kubectl get validatingwebhookconfiguration gatera`), and its \
+                 /readyz says what it waits for; a mode in the settings or at the namespace may allow it too"
+            )),
+        };
     }
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect_bytes().await.map_err(|error| chain(&error))?;
+    let message = match serde_json::from_slice::<Status>(&body) {
+        Ok(status) => status.message,
+        Err(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    match refusal(code, &message) {
+        Some(words) => Ok(format!("refused, as it must be: {words}")),
+        None => Err(format!("the API server answers {code}: {message}")),
+    }
+}
+
+/// The guard's own words in a warning header (`299 - "[G11] …"`), of a rule that only warns.
+fn warning<'a>(header: &'a str, settings: &Settings) -> Option<&'a str> {
+    let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
+    let rule = words.strip_prefix('[')?.split_once(']')?.0;
+    (rules::find(rule).is_some() && settings.mode(rule) == Mode::Warn).then_some(words)
 }
 
 /// The guard's own words in what the API server says, up to the end of their first line.
@@ -146,6 +177,17 @@ mod tests {
             (403, "admission webhook \"workloads.gatera.dev\" denied the request: gatera is not ready: …"),
         ] {
             assert_eq!(refusal(code, message), None, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_warning_counts_where_the_rule_is_to_warn() {
+        let warns = Settings::read("mode: warn\nmodes: {G07: enforce}", &["G07"]).unwrap();
+        let words = "[G11] StatefulSet a/b: c; d";
+        assert_eq!(warning(&format!("299 - \"{words}\""), &warns), Some(words));
+        assert_eq!(warning(&format!("299 - \"{words}\""), &Settings::default()), None, "it is to refuse");
+        for header in ["299 - \"[G07] x\"", "299 - \"[G99] x\"", "299 - \"unknown field\"", "[G11] x", ""] {
+            assert_eq!(warning(header, &warns), None, "{header}");
         }
     }
 

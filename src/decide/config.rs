@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
+use crate::report::pages::Pages;
 use crate::verdict::Mode;
 
 /// What an administrator can choose. Everything has a default that is safe.
@@ -14,8 +15,12 @@ use crate::verdict::Mode;
 pub struct Settings {
     /// Which pod templates are Galera's.
     pub adoption: Adoption,
-    /// Modes of single rules; a rule that is not named is enforced.
+    /// Modes of single rules.
     modes: BTreeMap<String, Mode>,
+    /// The mode of a rule that is not named.
+    mode: Option<Mode>,
+    /// Where whoever is refused reads a rule's page.
+    pub pages: Pages,
     /// No member starts without injection while no guard answers.
     pub injection_fails: bool,
     /// How long API servers wait where they refuse without an answer, if that is chosen.
@@ -27,7 +32,7 @@ pub struct Settings {
 impl Settings {
     /// The mode of a rule before the namespace has its say.
     pub fn mode(&self, rule: &str) -> Mode {
-        self.modes.get(rule).copied().unwrap_or(Mode::Enforce)
+        self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
     }
 
     /// What others choose, as far as it can change while the view is what it is.
@@ -67,6 +72,12 @@ impl Settings {
             None => None,
             Some(seconds) => Some(timeout(seconds).ok_or(Error::Timeout(seconds))?),
         };
+        if let Some(mode) = file.mode {
+            settings.mode = Some(Mode::read(&mode).ok_or(Error::UnknownDefault(mode))?);
+        }
+        if let Some(pages) = file.pages {
+            settings.pages = Pages::read(&pages).ok_or(Error::Pages(pages))?;
+        }
         for (rule, mode) in file.modes {
             if !rules.contains(&&*rule) {
                 return Err(Error::UnknownRule(rule));
@@ -81,7 +92,9 @@ impl Settings {
 #[serde(default, deny_unknown_fields)]
 struct File {
     adopt: Vec<String>,
+    mode: Option<String>,
     modes: BTreeMap<String, String>,
+    pages: Option<String>,
     injection: Injection,
     webhooks: Webhooks,
 }
@@ -125,6 +138,12 @@ pub enum Error {
     /// The API server would not take it.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
+    /// A mode that does not exist, for all rules that are not named.
+    #[error("mode cannot be {0:?}; choose enforce, warn, audit or off")]
+    UnknownDefault(String),
+    /// Not where pages can be.
+    #[error("pages cannot be {0:?}; write NAMESPACE/NAME of a ConfigMap")]
+    Pages(String),
     /// A mode that does not exist.
     #[error("modes: {rule} cannot be {mode:?}; choose enforce, warn, audit or off")]
     UnknownMode {
@@ -143,10 +162,16 @@ mod tests {
     fn settings_are_read_or_refused_with_words() {
         let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
+        let settings =
+            Settings::read("mode: warn\nmodes: {G11: enforce}\npages: gatera/rules", &["G11"]).unwrap();
+        assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Enforce, Mode::Warn));
+        assert_eq!(Some(&settings.pages), Pages::read("gatera/rules").as_ref());
         for (yaml, words) in [
             ("modes: {G99: warn}", "there is no rule G99"),
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("mode: {}", "mode"),
+            ("mode: maybe", "mode cannot be \"maybe\"; choose enforce, warn, audit or off"),
+            ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),
             ("injection: {failurePolicy: Perhaps}", "Perhaps"),
             ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),

@@ -4,6 +4,7 @@
 //! process about a decision is written here, so this is where the limits of the API server are kept.
 
 pub mod audit;
+pub mod pages;
 pub mod rollout;
 pub mod status;
 
@@ -11,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use self::pages::Pages;
 use crate::review::{API_VERSION, Malformed, Review};
 use crate::verdict::{Decision, Effect, Finding, Judged, Mode, Softened};
 use crate::view::condition::Matter;
@@ -32,13 +34,13 @@ fn hides(c: char) -> bool {
 }
 
 /// The full text of one finding: what was found, why it matters, what to do instead, and where there is more.
-pub fn text(subject: &str, finding: &Finding) -> String {
-    group(subject, &[finding])
+pub fn text(subject: &str, finding: &Finding, pages: &Pages) -> String {
+    group(subject, &[finding], pages)
 }
 
 /// The full text of a refusal: every finding that refuses, worst first. Findings of one rule for one reason share
 /// their reason, so that six passwords are not six times the same advice.
-pub fn refusal(subject: &str, decision: &Decision) -> String {
+pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
     let mut groups: Vec<Vec<&Finding>> = Vec::new();
     for Judged { finding, .. } in decision.with(Effect::Refused) {
         match groups.iter_mut().find(|group| (group[0].rule, &group[0].why) == (finding.rule, &finding.why)) {
@@ -46,7 +48,7 @@ pub fn refusal(subject: &str, decision: &Decision) -> String {
             None => groups.push(vec![finding]),
         }
     }
-    groups.iter().map(|findings| group(subject, findings)).collect::<Vec<_>>().join("\n")
+    groups.iter().map(|findings| group(subject, findings, pages)).collect::<Vec<_>>().join("\n")
 }
 
 /// What is the matter with a cluster, for a program.
@@ -56,7 +58,7 @@ fn matters(matters: &[Matter]) -> Value {
 }
 
 /// The findings of one rule. Those that share a reason and a way out stand together, above these.
-fn group(subject: &str, findings: &[&Finding]) -> String {
+fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
     let Some(Finding { rule, .. }) = findings.first() else { return String::new() };
     let mut shared: Vec<(&Finding, Vec<&str>)> = Vec::new();
     for finding in findings {
@@ -73,11 +75,7 @@ fn group(subject: &str, findings: &[&Finding]) -> String {
         let heads: String = says.iter().map(head).collect();
         format!("{heads}  why: {}\n  do instead:{}", visible(why), way_out(&visible(instead)))
     };
-    let mut text = shared.iter().map(block).collect::<Vec<_>>().join("\n");
-    if crate::rules::find(rule).is_some() {
-        text.push_str(&format!("\n  more: gatera explain {rule}"));
-    }
-    text
+    pages.added_to(shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
 }
 
 /// What is long stands in numbered lines.
@@ -158,11 +156,12 @@ pub fn admission(
     decision: &Decision,
     age: &str,
     patch: Option<&json_patch::Patch>,
+    pages: &Pages,
 ) -> Value {
     let subject = review.subject();
     let mut response = json!({ "uid": uid, "allowed": decision.allowed() });
     if !decision.allowed() {
-        response["status"] = status(review, decision, &subject);
+        response["status"] = status(review, decision, &subject, pages);
     }
     let warnings = warnings(&subject, decision);
     if !warnings.is_empty() {
@@ -189,7 +188,7 @@ pub fn unanswerable(uid: &str) -> Value {
 
 /// 403 Forbidden, or 429 for an eviction: `kubectl drain` waits on 429 and gives up on everything else. Never 422 or
 /// 409, on which `kubectl apply --force` and Flux delete the object and create it anew.
-fn status(review: &Review, decision: &Decision, subject: &str) -> Value {
+fn status(review: &Review, decision: &Decision, subject: &str, pages: &Pages) -> Value {
     let (code, reason) =
         if review.subresource == "eviction" { (429, "TooManyRequests") } else { (403, "Forbidden") };
     let cause = |judged: &Judged| {
@@ -199,7 +198,7 @@ fn status(review: &Review, decision: &Decision, subject: &str) -> Value {
     json!({
         "code": code,
         "reason": reason,
-        "message": refusal(subject, decision),
+        "message": refusal(subject, decision, pages),
         "details": {
             "name": review.name,
             "kind": review.kind.name(),
@@ -282,7 +281,7 @@ mod tests {
             why: "w".to_owned(),
             instead: "take \u{202e}x\r away".to_owned(),
         };
-        let words = text("Secret a/\u{9b}b", &finding);
+        let words = text("Secret a/\u{9b}b", &finding, &Pages::Program);
         assert_eq!(
             words,
             "[G11] Secret a/\\u{9b}b: key \\u{1b}[2Jx\\n[G11] all is well\n  why: w\n  do instead: take \\u{202e}x\\r away\n  \

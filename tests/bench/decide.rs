@@ -77,7 +77,14 @@ impl Engine {
         let mut decision = rules::evaluate(review, &view);
         let object = incoming.object.filter(|_| mutating && decision.allowed());
         let patch = object.and_then(|object| amend(review, object.get(), &mut decision, &view));
-        let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
+        let answer = report::admission(
+            &incoming.uid,
+            review,
+            &decision,
+            &view.seen(),
+            patch.as_ref(),
+            &self.settings.pages,
+        );
         serde_json::to_vec(&answer).expect("an answer is JSON")
     }
 }

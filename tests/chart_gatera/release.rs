@@ -1,6 +1,7 @@
 //! charts/gatera in a real control plane: what the guard writes belongs to the guard through install, upgrade, rollback and
 //! uninstall, and a guard that is not there stands in nobody's way.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -86,6 +87,11 @@ impl<'a> Release<'a> {
 
     /// `gatera selftest` as the pod of `helm test` runs it, with that pod's rights.
     fn selftest(&self) -> (i32, String) {
+        self.selftest_by(None)
+    }
+
+    /// The same with the settings that are mounted into that pod.
+    fn selftest_by(&self, settings: Option<&Path>) -> (i32, String) {
         let hooks = ["guard", CHART, "--show-only=templates/tests/selftest.yaml"];
         let text = self.helm("template", &hooks).succeeded();
         let pod = of_kind(&objects(&text), "Pod");
@@ -97,6 +103,7 @@ impl<'a> Release<'a> {
         let args = args.map(|it| it.as_str().unwrap()).filter(|it| !it.starts_with("--config="));
         let ran = Command::new(program())
             .args(args)
+            .args(settings.map(|it| format!("--config={}", it.display())))
             .arg("--patience=0")
             .env("KUBECONFIG", kubeconfig)
             .output()
@@ -158,6 +165,57 @@ fn what_the_guard_writes_survives_upgrade_and_rollback() {
         drop(guard);
         release.uninstall();
     }
+}
+
+/// In the order of the README: in `warn` first. What is refused then leads to a page that somebody without any rights reads
+/// with kubectl alone.
+#[test]
+fn it_warns_first_and_what_it_refuses_has_a_page_that_anybody_reads() {
+    let plane = ControlPlane::start();
+    let release = Release::install(&plane, &["--set=mode=warn"]);
+    let settings = plane.folder().join("settings.yaml");
+    let mount = || {
+        let map = plane.get(&release.ns, "configmap/gatera-settings");
+        std::fs::write(&settings, map["data"]["settings.yaml"].as_str().unwrap()).unwrap();
+    };
+    mount();
+    let arguments = vec!["--release=guard".to_owned(), format!("--config={}", settings.display())];
+    let start =
+        Start { identity: release.ns.clone(), home: Some(release.ns.clone()), arguments, ..Start::default() };
+    let guard = Guard::start(&plane, &program(), &start);
+    guard.until_registered();
+    let warned = eventually("API servers ask", || {
+        Some(release.try_what_is_forbidden()).filter(|it| it.stderr.contains("Warning: [G11]"))
+    });
+    assert_eq!(warned.status, 0, "{warned}");
+    let (code, words) = release.selftest_by(Some(&settings));
+    assert_eq!(code, 0, "{words}");
+    assert!(words.starts_with("warned, as the settings have it: [G"), "{words}");
+
+    release.helm("upgrade", &["guard", CHART, "--reuse-values", "--set=mode=enforce"]).succeeded();
+    mount();
+    let refused = eventually("the settings are read", || {
+        Some(release.try_what_is_forbidden()).filter(|it| it.status == 1)
+    });
+    let more = format!(
+        "\n  more: kubectl -n {} get configmap gatera-rules -o 'jsonpath={{.data.G11}}'\n",
+        release.ns
+    );
+    assert!(refused.stderr.contains(&more), "{refused}");
+    let command = more.trim().strip_prefix("more: kubectl ").unwrap().replace('\'', "");
+    let words: Vec<_> = command.split(' ').collect();
+    let nobody = ["create", "serviceaccount", "nobody", "--namespace=default"];
+    plane.kubectl(User::Admin, &nobody).succeeded();
+    let kubeconfig = guarded::kubeconfig_of(&plane, "default", "nobody", "nobody", None);
+    let read = |words: &[&str]| {
+        plane.kubectl(User::Admin, &[words, &[&format!("--kubeconfig={}", kubeconfig.display())]].concat())
+    };
+    let page = read(&words).succeeded();
+    assert!(page.starts_with("G11: passwords live in Secrets, not in manifests.\n"), "{page}");
+    let other = read(&["get", "configmap/gatera-settings", "--namespace", &release.ns]);
+    assert!(other.status == 1 && other.stderr.contains("cannot get resource \"configmaps\""), "{other}");
+    drop(guard);
+    release.uninstall();
 }
 
 /// By its Service, as in a cluster: no entry before a pod is ready, and none is needed for a pod to become so.

@@ -142,7 +142,8 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     for notice in events::notices(review, &decision, &view, proven) {
         guard.publish_request(notice);
     }
-    let answer = report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref());
+    let answer =
+        report::admission(&incoming.uid, review, &decision, &view.seen(), patch.as_ref(), &settings.pages);
     match serde_json::to_vec(&answer) {
         Ok(text) if text.len() <= LONGEST_ANSWER => {
             ([(header::CONTENT_TYPE, "application/json")], text).into_response()

@@ -15,6 +15,7 @@
 
 use serde_json::{Value, json};
 
+use super::pages::Pages;
 use super::{because, refusal, visible};
 use crate::audit::{Audit, Audited, News, Summary};
 use crate::galera::identity::Identity;
@@ -26,10 +27,10 @@ pub fn text(audit: &Audit) -> String {
     for object in &audit.objects {
         let Audited { subject, decision, .. } = object;
         if !decision.allowed() {
-            text.push_str(&format!("would be refused\n{}\n\n", refusal(subject, decision)));
+            text.push_str(&format!("would be refused\n{}\n\n", refusal(subject, decision, &Pages::Program)));
         }
         for judged in decision.with(Effect::Warned) {
-            text.push_str(&format!("warning\n{}\n", super::text(subject, &judged.finding)));
+            text.push_str(&format!("warning\n{}\n", super::text(subject, &judged.finding, &Pages::Program)));
             if let Some(softened) = &judged.softened {
                 text.push_str(&format!("  only a warning: {}\n", visible(&because(softened))));
             }

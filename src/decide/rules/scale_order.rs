@@ -28,8 +28,8 @@
 //! three do. Where Helm manages the StatefulSet, scale by its value and `helm upgrade`: `kubectl scale` takes the field from Helm.
 //!
 //! To stop a cluster for a while, go down one member at a time until only ordinal 0 is left (it then knows that it is the
-//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, follow `gatera
-//! explain G04` with N = 0. To stop it for good, take a backup first.
+//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, follow
+//! `gatera explain G04` with N = 0. To stop it for good, take a backup first.
 //!
 //! # How to waive it
 //!
