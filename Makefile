@@ -10,8 +10,8 @@ export CARGO_TERM_COLOR ?= auto
 help: ## list the commands
 	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: tools ## watch a real API server refuse the commands that destroy a Galera cluster (KEEP=1 keeps it running)
-	@$(CARGO) build --quiet --bin gatera --example demo
+demo: ## watch a real API server refuse the commands that destroy a Galera cluster (KEEP=1 keeps it running)
+	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
 test: tools ## all tests, against a real control plane

@@ -68,15 +68,39 @@ version_flags() {
         "-X $component_base.gitMajor=1 -X $component_base.gitMinor=${minor%%.*}"
 }
 
+# What `go build` calls it.
+executable_of() {
+    case $1 in
+    etcd) echo server ;;
+    *) echo "$1" ;;
+    esac
+}
+
+# Whoever waits for minutes wants to see that something happens, and not every line of it.
+heartbeat() {
+    minutes=0
+    while sleep 60 >/dev/null 2>&1 9>&- && kill -0 $$ 2>/dev/null; do
+        minutes=$((minutes + 1))
+        say "  … $minutes min"
+    done
+}
+
+# All at once: what they share is compiled once, and while one is linked the others are compiled.
 build() {
-    tool=$1
+    packages=
+    for tool; do packages="$packages $(package_of "$tool")"; done
+    heartbeat &
+    beats=$!
     # A workspace file above the tree must not decide what is built here.
+    # shellcheck disable=SC2086 # several packages
     GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags "$(version_flags)" \
-        -o "$temporary/$tool" "$(package_of "$tool")" >&2 || {
-        say "building $tool failed"
+        -o "$temporary/" $packages >"$temporary/log" 2>&1 || {
+        grep -v '^go: downloading ' "$temporary/log" >&2
+        say "building $* failed"
         exit 1
     }
-    mv "$temporary/$tool" "$folder/$tool"
+    kill "$beats"
+    for tool; do mv "$temporary/$(executable_of "$tool")" "$folder/$tool"; done
 }
 
 [ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kubectl
@@ -88,22 +112,19 @@ if ! all_built "$@"; then
     mkdir -p "$folder"
     lock
     temporary=$(mktemp -d "$folder/.building.XXXXXX")
-    trap 'rm -rf "$temporary"' EXIT
+    beats=
+    trap 'rm -rf "$temporary"; kill $beats 2>/dev/null' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
-    # Keeps only what is missing: those are the ones worth counting.
+    # Keeps only what is missing.
     for tool; do
         shift
         [ -x "$folder/$tool" ] || set -- "$@" "$tool"
     done
-    number=0
-    for tool; do
-        number=$((number + 1))
-        say "building $tool ($number of $#, some minutes the first time) …"
-        started=$(date +%s)
-        build "$tool"
-        say "built $tool in $(($(date +%s) - started)) s"
-    done
+    say "building $* (some minutes, once) …"
+    started=$(date +%s)
+    build "$@"
+    say "built in $(($(date +%s) - started)) s"
 fi
 echo "$folder"
