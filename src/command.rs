@@ -49,7 +49,8 @@ enum Command {
     Rollout(rollout::Ask),
     /// List the rules
     Rules,
-    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is refused, 1 if not
+    /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
+    /// not
     Selftest(selftest::Options),
     /// Serve the admission webhooks
     Serve(Box<serve::Options>),

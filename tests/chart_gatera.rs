@@ -9,6 +9,7 @@ use std::fs;
 use std::process::Command;
 
 use decide::config::Settings;
+use decide::report::pages::Pages;
 use decide::rules::RULES;
 use decide::webhooks::{self, Destination, Endpoint};
 use gatera::command::explain;
@@ -59,9 +60,8 @@ fn helm_finds_nothing_to_complain_about() {
 fn what_it_renders() {
     // The pages have a test of their own.
     let text = rendered(&[]).succeeded();
-    let (rest, pages) =
-        text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("  name: gatera-rules\n"));
-    assert_eq!(pages.len(), 3);
+    let (rest, pages) = text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("\n  G01: "));
+    assert_eq!(pages.len(), 1);
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("chart-gatera", rest.join("---\n"));
     });
@@ -110,6 +110,11 @@ fn the_pages_of_the_chart_are_those_of_the_program() {
         if std::env::var_os("WRITE_PAGES").is_some() {
             fs::write(&path, &page).unwrap();
         }
+        assert!(
+            !page.contains("gatera explain") && !page.contains("gatera\n"),
+            "{}: it is read without the program",
+            rule.id
+        );
         let current = fs::read_to_string(&path).unwrap_or_default();
         assert!(
             current == page,
@@ -122,6 +127,22 @@ fn the_pages_of_the_chart_are_those_of_the_program() {
     for rule in RULES {
         assert_eq!(pages[rule.id], explain::lasting_page(rule), "{}", rule.id);
     }
+}
+
+/// As a values file has it: a bare `off` is false to YAML.
+#[test]
+fn off_needs_no_quotes() {
+    let values = lab::shared().folder().join("off.yaml");
+    fs::write(&values, "mode: off\nmodes: {G11: off, G01: warn}\npages: {enabled: false}\n").unwrap();
+    let text = rendered(&[&format!("--values={}", values.display())]).succeeded();
+    assert!(!text.contains("gatera-rules"), "{text}");
+    let objects = objects(&text);
+    let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
+    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    let settings = Settings::read(settings, &ids).unwrap();
+    let modes = ["G01", "G02", "G11"].map(|rule| settings.mode(rule).name());
+    assert_eq!(modes, ["warn", "off", "off"]);
+    assert_eq!(settings.pages, Pages::Program);
 }
 
 #[test]
@@ -142,9 +163,9 @@ fn bad_values_are_refused_with_words() {
     for (set, words) in [
         ("replicas=0", "at '/replicas': minimum: got 0, want 1"),
         ("replicas=two", "at '/replicas': got string, want integer"),
-        ("mode=maybe", "at '/mode': value must be one of 'enforce', 'warn', 'audit', 'off'"),
+        ("mode=maybe", "at '/mode': value must be one of 'enforce', 'warn', 'audit', 'off', false"),
         ("modes.G99=warn", "invalid propertyName 'G99'"),
-        ("modes.G11=maybe", "at '/modes/G11': value must be one of 'enforce', 'warn', 'audit', 'off'"),
+        ("modes.G11=maybe", "at '/modes/G11': value must be one of 'enforce', 'warn', 'audit', 'off', false"),
         (
             "injection.failurePolicy=Perhaps",
             "at '/injection/failurePolicy': value must be one of 'Ignore', 'Fail'",

@@ -168,7 +168,7 @@ impl Default for Metrics {
             entries_written: new(
                 r,
                 "registration_writes",
-                "Times the entries of a configuration were written",
+                "Times the entries of a webhook configuration were written",
             ),
             trouble: new(r, "registration_trouble", "1 while this is the matter with registration"),
             registry: Registry::default(),

@@ -22,7 +22,8 @@ pub fn page(rule: &str, now: Timestamp, out: &mut impl Write) -> anyhow::Result<
 
 /// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
 pub fn lasting_page(rule: &Rule) -> String {
-    pages::without_program(rule.manual().replace(ANY_TIME, "until=TIME") + "\n")
+    let page = pages::without_program(rule.manual().replace(ANY_TIME, "until=TIME"));
+    format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
 }
 
 /// A line for each.

@@ -13,7 +13,7 @@ use axum::http::header::WARNING;
 use clap::Args;
 use decide::config::Settings;
 use decide::galera::adopt::{Adoption, Requirement, Selector};
-use decide::rules;
+use decide::rules::{self, RULES};
 use decide::verdict::Mode;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
@@ -37,7 +37,7 @@ pub struct Options {
     /// Seconds to try again: a guard that was installed just now takes a few to register
     #[arg(long, default_value_t = 60)]
     patience: u64,
-    /// The guard's settings file: adopt says which labels to try with
+    /// The guard's settings file: which labels to try with, and whether the guard refuses or warns
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -50,6 +50,13 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting the runtime")?;
+    if RULES.iter().all(|rule| settings.mode(rule.id) < Mode::Warn) {
+        writeln!(
+            out,
+            "by its settings the guard neither refuses nor warns, so there is nothing to see from here"
+        )?;
+        return Ok(ExitCode::from(1));
+    }
     let deadline = Instant::now() + Duration::from_secs(options.patience);
     let answer = runtime.block_on(async {
         let client = connect::person(options.kubeconfig.as_deref()).await?;
@@ -74,8 +81,7 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
     }
 }
 
-/// What the guard said, in one line; or, in words, what happened instead. Where the settings have no rule refuse, a warning
-/// shows the same way as far.
+/// What the guard said, in one line; or, in words, what happened instead. A rule whose mode is `warn` has to warn.
 async fn ask(
     client: &Client,
     namespace: &str,
@@ -84,12 +90,12 @@ async fn ask(
 ) -> Result<String, String> {
     let params = PostParams { dry_run: true, ..PostParams::default() };
     let body = serde_json::to_vec(request).map_err(|error| chain(&error))?;
-    let request = Request::new(StatefulSet::url_path(&(), Some(namespace)))
-        .create(&params, body)
-        .map_err(|error| chain(&error))?;
+    let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
+    let request = request.create(&params, body).map_err(|error| chain(&error))?;
     let answer = client.send(request.map(Body::from)).await.map_err(|error| chain(&error))?;
     if answer.status().is_success() {
-        let mut warnings = answer.headers().get_all(WARNING).iter().filter_map(|it| it.to_str().ok());
+        let warnings = answer.headers().get_all(WARNING);
+        let mut warnings = warnings.iter().filter_map(|it| str::from_utf8(it.as_bytes()).ok());
         return match warnings.find_map(|it| warning(it, settings)) {
             Some(words) => Ok(format!("warned, as the settings have it: {words}")),
             None => Err(format!(
@@ -106,16 +112,14 @@ async fn ask(
         Err(_) => String::from_utf8_lossy(&body).into_owned(),
     };
     match refusal(code, &message) {
-        Some(words) => Ok(format!("refused, as it must be: {words}")),
+        Some(words) if mode(words, settings) == Some(Mode::Enforce) => {
+            Ok(format!("refused, as it must be: {words}"))
+        }
+        Some(words) => {
+            Err(format!("the guard refuses what it should only warn of, so it has other settings: {words}"))
+        }
         None => Err(format!("the API server answers {code}: {message}")),
     }
-}
-
-/// The guard's own words in a warning header (`299 - "[G11] …"`), of a rule that only warns.
-fn warning<'a>(header: &'a str, settings: &Settings) -> Option<&'a str> {
-    let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
-    let rule = words.strip_prefix('[')?.split_once(']')?.0;
-    (rules::find(rule).is_some() && settings.mode(rule) == Mode::Warn).then_some(words)
 }
 
 /// The guard's own words in what the API server says, up to the end of their first line.
@@ -123,6 +127,18 @@ fn refusal(code: u16, message: &str) -> Option<&str> {
     let (webhook, words) = message.split_once("\" denied the request: ")?;
     let ours = code == 403 && webhook.ends_with(".gatera.dev") && words.starts_with("[G");
     words.lines().next().filter(|_| ours)
+}
+
+/// The guard's own words in a warning header (`299 - "[G11] …"`), of a rule that is to warn.
+fn warning(header: &str, settings: &Settings) -> Option<String> {
+    let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
+    (mode(words, settings) == Some(Mode::Warn)).then(|| words.replace("\\\"", "\""))
+}
+
+/// What the settings say of the rule that these words begin with.
+fn mode(words: &str, settings: &Settings) -> Option<Mode> {
+    let rule = words.strip_prefix('[')?.split_once(']')?.0;
+    Some(settings.mode(rules::find(rule)?.id))
 }
 
 /// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.
@@ -184,8 +200,9 @@ mod tests {
     fn a_warning_counts_where_the_rule_is_to_warn() {
         let warns = Settings::read("mode: warn\nmodes: {G07: enforce}", &["G07"]).unwrap();
         let words = "[G11] StatefulSet a/b: c; d";
-        assert_eq!(warning(&format!("299 - \"{words}\""), &warns), Some(words));
+        assert_eq!(warning(&format!("299 - \"{words}\""), &warns), Some(words.to_owned()));
         assert_eq!(warning(&format!("299 - \"{words}\""), &Settings::default()), None, "it is to refuse");
+        assert_eq!(warning("299 - \"[G11] a \\\"b\\\" …\"", &warns).as_deref(), Some("[G11] a \"b\" …"));
         for header in ["299 - \"[G07] x\"", "299 - \"[G99] x\"", "299 - \"unknown field\"", "[G11] x", ""] {
             assert_eq!(warning(header, &warns), None, "{header}");
         }

@@ -165,11 +165,13 @@ mod tests {
         let settings =
             Settings::read("mode: warn\nmodes: {G11: enforce}\npages: gatera/rules", &["G11"]).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Enforce, Mode::Warn));
+        assert_eq!(Settings::read("mode: off", &[]).unwrap().mode("G01"), Mode::Off);
         assert_eq!(Some(&settings.pages), Pages::read("gatera/rules").as_ref());
         for (yaml, words) in [
             ("modes: {G99: warn}", "there is no rule G99"),
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
-            ("mode: {}", "mode"),
+            ("moed: {}", "moed"),
+            ("mode: {}", "expected string scalar at line 1, column 7"),
             ("mode: maybe", "mode cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),
             ("injection: {failurePolicy: Perhaps}", "Perhaps"),

@@ -116,19 +116,24 @@ pub fn warnings(subject: &str, decision: &Decision) -> Vec<String> {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let same = |other: &&&Judged| old(other) && other.finding.rule == *rule;
         match &judged.softened {
-            None => Some(format!("[{rule}] {subject}: {says}; {instead}")),
+            None => Some(one_line(&format!("[{rule}] {subject}: {says}; {instead}"), "")),
             Some(Softened::AlreadyThere) if warned[..index].iter().any(|other| same(&other)) => None,
             Some(softened @ Softened::AlreadyThere) => {
                 let more = match warned[index + 1..].iter().filter(same).count() {
                     0 => String::new(),
                     more => format!(", and {more} more"),
                 };
-                Some(format!("[{rule}] {subject}: {says}{more} ({})", because(softened)))
+                Some(one_line(
+                    &format!("[{rule}] {subject}: {says}"),
+                    &format!("{more} ({})", because(softened)),
+                ))
             }
-            Some(softened) => Some(format!("[{rule}] {subject}: {says} ({})", because(softened))),
+            Some(softened) => {
+                Some(one_line(&format!("[{rule}] {subject}: {says}"), &format!(" ({})", because(softened))))
+            }
         }
     });
-    findings.chain(decision.remarks.iter().cloned()).map(|line| one_line(&line)).collect()
+    findings.chain(decision.remarks.iter().map(|remark| one_line(remark, ""))).collect()
 }
 
 /// Why something is only a warning.
@@ -140,13 +145,16 @@ pub fn because(softened: &Softened) -> String {
     }
 }
 
-/// At most 256 characters without line breaks or other control characters.
-fn one_line(text: &str) -> String {
-    let clean = visible(text);
-    if clean.chars().count() <= LONGEST_WARNING {
-        return clean;
+/// At most 256 characters without line breaks or other control characters. What is too long loses its middle: why it is only a
+/// warning stands at the end.
+fn one_line(text: &str, end: &str) -> String {
+    let (text, end) = (visible(text), visible(end));
+    let end: String = end.chars().take(LONGEST_WARNING / 2).collect();
+    let room = LONGEST_WARNING - end.chars().count();
+    if text.chars().count() <= room {
+        return text + &end;
     }
-    clean.chars().take(LONGEST_WARNING - 1).chain(['…']).collect()
+    text.chars().take(room - 1).chain(['…']).chain(end.chars()).collect()
 }
 
 /// The AdmissionReview that answers a review. `patch` is only for the mutating endpoint.
@@ -216,7 +224,7 @@ fn audit_annotations(decision: &Decision, age: &str) -> serde_json::Map<String, 
             Some(Softened::ByMode(mode)) => format!(" mode={}", mode.name()),
             Some(Softened::AlreadyThere) => " before".to_owned(),
             Some(Softened::ByOverride(release)) => {
-                one_line(&format!(" override until={} {}", release.until, release.reason))
+                one_line(&format!(" override until={} {}", release.until, release.reason), "")
             }
         };
         let effect = match effect {
@@ -255,6 +263,10 @@ mod tests {
         let warnings = warnings("Pod a/b", &decision);
         assert_eq!(warnings[0].chars().count(), 256);
         assert!(warnings[0].starts_with("a\\nb\\u{7}é") && warnings[0].ends_with('…'));
+        let line = one_line(&"é".repeat(400), " (not enforced here: mode warn)");
+        assert_eq!(line.chars().count(), 256);
+        assert!(line.ends_with("é… (not enforced here: mode warn)"), "{line}");
+        assert_eq!(one_line("a", &"b".repeat(400)).chars().count(), 129);
     }
 
     #[test]

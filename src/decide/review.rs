@@ -23,6 +23,18 @@ pub enum Origin {
     Audit,
 }
 
+impl Origin {
+    /// An object of this kind that is there already is judged itself as well. A request is one object alone: what came before
+    /// the object that makes it matter has to be told at that one.
+    pub fn judges_each(self, kind: Kind) -> bool {
+        match self {
+            Self::Mutating | Self::Validating => false,
+            Self::Check => true,
+            Self::Audit => !matches!(kind, Kind::Pod | Kind::Secret | Kind::Autoscaler | Kind::Namespace),
+        }
+    }
+}
+
 /// What is done to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]

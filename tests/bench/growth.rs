@@ -32,10 +32,8 @@ const SIZES: [(usize, Spread); 4] = [
     (10_000, Spread::Together),
 ];
 const CHANGES: usize = 2_000;
-/// How often the leader looks meanwhile. A namespace that holds all clusters is looked at whole, which takes its time.
-fn looks(spread: Spread) -> usize {
-    if spread == Spread::Together { 1 } else { 20 }
-}
+/// How often the leader looks meanwhile.
+const LOOKS: usize = 20;
 const KIB: f64 = 1024.0;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,10 +44,9 @@ pub struct Growth {
     pub start_ms: f64,
     /// From the text of a pod that changed to a World that shows it.
     pub change: Percentiles,
-    /// What the leader's look at the plan takes after it.
-    pub plan: Percentiles,
-    /// And its audit.
-    pub audit: Percentiles,
+    /// What the leader's look at the plan takes after it, and its audit. Whatever changes in a namespace that holds all clusters,
+    /// all of them are looked at, and each looks through the whole namespace: that is not measured.
+    pub looks: Option<[Percentiles; 2]>,
     /// Resident memory for each cluster.
     pub kib_per_cluster: f64,
 }
@@ -96,7 +93,7 @@ pub fn grow(clusters: usize, spread: Spread) {
     let shown = ArcSwap::from_pointee(world);
     let [mut times, mut plans, mut audits] = [(); 3].map(|()| load::histogram());
     let (mut lookout, mut rounds) = (Lookout::default(), Rounds::default());
-    let every = CHANGES / looks(spread);
+    let looks = spread == Spread::EachAlone;
     let mut look = |world: &World| {
         let view = View::new(world, Timestamp::now(), &settings);
         let begun = Instant::now();
@@ -105,7 +102,9 @@ pub fn grow(clusters: usize, spread: Spread) {
         black_box(rounds.next(&view, Duration::ZERO, usize::MAX, |_| {}));
         [planned, begun.elapsed()]
     };
-    look(&shown.load());
+    if looks {
+        look(&shown.load());
+    }
     for number in 0..CHANGES {
         let (cluster, ordinal) = (number * 7919 % clusters, number / clusters % fleet::MEMBERS);
         let mut pod = spread.moved(fleet::pod(cluster, ordinal), cluster);
@@ -118,7 +117,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         let next = shown.load().after(&mut facts);
         drop(shown.swap(next.into()));
         times.saturating_record(load::nanoseconds(begun.elapsed()));
-        if number.is_multiple_of(every) {
+        if looks && number.is_multiple_of(CHANGES / LOOKS) {
             let [planned, audited] = look(&shown.load());
             plans.saturating_record(load::nanoseconds(planned));
             audits.saturating_record(load::nanoseconds(audited));
@@ -129,8 +128,7 @@ pub fn grow(clusters: usize, spread: Spread) {
         together: spread == Spread::Together,
         start_ms: spent + drawn,
         change: Percentiles::of(&times),
-        plan: Percentiles::of(&plans),
-        audit: Percentiles::of(&audits),
+        looks: looks.then(|| [plans, audits].each_ref().map(Percentiles::of)),
         #[allow(clippy::cast_precision_loss, reason = "ten thousand")]
         kib_per_cluster: weight / clusters as f64,
     };

@@ -3,7 +3,7 @@
 //! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and tells it
 //! only what is new.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use decide::audit::{Counts, Round, Rounds};
@@ -11,7 +11,7 @@ use decide::view::View;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::act::events;
+use crate::act::events::{self, Notice};
 use crate::act::guard::Guard;
 use crate::act::lease::Leading;
 
@@ -36,22 +36,26 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
     }
 }
 
-/// One round after the other, until nothing changes the world any more.
+/// One round after the other, until nothing changes the world any more. What a round finds is said after it, so that whoever does
+/// not lead any more says nothing.
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
-    let mut auditor = Auditor::default();
+    let began = Instant::now();
+    let rounds = Arc::new(Mutex::new(Rounds::default()));
+    let mut said = Said { counts: Counts::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
-        let begun = Instant::now();
-        let judging = Arc::clone(guard);
+        let (begun, most) = (Instant::now(), said.events_left());
+        let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
-            auditor.round(&judging);
-            auditor
+            // One that panicked was told as far as it came.
+            let mut rounds = rounds.lock().unwrap_or_else(PoisonError::into_inner);
+            judge(&judging, &mut rounds, began.elapsed(), most)
         });
-        auditor = judged.await.unwrap_or_else(|error| {
-            warn!(%error, "audit");
-            Auditor::default()
-        });
+        match judged.await {
+            Ok((round, news)) => said.say(guard, round, news),
+            Err(error) => warn!(%error, "audit"),
+        }
         let cost = begun.elapsed();
         debug!(?cost, "audit");
         tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
@@ -62,48 +66,36 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     }
 }
 
-/// What was found and said already.
-struct Auditor {
-    began: Instant,
-    rounds: Rounds,
+/// What stands now, and what is new.
+fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Round, Vec<Notice>) {
+    let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
+    let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
+    let mut notices = Vec::new();
+    let round = rounds.next(&view, now, most, |news| notices.push(events::found(news)));
+    (round, notices)
+}
+
+/// What was said already.
+struct Said {
     counts: Counts,
     events_left: usize,
     since: Instant,
 }
 
-impl Default for Auditor {
-    fn default() -> Self {
-        let now = Instant::now();
-        Self {
-            began: now,
-            rounds: Rounds::default(),
-            counts: Counts::new(),
-            events_left: MOST_EVENTS,
-            since: now,
-        }
-    }
-}
-
-impl Auditor {
-    fn round(&mut self, guard: &Guard) {
+impl Said {
+    fn events_left(&mut self) -> usize {
         if self.since.elapsed() >= IN {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
         }
-        let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
-        let view =
-            View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
-        let mut told = 0;
-        let round = self.rounds.next(&view, self.began.elapsed(), self.events_left, |news| {
-            guard.publish(events::found(news));
-            told += 1;
-        });
-        self.events_left -= told;
-        self.say(guard, round, told);
+        self.events_left
     }
 
-    fn say(&mut self, guard: &Guard, round: Round, told: usize) {
+    fn say(&mut self, guard: &Guard, round: Round, news: Vec<Notice>) {
         guard.metrics.clusters_are(round.clusters.iter().map(|(state, _)| *state));
         guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
+        let told = news.len();
+        self.events_left -= told;
+        news.into_iter().for_each(|notice| guard.publish(notice));
         let Round { counts: Some(counts), judged, refused, warned, held_back, .. } = round else { return };
         if counts != self.counts {
             info!(objects = judged, refused, warned, "audit");

@@ -1,4 +1,5 @@
-//! The audit, again and again: what was found in a namespace stands until something in it changes.
+//! The audit, again and again: what was found in a namespace stands until something in it changes, or for a
+//! minute.
 //!
 //! Must not know: metrics, Events, or a clock: times are counted by the caller, from wherever it likes. Of a namespace that was
 //! judged only numbers are kept, and what of it was told.
@@ -9,7 +10,7 @@ use std::time::Duration;
 use super::{Announced, Audit, Counts, News, namespaces, of};
 use crate::view::{Changed, Freshness, LastLook, State, View};
 
-/// Overrides end without anything that changes.
+/// Overrides end without anything that changes; and an address may name a Service of another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(60);
 
 /// What the leader remembers of its audits.

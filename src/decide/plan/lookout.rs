@@ -1,4 +1,4 @@
-//! The plan, again and again: what there is to do in a namespace stands until something in it changes.
+//! The plan, again and again: what there is to do in a namespace stands until something in it changes, or for ten seconds.
 //!
 //! Must not know: what a step is for, or a clock: times are counted by the caller, from wherever it likes.
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Step, of};
 use crate::view::{Changed, Freshness, LastLook, View};
 
-/// Some steps follow from time alone: somebody was let go moments ago.
+/// Some steps follow from time alone: somebody was let go moments ago. Few follow from another namespace.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(10);
 
 /// What the leader remembers of its looks.

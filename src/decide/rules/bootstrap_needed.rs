@@ -99,7 +99,7 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,
         State::Forming | State::Joining | State::Transfer => (Verdict::Wait, trouble(cluster), wait),
         State::Degraded | State::Down => {
-            let instead = format!("find out why (kubectl -n {ns} describe pods), then {wait}");
+            let instead = format!("kubectl -n {ns} describe pods (why are they not Ready?), then {wait}");
             (Verdict::Deny, trouble(cluster), instead)
         }
     };

@@ -4,8 +4,8 @@
 //! objects are applied saves nobody. The guard asks the API server for the text, since its view holds only what somebody
 //! reads. `gatera check` knows all of its files at once, and judges each ConfigMap itself.
 
-use crate::object::{ConfigMap, Object, Workload};
-use crate::review::{Origin, Review};
+use crate::object::{ConfigMap, Kind, Object, Workload};
+use crate::review::Review;
 use crate::revision;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
@@ -17,7 +17,7 @@ pub(super) fn judged(
     judge: impl Fn(&ConfigMap, &Workload) -> Findings,
 ) -> Findings {
     let Some(new) = adopted(review.new.as_ref(), view) else { return Findings::new() };
-    if matches!(review.origin, Origin::Check | Origin::Audit) {
+    if review.origin.judges_each(Kind::ConfigMap) {
         return Findings::new();
     }
     let before = adopted(review.old.as_ref(), view);

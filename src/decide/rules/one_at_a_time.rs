@@ -241,7 +241,7 @@ impl<'a> Leaving<'a> {
             let says = format!("its cluster has no identity ({}): it would never join again", self.seen());
             let why = "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what: \
                        whoever leaves is lost until the cluster is founded anew";
-            let instead = "keep the others running, and found the cluster anew from one of them: gatera explain G04, a cluster without an identity";
+            let instead = "gatera explain G04, a cluster without an identity (keep the others running, and found the cluster anew from one of them)";
             vec![finding(Verdict::Deny, says, why, instead.to_owned())]
         })
     }

@@ -49,7 +49,7 @@ mod budgets;
 
 use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
 use crate::object::{Autoscaler, Kind, Object, Workload};
-use crate::review::{Origin, Review};
+use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, PodFact, State, View, is_cluster};
 
@@ -173,7 +173,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
                 view.count(cluster)
             ),
             "members that formed their cluster after a crash without comparing what they have cannot tell who lacks what",
-            "found it anew from one member first: gatera explain G04, a cluster without an identity".into(),
+            "gatera explain G04, a cluster without an identity (found it anew from one member first)".into(),
         )),
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only(what, cluster, view))
@@ -280,10 +280,11 @@ fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Find
     ))
 }
 
-/// An autoscaler that was there before its StatefulSet. `check` judges both.
+/// An autoscaler that was there before its StatefulSet.
 fn waited_for(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
-    let autoscaler = view.autoscaler_of(namespace, name).filter(|_| review.origin != Origin::Check)?;
+    let autoscaler =
+        view.autoscaler_of(namespace, name).filter(|_| !review.origin.judges_each(Kind::Autoscaler))?;
     let autoscaler = &autoscaler.metadata.name;
     Some(deny(
         "spec.replicas",

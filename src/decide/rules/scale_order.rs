@@ -42,7 +42,7 @@ use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Meta, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Member, State, View, is_cluster};
+use crate::view::{Cluster, Id, Member, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G01",
@@ -134,7 +134,7 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
             format!("{} -> {} replicas: the cluster has no identity", step.from, step.to),
             "members that formed their cluster after a crash without comparing what they have take nobody in: who leaves is lost, and who \
              comes never joins",
-            "found it anew from one member first: gatera explain G04, a cluster without an identity".into(),
+            "gatera explain G04, a cluster without an identity (found it anew from one member first)".into(),
         )),
         () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, cluster, view)),
         () => not_up_now(step, cluster, view),
@@ -297,16 +297,16 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             refuse(Verdict::Wait, "a member that stays is being replaced", ready)
         }
         State::Degraded => {
-            let name = stay_ready
-                .filter(|member| !member.ready())
-                .map(|member| &*member.name)
-                .next()
-                .unwrap_or("the member");
-            let logs = format!(
-                "find out why {name} is not Ready (kubectl -n {0} describe pod {name}; if there is no such pod: kubectl -n {0} \
-                 describe statefulset {1}), then repeat the command",
-                cluster.id.namespace, cluster.id.name
-            );
+            let Id { namespace, name: set } = &cluster.id;
+            let logs = match stay_ready.clone().find(|member| !member.ready()) {
+                Some(Member { name, pod: Some(_), .. }) => {
+                    format!("kubectl -n {namespace} describe pod {name} (why is it not Ready?), then repeat the command")
+                }
+                Some(Member { name, pod: None, .. }) => format!(
+                    "kubectl -n {namespace} describe statefulset {set} (why does {name} not exist?), then repeat the command"
+                ),
+                _ => format!("gatera status -n {namespace}, then repeat the command"),
+            };
             refuse(Verdict::Deny, "a member that stays is not Ready", logs)
         }
     }

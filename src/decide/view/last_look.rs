@@ -1,7 +1,8 @@
 //! Where something changed since somebody looked last.
 //!
 //! A World shares with the one before it whatever a change did not touch, so what differs is found without looking at the rest:
-//! whoever looks again and again pays for what changed. Must not know: what is looked for, or a clock: times are counted by the
+//! whoever looks again and again pays for what changed. What is said of one namespace follows from what is in it, with few
+//! exceptions (an address that names a Service of another): those are seen when everything is looked at. Must not know: what is looked for, or a clock: times are counted by the
 //! caller, from wherever it likes.
 
 use std::collections::BTreeSet;
@@ -19,7 +20,7 @@ use crate::config::Settings;
 pub enum Changed {
     /// Wherever there is something.
     Everywhere,
-    /// In these namespaces; elsewhere everything is as it was.
+    /// In these namespaces; elsewhere every object is as it was.
     In(BTreeSet<String>),
 }
 
@@ -153,6 +154,18 @@ mod tests {
             );
             assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["other-7", namespace]), "it went");
         }
+        let set = Id::new("stateful-set", "it");
+        put(&mut facts, Kind::StatefulSet, "stateful-set", "it", template);
+        look(&mut facts, &settings, &mut world, 0);
+        assert!(facts.not_created(set, "", Timestamp::UNIX_EPOCH, "forbidden"));
+        assert_eq!(
+            look(&mut facts, &settings, &mut world, 0),
+            only(&["stateful-set"]),
+            "a pod could not be created"
+        );
+        let problem = Object::read(Kind::Service, "1").unwrap_err();
+        facts.unreadable.insert((Kind::Service, Id::new("odd", "it")), problem);
+        assert_eq!(look(&mut facts, &settings, &mut world, 0), only(&["odd"]), "it cannot be read");
         put(&mut facts, Kind::Namespace, "", "labelled", "");
         assert_eq!(look(&mut facts, &settings, &mut world, 1), only(&["labelled"]));
         put(&mut facts, Kind::Node, "", "node", "");
@@ -161,6 +174,10 @@ mod tests {
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "other settings");
         assert_eq!(look(&mut facts, &warns, &mut world, 59), only(&[]));
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "it is time");
+        let other = Adoption::from_texts(["app=db"]).unwrap();
+        let (mut none, mut same) = (Facts::of(&other), World::empty(&other, Freshness::Current));
+        assert_eq!(look(&mut none, &warns, &mut same, 1), Changed::Everywhere, "other labels count");
+        assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere);
         world.freshness = Freshness::Loading;
         assert_eq!(look(&mut facts, &warns, &mut world, 1), Changed::Everywhere, "an old view");
     }

@@ -68,12 +68,12 @@ impl Leaving<'_> {
         let instead = match (&other.pod, uncreated) {
             (None, Some(why)) => format!("mend what is in its way: it cannot be created: {why}"),
             (Some(_), _) => format!(
-                "cure {0} first (kubectl -n {1} describe pod {0}); that one may be deleted",
+                "kubectl -n {1} describe pod {0} (cure it first; that one may be deleted)",
                 other.name, self.review.namespace
             ),
             (None, None) => format!(
-                "find out why {} does not exist (kubectl -n {} describe statefulset {})",
-                other.name, self.review.namespace, self.cluster.id.name
+                "kubectl -n {} describe statefulset {} (why does {} not exist?)",
+                self.review.namespace, self.cluster.id.name, other.name
             ),
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])

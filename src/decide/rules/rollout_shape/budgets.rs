@@ -1,8 +1,8 @@
 //! The part of G14 about disruption budgets: how many members a drain may take.
 
 use super::{deny, warn};
-use crate::object::{Budget, Object, Workload};
-use crate::review::{Origin, Review};
+use crate::object::{Budget, Kind, Object, Workload};
+use crate::review::Review;
 use crate::verdict::{Finding, Findings};
 use crate::view::{Cluster, View};
 
@@ -40,9 +40,9 @@ fn judged(
     }
 }
 
-/// Budgets that were there before the StatefulSet whose members they are about. `check` and the audit judge each itself.
+/// Budgets that were there before the StatefulSet whose members they are about.
 pub(super) fn waited_for(review: &Review, new: &Workload, view: &View<'_>) -> Findings {
-    if matches!(review.origin, Origin::Check | Origin::Audit) {
+    if review.origin.judges_each(Kind::Budget) {
         return Findings::new();
     }
     let labels = &new.spec.template.metadata.labels;
