@@ -100,7 +100,9 @@ impl<'a> Release<'a> {
         assert_eq!((output.status, &*output.stderr), (0, ""), "the strictest Pod Security: {output}");
         let kubeconfig = guarded::kubeconfig_of(self.plane, &self.ns, "gatera-selftest", "selftest", None);
         let args = pod["spec"]["containers"][0]["args"].as_array().unwrap().iter();
-        let args = args.map(|it| it.as_str().unwrap()).filter(|it| !it.starts_with("--config=") && !it.starts_with("--patience="));
+        let args = args
+            .map(|it| it.as_str().unwrap())
+            .filter(|it| !it.starts_with("--config=") && !it.starts_with("--patience="));
         let ran = Command::new(program())
             .args(args)
             .args(settings.map(|it| format!("--config={}", it.display())))

@@ -54,6 +54,9 @@ const PIECE: usize = 4 * 1024;
 const PING: Duration = Duration::from_secs(30);
 /// How often deadlines are looked at.
 const SWEEP: Duration = Duration::from_millis(500);
+/// Between two newcomers, while somebody has to make way for each: whoever is in gets time to be heard in between, also after a
+/// moment in which this machine was busy with something else and a crowd came together.
+const PACE: Duration = Duration::from_millis(1);
 /// Between two looks at something that tells nobody when it changes; and after an accept error (out of file descriptors),
 /// so that the loop does not spin.
 const BREATH: Duration = Duration::from_millis(100);
@@ -133,11 +136,14 @@ pub async fn accept(port: Port, guard: Arc<Guard>, mut stage: watch::Receiver<Li
                 continue;
             }
         };
-        let Some(slot) = connections.enter(Instant::now()) else {
-            guard.metrics.turn_away("too_many");
-            continue;
-        };
-        tokio::spawn(attend(shared.clone(), Arc::clone(&guard), stream, slot));
+        let full = connections.is_full();
+        match connections.enter(Instant::now()) {
+            Some(slot) => drop(tokio::spawn(attend(shared.clone(), Arc::clone(&guard), stream, slot))),
+            None => guard.metrics.turn_away("too_many"),
+        }
+        if full {
+            sleep(PACE).await;
+        }
     }
     drop(listener);
     let finished = async {
@@ -275,5 +281,39 @@ async fn asked_to_leave(mut stage: watch::Receiver<Lifecycle>, life: Arc<Life>, 
     }
     while !life.served() && *stage.borrow() < Lifecycle::Closing {
         sleep(BREATH).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use decide::config::Settings;
+    use jiff::Timestamp;
+    use tokio::io::AsyncReadExt as _;
+
+    use super::*;
+
+    /// However fast a crowd comes, whoever is in has some time before it has to make way.
+    #[tokio::test]
+    async fn a_crowd_comes_in_one_by_one() {
+        const SLOTS: usize = 4;
+        const CROWD: usize = 60;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap();
+        let port =
+            Port { connections: Connections::new(SLOTS, 8, 8), ..Port::operations(listener, Router::new()) };
+        let guard = Arc::new(Guard::new(Arc::default(), Settings::default(), Timestamp::now));
+        let (_stage, stages) = watch::channel(Lifecycle::Serving);
+        let accepting = tokio::spawn(accept(port, guard, stages, Duration::ZERO));
+        let begun = Instant::now();
+        let mut crowd = Vec::new();
+        for _ in 0..CROWD {
+            crowd.push(TcpStream::connect(to).await.unwrap());
+        }
+        // Silent as they are, each makes way for the one that comes four later.
+        let last_to_go = &mut crowd[CROWD - SLOTS - 1];
+        assert_eq!(last_to_go.read(&mut [0]).await.unwrap_or_default(), 0, "it is closed");
+        let took = begun.elapsed();
+        assert!(took.as_millis() >= PACE.as_millis() * 50, "{took:?}");
+        accepting.abort();
     }
 }

@@ -245,6 +245,11 @@ impl Connections {
         Some(Slot { all: Arc::clone(self), id, life })
     }
 
+    /// Whoever comes now takes somebody's place.
+    pub(super) fn is_full(&self) -> bool {
+        self.table().lives.len() >= self.most
+    }
+
     /// Nobody is connected.
     pub(super) fn is_empty(&self) -> bool {
         self.table().lives.is_empty()

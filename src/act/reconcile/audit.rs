@@ -44,7 +44,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let mut said = Said { counts: Counts::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
-        let (begun, most) = (Instant::now(), said.events_left());
+        let (looked, most) = (Instant::now(), said.events_left());
         let (judging, rounds) = (Arc::clone(guard), Arc::clone(&rounds));
         // Requests are answered meanwhile.
         let judged = tokio::task::spawn_blocking(move || {
@@ -56,7 +56,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
             Ok((round, news)) => said.say(guard, round, news),
             Err(error) => warn!(%error, "audit"),
         }
-        let cost = begun.elapsed();
+        let cost = looked.elapsed();
         debug!(?cost, "audit");
         tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
         tokio::select! {
@@ -95,7 +95,9 @@ impl Said {
         guard.metrics.rollouts_are(round.clusters.iter().map(|(_, rollout)| *rollout));
         let told = news.len();
         self.events_left -= told;
-        news.into_iter().for_each(|notice| guard.publish(notice));
+        for notice in news {
+            guard.publish(notice);
+        }
         let Round { counts: Some(counts), judged, refused, warned, held_back, .. } = round else { return };
         if counts != self.counts {
             info!(objects = judged, refused, warned, "audit");

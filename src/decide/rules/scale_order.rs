@@ -300,7 +300,9 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             let Id { namespace, name: set } = &cluster.id;
             let logs = match stay_ready.clone().find(|member| !member.ready()) {
                 Some(Member { name, pod: Some(_), .. }) => {
-                    format!("kubectl -n {namespace} describe pod {name} (why is it not Ready?), then repeat the command")
+                    format!(
+                        "kubectl -n {namespace} describe pod {name} (why is it not Ready?), then repeat the command"
+                    )
                 }
                 Some(Member { name, pod: None, .. }) => format!(
                     "kubectl -n {namespace} describe statefulset {set} (why does {name} not exist?), then repeat the command"
