@@ -20,8 +20,9 @@ test: tools ## all tests, against a real control plane
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
 
-# Those that install the guard in a way of their own, or not at all, have a lab of their own; the others share one.
-ALONE = unguarded guard_life seed from_before
+# Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others
+# share one.
+ALONE = unguarded guard_life seed from_before recover
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)

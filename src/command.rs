@@ -7,6 +7,7 @@ pub mod audit;
 pub mod check;
 pub mod explain;
 pub mod look;
+pub mod recover;
 pub mod rollout;
 pub mod selftest;
 pub mod serve;
@@ -44,6 +45,9 @@ enum Command {
         /// Id of a rule, for example G01
         rule: String,
     },
+    /// Lead a cluster that is down back, from its newest data: exit 0 if every member is Ready, 1 if it is not to be done, 2 if it
+    /// cannot be told
+    Recover(recover::Options),
     /// Tell how far members are with a changed configuration, pause it, go on, or take it back
     #[command(subcommand)]
     Rollout(rollout::Ask),
@@ -110,6 +114,10 @@ impl Cli {
             Command::Explain { rule } => {
                 explain::page(&rule, Timestamp::now(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Recover(options) => {
+                let settings = settings(options.config())?;
+                Ok(recover::run(&options, &settings, &mut out)?.into())
             }
             Command::Rollout(ask) => {
                 let settings = settings(ask.config())?;

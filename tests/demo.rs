@@ -113,7 +113,7 @@ impl Demo<'_> {
         self.kubectl(&["get", "deployment", "galera-instance-bootstrap"]);
         self.kubectl(&["scale", "deployment", "galera-instance-bootstrap", "--replicas=1"]);
         say(
-            "The way back is in `gatera explain G04`, rows kept. (Here the lab lets the members become Ready again.)",
+            "The way back is `gatera recover`, rows kept. (Here the lab lets the members become Ready again.)",
         );
         self.plane.run_stateful_set(NAMESPACE, STATEFUL_SET);
         say("Somebody saves money over the weekend.");

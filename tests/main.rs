@@ -39,6 +39,7 @@ mod marks;
 mod outages;
 mod paths;
 mod port;
+mod recover;
 mod reload;
 mod reservations;
 mod rollout;

@@ -25,7 +25,8 @@ pub fn now() -> Timestamp {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One word per member: ready, unverified, starting, pending, stuck, preparing (in vain), unpulled, going, absent.
+    /// One word per member: ready, unverified, starting, pending, stuck, preparing (in vain), unpulled, going, absent; or told and
+    /// what its step told at its start.
     pub members: Vec<String>,
     /// More or less than there are words for.
     pub replicas: Option<i64>,
@@ -294,9 +295,26 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
         }
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
         "absent" => return None,
+        told if told.starts_with("told ") => starts(&mut pod, &told["told ".len()..]),
         other => panic!("no member is called {other:?}"),
     }
     Some(pod)
+}
+
+/// It tried to start, and told these words.
+fn starts(pod: &mut Value, words: &str) {
+    let message = format!("start of 2026-12-01T09:29:00Z: {words}\n");
+    let ended =
+        json!({ "terminated": { "exitCode": 1, "startedAt": "2026-12-01T09:29:00Z", "message": message } });
+    pod["spec"]["containers"][0]["startupProbe"] =
+        json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
+    pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
+    pod["status"]["containerStatuses"] = json!([{
+        "name": "mariadb",
+        "restartCount": 1,
+        "lastState": ended,
+        "state": { "running": { "startedAt": "2026-12-01T09:29:40Z" } },
+    }]);
 }
 
 fn bootstrap_labels() -> Value {

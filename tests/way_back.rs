@@ -35,7 +35,10 @@ fn the_way_back_is_open() {
     assert_eq!(refused.status, 1);
     says(
         &refused,
-        "do instead: the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps",
+        &format!(
+            "do instead: gatera recover {STATEFUL_SET} -n {ns} starts it from the member with the newest data, which is still on its \
+             claim (by hand: gatera explain G04)"
+        ),
     );
     says(&member_two(), "[G01]");
 

@@ -8,6 +8,7 @@
 //!                        │             └─ passing, marks, galera, revision, config
 //!                        ├─> plan ──> the leader's next steps
 //!                        ├─> audit ─> what would be refused today
+//!                        ├─> recovery ─> what `gatera recover` does next
 //!                        └─> story ─> what `gatera status` tells
 //! ```
 //!
@@ -24,6 +25,7 @@ pub mod marks;
 pub mod object;
 pub mod passing;
 pub mod plan;
+pub mod recovery;
 pub mod report;
 pub mod review;
 pub mod revision;

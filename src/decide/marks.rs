@@ -6,6 +6,7 @@
 //! believes cannot be planted before it comes, and while two versions run one does not undo the other's.
 
 pub mod overrides;
+pub mod recovery;
 
 /// What every mark begins with.
 pub const PREFIX: &str = "gatera.dev/";
@@ -26,6 +27,9 @@ pub const ANTI_AFFINITY: &str = "anti-affinity";
 pub const START: &str = "start";
 /// Seconds that a member may take to start, if an hour is not enough.
 pub const STARTUP_LIMIT: &str = "startup-limit";
+
+/// From which member a cluster that is down is to be started again ([`recovery`]).
+pub const RECOVER: &str = "recover";
 
 /// The version that injected a pod, and [`UNPROVEN`] if its readiness probe is not one that sees Galera's state.
 pub const INJECTED: &str = "injected";
@@ -50,6 +54,9 @@ pub const FOUNDS: &str = "founds";
 pub const FREE: &str = "free";
 /// Its members formed it without comparing what they have (a power failure, and nobody asked for their positions).
 pub const NONE: &str = "none";
+/// The recovery that the guard has verified: [`RECOVER`], word for word. On a pod its identity begins with this word, and the
+/// position follows: from there, and from nowhere else, it may start the cluster again.
+pub const RECOVERY: &str = "recovery";
 /// Which of its ConfigMaps' contents members start with (`view/configuration.rs`).
 pub const CONFIGURATION: &str = "configuration";
 /// What a pod's server read of its ConfigMaps, as copies keep it (`revision.rs`).
@@ -150,6 +157,11 @@ pub const MARKS: &[Mark] = &[
         Stands::StatefulSet,
         "holds up a rollout of the configuration, tries what was given up once more (again with other words), or has members run an earlier revision",
     ),
+    peoples(
+        RECOVER,
+        Stands::StatefulSet,
+        "asks that a cluster that is down is started again from this member; `gatera recover` writes it",
+    ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),
     guards(START_SCRIPT, Stands::Pod, "the step by which its server starts"),
@@ -159,6 +171,11 @@ pub const MARKS: &[Mark] = &[
         IDENTITY,
         Stands::Cluster,
         "which cluster it is, once its members agree: no other is founded in its place",
+    ),
+    guards(
+        RECOVERY,
+        Stands::StatefulSet,
+        "what was asked by `recover` was true, and this member may start first",
     ),
     guards(
         CONFIGURATION,

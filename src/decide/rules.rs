@@ -21,6 +21,7 @@ mod own_marks;
 mod password_drift;
 mod plain_password;
 mod probes;
+mod recovery;
 mod references;
 mod restarts;
 mod rollout_shape;
@@ -119,6 +120,7 @@ pub const RULES: &[Rule] = &[
     image::RULE,
     own_marks::RULE,
     start::RULE,
+    recovery::RULE,
 ];
 
 /// The rule by which nobody founds a cluster a second time; the gate at the pod asks for its override and mode.
@@ -206,7 +208,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                 continue;
             }
-            let firm = own_marks::is_firm(&finding);
+            let firm = own_marks::is_firm(&finding) || recovery::is_firm(&finding);
             let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
             decision.add(finding, mode, existed, release.filter(|_| !firm));
         }

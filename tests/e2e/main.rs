@@ -28,6 +28,7 @@ mod outage;
 mod password;
 mod power;
 mod race;
+mod recover;
 mod rolling;
 mod seed;
 mod transfer;

@@ -9,6 +9,7 @@ mod node;
 use std::env;
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -50,7 +51,11 @@ impl ControlPlane {
         for node in &nodes {
             self.wait_for("containerd's socket", |_| node.socket().exists())?;
             let kubeconfig = self.files().machine_kubeconfig(Machine::Kubelet(node.number));
+            let before = socket_of_plugins();
             self.run(&node.named("kubelet"), &kubelet, &node.kubelet_flags(&kubeconfig))?;
+            self.wait_for("the kubelet's own socket", |_| {
+                socket_of_plugins().is_some_and(|it| Some(it) != before)
+            })?;
         }
         self.wait_for("three Ready nodes", |plane| {
             let wait = ["wait", "node", "--all", "--for=condition=Ready", "--timeout=1s"];
@@ -138,6 +143,12 @@ impl ControlPlane {
         });
         self.kubectl(User::Admin, &["delete", "pod", name, "--namespace", namespace, "--now"]).succeeded();
     }
+}
+
+/// Every kubelet removes this one, whatever its root is, and makes it anew: two that do so at the same moment fail.
+fn socket_of_plugins() -> Option<(u64, i64, i64)> {
+    let socket = fs::symlink_metadata("/var/lib/kubelet/device-plugins/kubelet.sock").ok()?;
+    Some((socket.ino(), socket.ctime(), socket.ctime_nsec()))
 }
 
 /// A default storage class, the rights of CoreDNS, and those of the API server on kubelets.

@@ -280,3 +280,63 @@ fn garbage_beside_the_status_file_makes_nobody_unready() {
         pod.run("ready").exits(0).prints("the server is SYNCED\n");
     });
 }
+
+/// By the guard's word, from where it saw that the data ends, and once.
+#[test]
+fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
+    let crashed = line(&format!("{ID}:41"));
+    let gtid = line(&format!("{ID}:41,0-1-77"));
+    let none = line(&format!("{ZEROS}:-1"));
+    let rows = [
+        // grastate.dat, what the server recovers, what the guard saw, whether it starts the cluster
+        (state(ID, "41", "0"), "", format!("{ID}:41"), true),
+        (state(ID, "41", "1"), "", format!("{ID}:41"), true),
+        (state(ID, "-1", "0"), &*crashed, format!("{ID}:41"), true),
+        (state(ID, "-1", "0"), &*gtid, format!("{ID}:41"), true),
+        // In the middle of a DDL.
+        (state(ZEROS, "-1", "0"), &*crashed, format!("{ID}:41"), true),
+        (state(ID, "41", "0"), "", format!("{ID}:42"), false),
+        (state(ID, "-1", "0"), &*crashed, format!("{ID}:4"), false),
+        (state(ID, "41", "0"), "", format!("{OTHER}:41"), false),
+        (state(ID, "-1", "0"), &*none, format!("{ID}:41"), false),
+    ];
+    for_each(&rows, |pod, (state, recovers, saw, starts)| {
+        server(pod, recovers);
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state);
+        if !recovers.is_empty() {
+            pod.write("data/gvwstate.dat", "my_uuid: x\n");
+        }
+        knows(pod, &format!("recovery {saw}"));
+        let outcome = run(pod, "mariadbd --datadir=DATA");
+        if !starts {
+            outcome.exits(1);
+            let message = fs::read_to_string(pod.path("termination")).unwrap();
+            let says = format!(
+                "gatera did not start the server: it was to start the cluster from {saw}, and its data ends at "
+            );
+            assert!(message.starts_with(&says), "{message}");
+            assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), *state, "it is as it was");
+            assert_eq!(started(pod), [""; 0]);
+            return;
+        }
+        assert_eq!(outcome.code, Some(0), "{outcome:#?}");
+        assert!(outcome.err.contains(&format!("it starts the cluster again, from {ID}:41")), "{outcome:#?}");
+        let written = fs::read_to_string(pod.path("data/grastate.dat")).unwrap();
+        let lines: Vec<_> =
+            written.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let wanted = [
+            "# GALERA saved state",
+            "version: 2.1",
+            &format!("uuid: {ID}"),
+            "seqno: 41",
+            "safe_to_bootstrap: 1",
+        ];
+        assert_eq!(lines, wanted);
+        assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));
+        assert!(!fs::exists(pod.path("data/gvwstate.dat")).unwrap(), "its last view would keep it waiting");
+        // Its container starts once more.
+        let again = run(pod, "mariadbd --datadir=DATA");
+        assert!(again.err.contains("has started the cluster once"), "{again:#?}");
+        assert!(started(pod).iter().all(|word| word != "--wsrep-new-cluster"), "{:?}", started(pod));
+    });
+}

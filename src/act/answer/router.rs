@@ -14,7 +14,7 @@ use axum::{Json, Router};
 use decide::amend::{amend, inject};
 use decide::report;
 use decide::review::{self, Origin};
-use decide::verdict::{Decision, Judged};
+use decide::verdict::{Decision, Judged, Softened};
 use decide::view::{Freshness, View, World};
 use decide::webhooks::Endpoint;
 use tracing::info;
@@ -153,10 +153,13 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
     }
 }
 
-/// Refusals and used overrides are worth a line; everything else is in the metrics. The user is whom the request names;
-/// only a proven caller is sure to be an API server.
+/// Refusals, and what would be one if it were not for a mode or an override, are worth a line. Everything else is in the
+/// metrics, also what was wrong before and is no worse now: the audit tells of it once, not with every change. The user is
+/// whom the request names; only a proven caller is sure to be an API server.
 fn log(review: &review::Review, decision: &Decision, proven: bool) {
-    let loud = |judged: &&Judged| !review.dry_run && (judged.softened.is_some() || !decision.allowed());
+    let let_pass =
+        |judged: &Judged| matches!(judged.softened, Some(Softened::ByMode(_) | Softened::ByOverride(_)));
+    let loud = |judged: &&Judged| !review.dry_run && (let_pass(judged) || !decision.allowed());
     for judged in decision.judged.iter().filter(loud).take(MOST_LINES) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
         let (subject, user) = (short(&review.subject()), short(&review.user));

@@ -22,8 +22,10 @@ use super::{Message, PAGE};
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
-/// Members that are not Ready are listened to this often at first,
+/// Members that are not Ready are listened to this often at first: whoever recovers a cluster waits for what they tell,
 const EVERY: Duration = Duration::from_secs(10);
+/// so many times,
+const EAGER: u32 = 4;
 /// and this often after some time.
 const MOST_PATIENT: Duration = Duration::from_secs(120);
 /// A pod is missing for a moment whenever one restarts: nobody asks why before that.
@@ -124,14 +126,19 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
         rests.retain(|run, _| waiting.iter().any(|(other, _)| other == run));
         for (run, namespace) in waiting {
             let first = if run.about == Topic::Creation { MISSES } else { Duration::ZERO };
-            let rest = rests
-                .entry(run.clone())
-                .or_insert_with(|| Rest { until: Instant::now() + first, pause: EVERY });
+            let rest = rests.entry(run.clone()).or_insert_with(|| Rest {
+                until: Instant::now() + first,
+                pause: EVERY,
+                looks: 0,
+            });
             if Instant::now() < rest.until {
                 continue;
             }
             rest.until = Instant::now() + rest.pause;
-            rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
+            rest.looks += 1;
+            if rest.looks > EAGER {
+                rest.pause = (rest.pause * 3 / 2).min(MOST_PATIENT);
+            }
             let listing = events_of(&client, run.about, &namespace, &run.uid);
             match timeout(EVERY, listing).await {
                 // No source of the keeper's: it tells of no object.
@@ -159,6 +166,7 @@ struct Run {
 struct Rest {
     until: Instant,
     pause: Duration,
+    looks: u32,
 }
 
 /// Members whose server runs and is not Ready, StatefulSets of which a member is missing, and their namespaces.

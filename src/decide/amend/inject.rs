@@ -123,7 +123,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         return remarks;
     }
     let grace = longer_grace(pod);
-    files::add_volumes(pod, &patient, identity::of(&patient, server));
+    files::add_volumes(pod, &patient, &identity::of(&patient, server));
     configuration::add(pod, &patient, server, &mut remarks);
     spread::add(pod, &patient, &mut remarks);
     let (name, mut proven) = (server.name.clone(), false);

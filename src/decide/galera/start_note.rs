@@ -118,7 +118,26 @@ pub struct Position {
     pub seqno: u64,
 }
 
-const REFUSED: &str = "gatera did not start the server: ";
+impl Position {
+    /// Of a text that is nothing else: `ID:SEQNO`.
+    pub fn read(text: &str) -> Option<Self> {
+        let (id, seqno) = text.split_once(':')?;
+        let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+        // `parse` takes a sign, too.
+        let digits = seqno.bytes().all(|byte| byte.is_ascii_digit());
+        let seqno = seqno.parse().ok().filter(|_| digits)?;
+        grouped.then(|| Self { id: id.to_owned(), seqno })
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.id, self.seqno)
+    }
+}
+
+/// What a refusal begins with.
+pub const REFUSED: &str = "gatera did not start the server: ";
 /// A line is short; what is longer was not written by the script.
 const LONGEST_NOTE: usize = 1000;
 
@@ -182,11 +201,9 @@ impl StartNote {
 
 fn position(words: &str) -> Option<Beginning> {
     let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
-    let (id, seqno) = place.split_once(':')?;
-    let grouped = id.len() == 36 && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     // With wsrep_gtid_mode MariaDB's own position follows.
-    let seqno = seqno.split(',').next()?.parse().ok()?;
-    grouped.then(|| Beginning::Position(Position { id: id.to_owned(), seqno }, how.to_owned()))
+    let position = Position::read(place.split(',').next()?)?;
+    Some(Beginning::Position(position, how.to_owned()))
 }
 
 impl fmt::Display for StartNote {
@@ -195,7 +212,7 @@ impl fmt::Display for StartNote {
             Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
             Self::Started(Start { at, from, safe_to_bootstrap, doing }) => {
                 match from {
-                    Beginning::Position(Position { id, seqno }, how) => write!(f, "at {id}:{seqno}, {how}")?,
+                    Beginning::Position(position, how) => write!(f, "at {position}, {how}")?,
                     Beginning::Words(words) => f.write_str(words)?,
                 }
                 if let Some(safe) = safe_to_bootstrap {

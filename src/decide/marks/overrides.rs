@@ -18,6 +18,11 @@ pub fn example_end(now: Timestamp) -> Timestamp {
     Timestamp::from_second(later.as_second()).unwrap_or(later)
 }
 
+/// Somebody pasted an example as it stands.
+pub(super) fn is_placeholder(text: &str) -> bool {
+    !text.contains(char::is_alphanumeric) || text == "TEXT"
+}
+
 /// A released rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
@@ -62,7 +67,7 @@ impl Override {
         let reason = reason.trim().to_owned();
         match () {
             () if rules.is_empty() || reason.is_empty() => Err(Invalid::Form),
-            () if !reason.contains(char::is_alphanumeric) || reason == "TEXT" => Err(Invalid::Placeholder),
+            () if is_placeholder(&reason) => Err(Invalid::Placeholder),
             () if until <= now => Err(Invalid::Ended(until)),
             () if now.duration_until(until) > LONGEST_OVERRIDE => Err(Invalid::TooLong(until)),
             () => Ok(Self { rules, until, reason }),

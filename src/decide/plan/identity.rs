@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::amend::inject;
 use crate::galera::identity::{Answer, Identity};
+use crate::marks::recovery::Recovery;
 use crate::marks::{FOUNDS, NONE, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};
 
@@ -48,7 +49,8 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
 
 /// It tells until it knows an id, or that nobody asks.
 fn waits_to_be_heard(pod: &PodFact) -> bool {
-    matches!(pod.identity.as_deref(), Some(UNKNOWN | FOUNDS))
+    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::on_pod(text).is_some();
+    pod.identity.as_deref().is_some_and(knows_none)
 }
 
 /// Ready, and Ready proves Synced.

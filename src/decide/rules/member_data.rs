@@ -86,8 +86,8 @@ fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let until = view.half_an_hour_from_now();
         let instead = match view.state(cluster) {
             State::Down => format!(
-                "keep it: nobody is Ready, so it may hold the newest data; start the cluster first (gatera explain G04, \
-                 kubectl -n {ns} get pods)"
+                "keep it: nobody is Ready, so it may hold the newest data; {} starts the cluster",
+                cluster.recover_command()
             ),
             _ => format!(
                 "to let {0} copy everything anew while all others are Ready: kubectl -n {ns} annotate pvc {name} \

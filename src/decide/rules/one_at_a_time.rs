@@ -40,8 +40,8 @@
 //! |---|---|---|
 //! | STARTS | it has told nothing yet | wait |
 //! | TRANSFER | it receives a copy, of what it missed or of everything | wait; nobody else may leave |
-//! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera explain G04` |
-//! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera explain G04` |
+//! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera recover` |
+//! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera recover` |
 //! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet; if it is certain that no other server runs, `gatera status` tells how it goes on alone |
 //! | LEFT | it served, and left its cluster: inconsistent with the others, or it could not write | delete it while others serve: it copies their data |
 //! | STALLED | it joins, and nothing comes in: its transfer failed, or its donor is busy with another | delete it: it starts anew |
@@ -68,6 +68,7 @@ mod strays;
 use super::{Rule, Verb, managed};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
+use crate::recovery;
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::Condition;
@@ -98,7 +99,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.goes_already().then(Findings::new))
         .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.loses_its_data())
-        .or_else(|| leaving.nothing_runs().then(Findings::new))
+        .or_else(|| (leaving.nothing_runs() || leaving.is_led()).then(Findings::new))
         .or_else(|| leaving.is_the_last())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
@@ -152,6 +153,11 @@ impl<'a> Leaving<'a> {
     /// Its container does not run: deleting it costs nothing and may cure it.
     fn nothing_runs(&self) -> bool {
         !self.pod.running
+    }
+
+    /// A recovery makes it anew.
+    fn is_led(&self) -> bool {
+        !self.pod.ready && recovery::restarts(self.cluster, &self.member.name, self.view)
     }
 
     fn is_ready(&self) -> bool {

@@ -29,8 +29,8 @@
 //!   and new pods stay its own, or it would believe them later. Pods that run keep what they know until they are deleted. To have one rule left out, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
-//!   `data`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
-//!   `override` on the object, `rollout` on the StatefulSet, and `container`, `profile`, `readiness`, `address`,
+//!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
+//!   `override` on the object, `rollout` and `recover` on the StatefulSet, and `container`, `profile`, `readiness`, `address`,
 //!   `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!

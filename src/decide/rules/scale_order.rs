@@ -28,8 +28,8 @@
 //! three do. Where Helm manages the StatefulSet, scale by its value and `helm upgrade`: `kubectl scale` takes the field from Helm.
 //!
 //! To stop a cluster for a while, go down one member at a time until only ordinal 0 is left (it then knows that it is the
-//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, follow
-//! `gatera explain G04` with N = 0. To stop it for good, take a backup first.
+//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, set the number back with the
+//! override, and run `gatera recover`. To stop it for good, take a backup first.
 //!
 //! # How to waive it
 //!
@@ -281,7 +281,10 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         State::Down => refuse(
             Verdict::Deny,
             "no member is Ready, so nothing is left to keep",
-            "start the cluster first (gatera explain G04): its data is still on the members' claims".into(),
+            format!(
+                "{}: its data is still on the members' claims; scale when all are Ready",
+                cluster.recover_command()
+            ),
         ),
         // What leaves is exactly what is broken: this is the way out, not the way in.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
@@ -321,21 +324,28 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     let first_start = cluster.workload.replicas() == 0;
     match view.state(cluster) {
         State::Down => Some(deny(
-            format!("{asked}: no member is Ready, and there is data on the claims ({})", view.describe(cluster)),
+            format!(
+                "{asked}: no member is Ready, and there is data on the claims ({})",
+                view.describe(cluster)
+            ),
             "a member that starts alone finds nobody to join and gives up after 30 seconds; a new cluster must never be \
              founded over existing data",
-            "start the member with the newest data first (grastate.dat: safe_to_bootstrap: 1), then the others; gatera \
-             explain G04 shows the steps and the override they need"
-                .into(),
+            format!("{}, which starts the one with the newest data", cluster.recover_command()),
         )),
         State::Forming if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
             Verdict::Wait,
             format!("{asked}: the first installation is not finished ({})", view.describe(cluster)),
             "every new member copies the whole database from one that has it, and there is only the bootstrap node yet",
-            format!("wait until all {} members are Ready, then repeat the command", cluster.workload.replicas()),
+            format!(
+                "wait until all {} members are Ready, then repeat the command",
+                cluster.workload.replicas()
+            ),
         )),
         _ if step.parallel && step.to - step.from > 1 && !first_start && cluster.has_data() => Some(deny(
-            format!("{asked} with podManagementPolicy Parallel starts {} members at once", step.to - step.from),
+            format!(
+                "{asked} with podManagementPolicy Parallel starts {} members at once",
+                step.to - step.from
+            ),
             "every new member copies the whole database from one of the others, and all would ask at the same moment",
             step.instead(step.from + 1),
         )),

@@ -27,8 +27,9 @@
 //! are there: let it ignore `/spec/replicas` of the bootstrap Deployment (`ignoreDifferences`), or its self-heal tries for
 //! ever.
 //!
-//! If no member is Ready, the data is still on their claims. Start from the member with the newest data, never from an
-//! empty node:
+//! If no member is Ready, the data is still on their claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
+//! newest data and starts from there (`gatera explain G20`); it can be run again after any interruption. By hand, or where the
+//! server does not start by gatera's step (Bitnami's image), never from an empty node:
 //!
 //! 1. Find N, the member with the newest data. `gatera status` tells where each member that waits starts from, and who is
 //!    the newest; it is the position of their last start. Where it tells nothing, `grastate.dat` in the data directory of
@@ -193,7 +194,7 @@ fn member_switch(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
         Some(cluster) => data_of(cluster, view),
         None => claims().map(|claim| Data {
             says: format!("claim {} of this StatefulSet already has a volume", claim.name),
-            instead: LEAVE_OUT,
+            instead: LEAVE_OUT.to_owned(),
         }),
     };
     member_refused(&by, &format!("spec.template: {by}"), fact, new)
@@ -278,7 +279,9 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
                 format!("claim {claim} still holds the data of this cluster, whose StatefulSet is gone");
             Some(Data {
                 says,
-                instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera explain G04` shows the way back",
+                instead: "apply the StatefulSet alone: its members find their claims again; if they do not start, `gatera recover` leads the \
+                          cluster back"
+                    .to_owned(),
             })
         }
     }
@@ -286,7 +289,13 @@ fn data(ns: &str, labels: &Labels, view: &View<'_>) -> Option<Data> {
 
 fn data_of(cluster: &Cluster, view: &View<'_>) -> Option<Data> {
     let says = format!("cluster {} already has data ({})", cluster.id.name, view.describe(cluster));
-    let instead = if cluster.ready() == 0 { WAY_BACK } else { LEAVE_OUT };
+    let way_back = || {
+        let recover = cluster.recover_command();
+        format!(
+            "{recover} starts it from the member with the newest data, which is still on its claim (by hand: gatera explain G04)"
+        )
+    };
+    let instead = if cluster.ready() == 0 { way_back() } else { LEAVE_OUT.to_owned() };
     cluster.has_data().then_some(Data { says, instead })
 }
 
@@ -296,23 +305,22 @@ fn other_founder(ns: &str, meta: &Meta, view: &View<'_>) -> Option<Data> {
     let mut pods = view.cluster_of(ns, &meta.labels)?.bootstrap.pods.iter();
     let pod = pods.find(|it| it.name != meta.name)?;
     let says = format!("bootstrap pod {} is still there", pod.name);
-    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough" })
+    Some(Data { says, instead: "wait until it is gone; one bootstrap node is enough".to_owned() })
 }
 
 /// What would be wiped, and what to do with it.
 struct Data {
     says: String,
-    instead: &'static str,
+    instead: String,
 }
 
 const LEAVE_OUT: &str =
     "remove the bootstrap objects and switches from what you apply; the members find each other";
-const WAY_BACK: &str = "the data is still on the claims: start from the member that has the newest; `gatera explain G04` shows the steps";
 
 fn refused(by: &str, field: &str, data: Option<Data>) -> Option<Finding> {
     let Data { says, instead } = data?;
     let says = format!("it would bootstrap, but {says}");
-    Some(Finding { says, field: field.to_owned(), instead: instead.to_owned(), ..refusal(by) })
+    Some(Finding { says, field: field.to_owned(), instead, ..refusal(by) })
 }
 
 /// What had no data when the guard heard of it last may have some by now.

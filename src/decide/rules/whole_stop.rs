@@ -90,15 +90,17 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let (verdict, instead) = match view.state(cluster) {
         State::Healthy | State::Forming => return None,
         State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
-        _ => (
-            Verdict::Wait,
-            format!(
-                "bring all members to Ready first: gatera status -n {0} tells what each needs; if that is what the new StatefulSet is \
-                 for: {1}",
-                cluster.id.namespace,
-                release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view)
-            ),
-        ),
+        state => {
+            let first = match state {
+                State::Down => cluster.recover_command(),
+                _ => format!("gatera status -n {} tells what each needs", cluster.id.namespace),
+            };
+            let release = release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);
+            let text = format!(
+                "bring all members to Ready first: {first}; if that is what the new StatefulSet is for: {release}"
+            );
+            (Verdict::Wait, text)
+        }
     };
     let says = format!(
         "nothing heals or replaces its pods meanwhile, and they are not all Ready ({})",

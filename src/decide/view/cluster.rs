@@ -10,6 +10,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
+use crate::marks::recovery::Recovery;
 use crate::object::{Container, PodSpec, Workload};
 use crate::revision::{self, Revision, Unknown};
 
@@ -145,6 +146,7 @@ pub struct Cluster {
     /// How far it is with rolling that out.
     pub note: Option<Note>,
     identity: Option<Identity>,
+    recovery: Option<Box<Recovery>>,
 }
 
 impl Cluster {
@@ -178,7 +180,8 @@ impl Cluster {
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
         let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
-        Self { id, workload, members, leaving, claims, bootstrap, live, note, identity }
+        let recovery = recovery(&workload).map(Box::new);
+        Self { id, workload, members, leaving, claims, bootstrap, live, note, identity, recovery }
     }
 
     /// The name by which bootstrap objects refer to it.
@@ -204,6 +207,11 @@ impl Cluster {
     /// Its id, once that is recorded.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
+    }
+
+    /// The recovery that was asked for, and that the guard found to be true; it may be over.
+    pub fn recovery(&self) -> Option<&Recovery> {
+        self.recovery.as_deref()
     }
 
     /// It is known that it has none: its members formed it without comparing what they have.
@@ -296,6 +304,11 @@ impl Cluster {
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }
 
+    /// The command that leads it back when it is down.
+    pub fn recover_command(&self) -> String {
+        format!("gatera recover {} -n {}", self.id.name, self.id.namespace)
+    }
+
     /// A command that ends by itself as soon as all members are Ready.
     pub fn wait_command(&self) -> String {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
@@ -341,6 +354,13 @@ pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf
         }
     }
     found
+}
+
+/// Asked for by a person, and repeated by the guard, word for word: neither alone counts.
+fn recovery(workload: &Workload) -> Option<Recovery> {
+    let (asked, granted) =
+        (workload.metadata.mark(marks::RECOVER)?, workload.metadata.mark(marks::RECOVERY)?);
+    Recovery::of(granted).ok().filter(|_| asked == granted)
 }
 
 /// What its servers would read now.

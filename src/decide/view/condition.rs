@@ -344,21 +344,21 @@ impl<'a> Scene<'a> {
         // In turn a pod is made when the one before it is Ready, which it will not be.
         let in_turn = self.each.iter().any(|(it, _)| it.pod.is_none() && self.cluster.comes_in_turn(it));
         let form = "they form the cluster again by themselves once every member of their last view is back";
+        let recover = self.cluster.recover_command();
         match (&*strangers, &*absent) {
-            _ if in_turn => "whoever they wait for is made only after they are Ready: start from the newest data (gatera explain G04)".to_owned(),
-            ("", "") => format!(
-                "{form}: their last views differ, or one of them is cut off; check the network, then start from the newest data (gatera \
-                 explain G04)"
+            _ if in_turn => format!(
+                "whoever they wait for is made only after they are Ready: {recover} starts from the newest data"
             ),
-            ("", absent) => {
-                format!(
-                    "{form}: bring back {absent}; if that cannot be, and their servers do not run anywhere, start from the newest data (gatera \
-                     explain G04)"
-                )
-            }
+            ("", "") => format!(
+                "{form}: their last views differ, or one of them is cut off; check the network, then {recover} starts from the newest data"
+            ),
+            ("", absent) => format!(
+                "{form}: bring back {absent}; if that cannot be, and their servers do not run anywhere, {recover} starts from the newest \
+                 data that is left"
+            ),
             (strangers, _) => format!(
-                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: start from the newest data \
-                 (gatera explain G04)"
+                "{strangers} runs, but without the last view, so they do not form the cluster by themselves: {recover} starts from the \
+                 newest data"
             ),
         }
     }
@@ -380,8 +380,9 @@ impl<'a> Scene<'a> {
         let have: Vec<_> =
             have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
         Some(format!(
-            "the newest data, as reported at the start, is on {} (seqno {highest}); the way back: gatera explain G04",
-            have.join(", ")
+            "the newest data, as reported at the start, is on {} (seqno {highest}); the way back: {}",
+            have.join(", "),
+            self.cluster.recover_command()
         ))
     }
 }

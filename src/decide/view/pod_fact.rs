@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::TEMPLATE;
 use crate::galera::start::Front;
-use crate::galera::start_note::{Doing, StartNote};
+use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
 use crate::object::{Container, Handler, Pod};
@@ -166,7 +166,11 @@ impl PodFact {
 
 /// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
 fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
-    let mut note = StartNote::read(pod.last_words(&server.name)?)?;
+    let words = pod.last_words(&server.name)?;
+    // A server that leaves no words has the end of its log there, where the step told of this start, too: by now it is old.
+    let told =
+        ["start of ", "Startup probe failed: ", START_REFUSED].iter().any(|begins| words.starts_with(begins));
+    let mut note = StartNote::read(words).filter(|_| told && words.trim_end().lines().count() == 1)?;
     // What it did in its last run is over when it runs again.
     if pod.runs(&server.name) {
         note = note.without_doing();

@@ -3,18 +3,42 @@
 //! Owns: what a pod gets at its CREATE, and [`outdated`], for pods that run. Must not know: where the id comes from
 //! (`plan/identity.rs`).
 
+use std::borrow::Cow;
+
 use super::{Patient, Prospect, Start};
 use crate::galera::identity::Identity;
 use crate::galera::start::Front;
 use crate::marks::overrides::Override;
+use crate::marks::recovery::Recovery;
 use crate::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
-use crate::object::{Container, Meta};
+use crate::object::{Container, Meta, Pod};
+use crate::recovery;
 use crate::rules::SECOND_BOOTSTRAP;
 use crate::verdict::Mode;
 use crate::view::{Cluster, PodFact, View};
 
 /// At its CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, lets it found the cluster anew.
-pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
+pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> Cow<'a, str> {
+    match leads(patient, server) {
+        Some(right) => right.into(),
+        None => knows(patient, server).into(),
+    }
+}
+
+/// The word by which its step starts a cluster that is down, once, if its data is still what the guard saw.
+fn leads(patient: &Patient<'_>, server: &Container) -> Option<String> {
+    let Patient { read, cluster, member, view, .. } = patient;
+    let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
+    recovery::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
+}
+
+/// Its server does, when it is injected.
+fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
+    let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
+    start == Start::Prepended || Front::of(server) == Front::Step
+}
+
+fn knows<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
     let Patient { read, cluster, member, view, .. } = patient;
     let waives = |meta: &Meta| {
         let text = meta.mark(marks::OVERRIDE);
@@ -22,8 +46,8 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> &'a str {
             .is_some_and(|it| it.releases(SECOND_BOOTSTRAP))
     };
     // By its probes; a step in front of the server looks after the rest.
-    let Prospect { kept, start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
-    let tells = kept.is_none() || start == Start::Prepended || Front::of(server) == Front::Step;
+    let Prospect { kept, .. } = Prospect::of(server, &read.metadata, &read.spec, None);
+    let tells = kept.is_none() || begins_by_the_step(read, server);
     let Some(cluster) = cluster.filter(|_| tells) else { return if *member { FREE } else { FOUNDS } };
     if waives(&cluster.workload.metadata) || !member && waives(&read.metadata) {
         return FOUNDS;
@@ -78,6 +102,11 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     let (asked, gated) = (asked(cluster, view), gated(cluster, view));
     let record = cluster.identity().map(Identity::as_str);
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
+        // A right that nobody grants any more is taken back, before its server comes to use it.
+        right if Recovery::on_pod(right).is_some() => {
+            let granted = recovery::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
+            (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
+        }
         // Whose probes are of an earlier guard, and who has no step, tells nothing.
         FREE => (gated && pod.step).then_some(UNKNOWN),
         UNKNOWN | FOUNDS if asked => None,
@@ -89,5 +118,7 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
 
 /// The guard could have written this on a pod.
 pub(super) fn is_known(text: &str) -> bool {
-    matches!(text, UNKNOWN | FOUNDS | FREE | NONE) || Identity::read(text).is_some()
+    matches!(text, UNKNOWN | FOUNDS | FREE | NONE)
+        || Identity::read(text).is_some()
+        || Recovery::on_pod(text).is_some()
 }

@@ -11,6 +11,7 @@
 #   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside) does not form a cluster out of its last view;
 #   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
+#   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead);
 #   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
 # This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
 # may not signal the server it becomes the server.
@@ -121,12 +122,14 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that
+# Sets right: the position from which this member may start the cluster again, by the guard's word; and recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that
 # lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a container that
 # starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
 read_recorded() {
-    recorded='' seen=''
+    recorded='' seen='' right=''
     read -r recorded <"$identity"
+    case $recorded in 'recovery '*) right=${recorded#recovery } recorded='' ;; esac
+    [ -z "$right" ] || [ ! -e "$run/led" ] || recorded=${right%:*} # it is used up
     is_id "$recorded" && return 0
     [ "$recorded" != none ] || return 0
     [ "$recorded" != unknown ] || holds_data || read -r seen <"$run/cluster"
@@ -151,8 +154,37 @@ gate() {
     known=$recorded
     [ "$known" != none ] || known='it lost its identity'
     refuse "it would found a new cluster ($founding), and its cluster exists already: $known; members that join the new" \
-        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera explain G04" \
-        "tells how to start from the newest data: with the override of G04 on the StatefulSet a new pod of this name may found"
+        "one throw their data away; let it join: give it the members' addresses; if no member is left, gatera recover" \
+        "starts from the newest data; with the override of G04 on the StatefulSet a new pod of this name may found"
+}
+
+# The cluster is down, and the guard knows from every member where its data ends: this one starts it again, if its own ends
+# there. Once: when it falls afterwards the others may have more.
+lead() {
+    [ -n "$right" ] || return 0
+    if [ -e "$run/led" ]; then
+        say "this pod has started the cluster once and does not do so again: it joins the others"
+        return 0
+    fi
+    holds_data || refuse "it was to start the cluster from $right, and there is no database in $datadir"
+    [ "$at" = "$right" ] || refuse "it was to start the cluster from $right, and its data ends at ${at:-no position}; look at all" \
+        "members again: gatera recover"
+    set_view_aside "this member starts the cluster again"
+    if ! mkdir "$run/led" 2>/dev/null || ! make_safe 2>/dev/null; then
+        rmdir "$run/led" 2>/dev/null
+        refuse "it was to start the cluster again, and $home/grastate.dat or $run cannot be written"
+    fi
+    say "the cluster is down, and this member has its newest data: it starts the cluster again, from $at"
+    founds=--wsrep-new-cluster
+}
+
+# Galera takes a position only beside a file of the same history, and founds only where that says so. Whole or not at all.
+make_safe() {
+    new_state=$home/grastate.dat.new
+    printf '# GALERA saved state\nversion: 2.1\nuuid:    %s\nseqno:   %s\nsafe_to_bootstrap: 1\n' \
+        "${at%:*}" "${at#*:}" >"$new_state" || return 1
+    [ "$user" != 0 ] || chown mysql: "$new_state" || return 1
+    mv -f "$new_state" "$home/grastate.dat"
 }
 
 # Joining another cluster than its own, a member throws its data away. That may be right: the cluster may have been founded
@@ -303,7 +335,7 @@ prepare() {
     read_options "$@"
     { echo "$home" >"$run/home"; } 2>/dev/null # where the probes find the cluster's id
     read_state
-    position='' own=''
+    position='' own='' at='' founds=''
     read_recorded
     gate
     if [ -z "$uuid" ] && ! holds_data; then
@@ -313,13 +345,15 @@ prepare() {
     # A server that stops in order takes its view away. One that a lock paused writes its position, too, and may then
     # crash: what grastate.dat says may by then be more than the disk has.
     elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ]; then
-        tell "position $uuid:$seqno, stopped in order"
+        at=$uuid:$seqno
+        tell "position $at, stopped in order"
     elif [ -e "$datadir/sst_in_progress" ] && [ -z "$uuid" ]; then
         tell "a state transfer was not finished"
     else
         say "the server was not stopped in order: asking it for its position"
         recover "$@"
         own=${position%%:*}
+        ! is_id "$own" || at=${position%%,*}
         case $position in
             "$uuid":*) tell "position $position, recovered after a crash" ;;
             '') tell "position unknown, because wsrep is off" ;;
@@ -345,6 +379,7 @@ prepare() {
                 ;;
         esac
     fi
+    lead
     [ ! -e "$home/gvwstate.dat" ] || view_is_whole || set_view_aside "it is cut short"
     name_stranger
 }
@@ -362,6 +397,7 @@ command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: ke
 of_server() { shift "$before"; prepare "$@"; }
 of_server "$@"
 [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
+[ -z "$founds" ] || set -- "$@" "$founds"
 [ -z "$asked" ] || exit 143
 [ -n "$may_signal" ] || exec "$@"
 "$@" &

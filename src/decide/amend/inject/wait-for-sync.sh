@@ -176,7 +176,7 @@ tell_cluster() {
 
 # Synced with strangers is not Ready. Zeros are not known, and never another cluster.
 in_its_cluster() {
-    case $id,$recorded in ",$recorded" | "$zeros,$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free | *,none) return 0 ;; esac
+    case $id,$recorded in ",$recorded" | "$zeros,$recorded" | "$id," | "$id,$id" | *,unknown | *,founds | *,free | *,none) return 0 ;; "$id,recovery $id:"*) return 0 ;; esac
     echo "$(in_words "$now"), in another cluster: $id, and its own is $recorded; if that is old, put the override of G04 on" \
         "the StatefulSet and delete this pod"
     exit 1

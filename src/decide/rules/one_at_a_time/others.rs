@@ -131,9 +131,9 @@ impl Leaving<'_> {
             "members that lost each other form the cluster again by themselves if all of their last view meet; one that is \
              restarted may forget whom it belonged to",
             format!(
-                "{}give them some minutes, then `gatera status -n {}` names what each does and its way out; gatera explain G04 shows \
-                 the way back and the override it needs",
+                "{}give them some minutes, then {} starts the cluster from its newest data; gatera status -n {} names what each member does",
                 known.unwrap_or_default(),
+                self.cluster.recover_command(),
                 self.review.namespace
             ),
         )

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::super::recovery;
 use crate::marks::{self, PREFIX};
 use crate::object::{Kind, Labels, Object, Workload};
 use crate::review::{Operation, Origin, Review};
@@ -35,12 +36,20 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     }
     let data = format!("{PREFIX}{}", marks::DATA);
     let first = first_data(review, new, view);
+    let recovery = format!("{PREFIX}{}", marks::RECOVERY);
+    let granted = recovery::granted(review, view);
     let none = Labels::default();
     let (is, was) = (&new.metadata.marks, old.map_or(&none, |old| &old.metadata.marks));
     let there = is.keys().chain(was.keys()).filter(|key| marks::is_guards(key));
-    let keys: BTreeSet<_> = there.chain(first.is_some().then_some(&data)).collect();
+    let more = [first.is_some().then_some(&data), granted.is_some().then_some(&recovery)];
+    let keys: BTreeSet<_> = there.chain(more.into_iter().flatten()).collect();
     let on_object = keys.into_iter().filter_map(|key| {
-        let wanted = was.get(key).or_else(|| first.as_ref().filter(|_| *key == data));
+        // Of all marks this one alone follows from what a person writes, and goes with it.
+        let wanted = if *key == recovery {
+            granted.as_ref()
+        } else {
+            was.get(key).or_else(|| first.as_ref().filter(|_| *key == data))
+        };
         let told_anyway = review.origin == Origin::Check && is.contains_key(key);
         (is.get(key) != wanted || told_anyway).then(|| Correction {
             in_template: false,

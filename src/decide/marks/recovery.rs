@@ -1,0 +1,147 @@
+//! The recovery: from which member a cluster that is down is to be started again, where that member's data ends, and until
+//! when that may be done.
+//!
+//! `gatera.dev/recover: "galera-2 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:363 until=2026-12-01T10:00:00Z"` on the StatefulSet is
+//! what a person asks for. The guard looks whether it is true (`recovery::verify`), and only then repeats it in a mark of
+//! its own, `gatera.dev/recovery`. Must not know: clusters.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::overrides::is_placeholder;
+use crate::galera::start_note::Position;
+
+/// Nobody remembers tomorrow what was begun today.
+const LONGEST: SignedDuration = SignedDuration::from_hours(1);
+/// In bytes: the loss that somebody accepts is repeated.
+const LONGEST_TEXT: usize = 512;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovery {
+    /// The pod's name.
+    pub member: String,
+    /// Where its data ends.
+    pub position: Position,
+    /// When this is over.
+    pub until: Timestamp,
+    /// What may be lost by it, in the words of whoever accepts it; `None`: nothing.
+    pub loss: Option<String>,
+}
+
+/// Why nothing is asked for by this text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// The form is wrong.
+    #[error(
+        "it is not of the form \"MEMBER at ID:SEQNO until=TIME\", with accept-loss=TEXT at its end where data may be lost"
+    )]
+    Form,
+    /// An example was pasted as it stands.
+    #[error("write after accept-loss= what may be lost, or unknown")]
+    Placeholder,
+    /// It is over.
+    #[error("it ended at {0}")]
+    Ended(Timestamp),
+    /// It would last too long.
+    #[error("it may end an hour from now at most, not at {0}")]
+    TooLong(Timestamp),
+}
+
+impl Recovery {
+    /// Of the annotation's value, as it counts now.
+    pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+        let recovery = Self::of(text)?;
+        match recovery.until {
+            until if until <= now => Err(Invalid::Ended(until)),
+            until if now.duration_until(until) > LONGEST => Err(Invalid::TooLong(until)),
+            _ => Ok(recovery),
+        }
+    }
+
+    /// Of the annotation's value, also if it is over.
+    pub fn of(text: &str) -> Result<Self, Invalid> {
+        if text.len() > LONGEST_TEXT || text.contains(char::is_control) {
+            return Err(Invalid::Form);
+        }
+        let (begin, rest) = text.split_once(" until=").ok_or(Invalid::Form)?;
+        let (member, position) = begin.split_once(" at ").ok_or(Invalid::Form)?;
+        let position = Position::read(position).ok_or(Invalid::Form)?;
+        let (until, loss) = match rest.split_once(" accept-loss=") {
+            Some((until, loss)) => (until, Some(loss.trim().to_owned())),
+            None => (rest, None),
+        };
+        let until: Timestamp = until.parse().map_err(|_| Invalid::Form)?;
+        match () {
+            () if member.is_empty() || member.contains(' ') => Err(Invalid::Form),
+            () if loss.as_deref().is_some_and(is_placeholder) => Err(Invalid::Placeholder),
+            () => Ok(Self { member: member.to_owned(), position, until, loss }),
+        }
+    }
+
+    /// The word, and the position, as a pod carries it.
+    pub fn of_pod(&self) -> String {
+        format!("{} {}", super::RECOVERY, self.position)
+    }
+
+    /// The position of such a word.
+    pub fn on_pod(text: &str) -> Option<Position> {
+        Position::read(text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?)
+    }
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { member, position, until, loss } = self;
+        write!(f, "{member} at {position} until={until}")?;
+        loss.as_ref().map_or(Ok(()), |loss| write!(f, " accept-loss={loss}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+
+    #[test]
+    fn what_is_written_is_read() {
+        let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+        for text in [
+            format!("galera-2 at {ID}:363 until=2026-12-01T10:00:00Z"),
+            format!("galera-2 at {ID}:0 until=2026-12-01T10:00:00Z accept-loss=412 transactions"),
+        ] {
+            let read = Recovery::read(&text, now).unwrap();
+            assert_eq!(read.to_string(), text);
+            assert_eq!(Recovery::on_pod(&read.of_pod()), Some(read.position));
+        }
+        let refused = |rest: &str| Recovery::read(&format!("galera-2 at {ID}:363 {rest}"), now).unwrap_err();
+        assert_eq!(refused("until=2026-12-01T09:30:00Z"), Invalid::Ended(now));
+        assert!(matches!(refused("until=2026-12-01T10:30:01Z"), Invalid::TooLong(_)));
+        for loss in ["", "…", "TEXT", "  "] {
+            let refused = refused(&format!("until=2026-12-01T10:00:00Z accept-loss={loss}"));
+            assert_eq!(refused, Invalid::Placeholder, "{loss}");
+        }
+        for text in [
+            "",
+            "galera-2",
+            "galera-2 at 0:1 until=2026-12-01T10:00:00Z",
+            &format!("galera-2 at {ID}:+1 until=2026-12-01T10:00:00Z"),
+            &format!("galera-2 at {ID}:-1 until=2026-12-01T10:00:00Z"),
+            &format!(" at {ID}:1 until=2026-12-01T10:00:00Z"),
+            &format!("a b at {ID}:1 until=2026-12-01T10:00:00Z"),
+            &format!("galera-2 at {ID}:1 until=soon"),
+            &format!("galera-2 at {ID}:1 until=2026-12-01T10:00:00Z accept-loss=\u{1b}[2J"),
+        ] {
+            assert_eq!(Recovery::read(text, now), Err(Invalid::Form), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pod_tells_nothing_else() {
+        for text in ["recovery", "recovery ", "recover 1", "unknown", ID] {
+            assert_eq!(Recovery::on_pod(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The way back of a cluster that is down: what its members told, which of them has the newest data, whether a recovery that
+//! somebody asks for is true, and what comes next.
+//!
+//! | file | owns |
+//! |---|---|
+//! | `table.rs` | where each member's data ends, and what would be lost by starting from it |
+//! | `steps.rs` | what `gatera recover` does next |
+//! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
+//!
+//! Owns [`verify`], by which the guard repeats what was asked for in a mark of its own, or does not. Nothing here founds
+//! anything: the member's step does, at its start, if its data is what the mark says (`start-member.sh`).
+
+mod pod;
+mod steps;
+mod table;
+
+pub use pod::member_pod;
+pub use steps::{Step, Want, next};
+pub use table::{Row, Stake, Told, rows, stake};
+
+use jiff::SignedDuration;
+
+use crate::marks::recovery::Recovery;
+use crate::view::condition::Condition;
+use crate::view::{Cluster, Freshness, Member, PodFact, View};
+
+/// Transfers take their time. What nobody took off after that has been forgotten.
+const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);
+
+/// Why this is not to be done, or not now; nothing: it is true.
+pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if view.freshness != Freshness::Current {
+        return Some(format!("the state of the cluster is not known ({})", view.seen()));
+    }
+    if serves(cluster) {
+        return Some(format!("cluster {} serves ({})", cluster.id.name, view.count(cluster)));
+    }
+    if let Some(other) = under_way(cluster, view).filter(|it| it.member != asked.member) {
+        return Some(format!("a recovery from {} is under way, until {}", other.member, other.until));
+    }
+    if let Some(other) = holds_a_right(cluster, &asked.member) {
+        return Some(format!(
+            "{other} was given the right to start the cluster and may still do so: its pod has to be made anew first"
+        ));
+    }
+    let rows = rows(cluster, view);
+    let Some(row) = rows.iter().find(|row| row.member.name == asked.member) else {
+        return Some(format!("{} is not a member of cluster {}", asked.member, cluster.id.name));
+    };
+    match &row.told {
+        Told::Position { position, .. } if **position == asked.position => {}
+        told => return Some(format!("{} {told}, not at {}", asked.member, asked.position)),
+    }
+    let stake = stake(&rows, row, cluster);
+    match (stake.loss(), &asked.loss) {
+        (None, _) => None,
+        (Some(loss), Some(accepted)) if *accepted == loss => None,
+        (Some(loss), _) => Some(format!("{stake}; whoever goes on accepts a loss: {loss}")),
+    }
+}
+
+/// A member does, or the bootstrap node.
+pub fn serves(cluster: &Cluster) -> bool {
+    cluster.ready() > 0 || cluster.bootstrap.pods.iter().any(|pod| pod.ready)
+}
+
+/// The recovery that may be finished now.
+pub fn under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recovery> {
+    cluster.recovery().filter(|it| it.until > view.now)
+}
+
+/// The recovery by which a new pod of this name may start first. What was verified when it was asked for may be over: the
+/// first one may have served since, and fallen, and another one gone on.
+pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
+    let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
+    let current = view.freshness == Freshness::Current;
+    named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
+}
+
+/// Another one than this, whose pod may start the cluster. What is granted to one is taken from all others.
+fn holds_a_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
+    let held = |pod: &&PodFact| pod.name != besides && has_a_right(pod);
+    cluster.pods().find(held).map(|pod| &*pod.name)
+}
+
+/// It may start the cluster, or did a moment ago.
+fn has_a_right(pod: &PodFact) -> bool {
+    pod.identity.as_deref().and_then(Recovery::on_pod).is_some()
+}
+
+/// Of the others nobody has more than was known, or accepted, when it was asked for. Where its own data ends its step will see.
+fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
+    let mut rows = rows(cluster, view);
+    let Some(own) = rows.iter_mut().find(|row| row.member.name == asked.member) else { return false };
+    own.told = Told::Position { position: &asked.position, how: "", safe: false };
+    let own = own.clone();
+    let gone_on = rows.iter().any(|row| row.told == Told::Served);
+    !gone_on && stake(&rows, &own, cluster).loss() == asked.loss
+}
+
+/// It may be made anew, because a recovery is under way: the one that is to start first, and once that serves whoever waits in
+/// vain for an address that is no longer there.
+pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
+    let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
+    let lately = view.now.duration_since(recovery.until) < LEFT_OVER;
+    if view.freshness != Freshness::Current || member.ready() || !lately {
+        return false;
+    }
+    let first_serves = cluster.member(&recovery.member).is_some_and(Member::ready);
+    first_serves && waits_in_vain(member, view) || leads(cluster, pod, view).is_some()
+}
+
+/// It has not joined since its server started, or is cut off. Whoever serves somebody, or copies, is none of these.
+fn waits_in_vain(member: &Member, view: &View<'_>) -> bool {
+    let condition = Condition::of(member, view);
+    let has_not_joined = member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready);
+    let cut_off = matches!(condition, Some(Condition::CutOff | Condition::Left));
+    condition != Some(Condition::Transfer) && (has_not_joined || cut_off)
+}

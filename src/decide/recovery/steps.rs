@@ -1,0 +1,271 @@
+//! What `gatera recover` does next: a pure function of the view, asked again after every look.
+//!
+//! Nothing is remembered between two looks, so a command that was killed goes on where it was, and two people do the same
+//! thing twice. First every member is to tell where its data ends; then one is chosen and asked for; then that one is made
+//! anew and starts the cluster; then the others, one at a time. The StatefulSet's fields stay as they are.
+
+use jiff::SignedDuration;
+
+use super::table::{self, Row, Told};
+use super::{Stake, has_a_right, serves, stake, still_true, waits_in_vain};
+use crate::galera::start_note::{Doing, StartNote};
+use crate::marks::RECOVER;
+use crate::marks::recovery::Recovery;
+use crate::view::condition::Condition;
+use crate::view::{Cluster, Member, PodFact, View};
+
+/// Whoever told nothing for so long will not.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
+/// Members whose last view is complete form the cluster again in less.
+const SETTLED: SignedDuration = SignedDuration::from_secs(20);
+
+/// What a person wants.
+#[derive(Clone, Debug, Default)]
+pub struct Want {
+    /// From this member, whoever else has newer data.
+    pub from: Option<String>,
+    /// And so much may be lost by it.
+    pub loss: Option<String>,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: the cluster serves.
+    Serves,
+    /// Nothing for the moment.
+    Wait(String),
+    /// Make the pod of this member: its StatefulSet would make it only after those before it are Ready.
+    Create {
+        /// The member.
+        member: String,
+        /// Its number.
+        ordinal: i64,
+        /// What for.
+        why: String,
+    },
+    /// Make this member's pod anew.
+    Restart {
+        /// The member.
+        member: String,
+        /// Its pod as it is.
+        uid: String,
+        /// What for.
+        why: String,
+    },
+    /// Ask for a start from this member.
+    Ask {
+        /// The member.
+        member: String,
+        /// What is asked for, but for its end.
+        at: crate::galera::start_note::Position,
+        /// What is accepted.
+        loss: Option<String>,
+    },
+    /// It cannot be proven that nothing is lost.
+    Refuse {
+        /// Why.
+        stake: Stake,
+        /// Who would start all the same, if that is accepted.
+        from: Option<String>,
+    },
+    /// It cannot be done at all.
+    Cannot(String),
+    /// What was asked for is taken back, for this reason; then anew.
+    TakeBack(String),
+    /// Everybody is Ready: what was asked for is taken off.
+    Finish,
+}
+
+/// What comes next. `still` is how long nothing of what members told has changed.
+pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> Step {
+    if let Some(recovery) = cluster.recovery() {
+        return led(cluster, recovery, view);
+    }
+    if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
+        let why =
+            format!("nobody looked whether it is true ({asked}): was the guard away when it was written?");
+        return Step::TakeBack(why);
+    }
+    if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
+        // A recovery may have been taken back when the first one served already.
+        return left_behind(cluster, first, view).unwrap_or(Step::Serves);
+    }
+    if serves(cluster) {
+        return Step::Serves;
+    }
+    if cluster.members.is_empty() {
+        let why = "it has 0 replicas: set them to what they were, with the override of G01 (gatera explain G01), and run this again";
+        return Step::Cannot(why.to_owned());
+    }
+    if !cluster.has_data() {
+        let why =
+            "none of its members ever held data: it is a first install, which waits for its bootstrap node";
+        return Step::Cannot(why.to_owned());
+    }
+    let rows = table::rows(cluster, view);
+    told(cluster, &rows, still).unwrap_or_else(|| choose(cluster, &rows, want))
+}
+
+/// Until every member told where its data ends.
+fn told(cluster: &Cluster, rows: &[Row<'_>], still: SignedDuration) -> Option<Step> {
+    let bound =
+        |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
+    if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
+        let why = "so that it tells where its data ends".to_owned();
+        return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
+    }
+    // Whoever still has the right of an earlier recovery might use it beside the next.
+    let with_a_right =
+        cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
+    if let Some(member) = with_a_right {
+        return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
+    }
+    let served = rows.iter().find(|row| row.told == Told::Served).filter(|_| still >= SETTLED);
+    if let Some(row) = served {
+        return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
+    }
+    let silent = rows.iter().find_map(|row| match &row.told {
+        told @ (Told::NotYet(_) | Told::Served) => Some(format!("{} {told}", row.member.name)),
+        _ => None,
+    });
+    let asked = |row: &Row<'_>| {
+        // The server itself is asked, which takes its time after a crash.
+        let runs = row.member.pod.as_deref().is_some_and(|pod| pod.running && pod.step && !pod.stuck);
+        row.told == Told::Served || runs && matches!(row.told, Told::NotYet(_))
+    };
+    if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
+        return Some(Step::Wait(silent));
+    }
+    let forms = rows.iter().find(|row| {
+        let doing = |pod: &PodFact| pod.seen.or_else(|| pod.start_note.as_deref().and_then(StartNote::doing));
+        matches!(row.member.pod.as_deref().and_then(doing), Some(Doing::Waits | Doing::Receives))
+    });
+    forms.filter(|_| still < SETTLED).map(|row| {
+        let name = &row.member.name;
+        Step::Wait(format!(
+            "{name} has restored its last view: if all of that are back, they form the cluster by themselves"
+        ))
+    })
+}
+
+/// The newest, or whom the person names.
+fn choose(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
+    let best = table::best(rows, cluster);
+    let chosen = match &want.from {
+        None => best,
+        Some(name) => {
+            match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
+            {
+                None => return Step::Cannot(format!("{name} is not a member of it")),
+                row => row,
+            }
+        }
+    };
+    let Some(row) = chosen else {
+        let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
+        return Step::Refuse { stake: Stake::Unknown(why), from: None };
+    };
+    let stake = stake(rows, row, cluster);
+    let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
+    match row.told.position() {
+        Some(at) if accepted => {
+            Step::Ask { member: row.member.name.clone(), at: at.clone(), loss: stake.loss() }
+        }
+        at => {
+            // Of two histories the longer one need not be the right one: a person has to say which.
+            let ids = || rows.iter().filter_map(|row| row.told.position()).map(|it| &it.id);
+            let one = cluster.identity().is_some()
+                || want.from.is_some()
+                || ids().all(|id| Some(id) == ids().next());
+            Step::Refuse { stake, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
+        }
+    }
+}
+
+/// With the guard's word: the first one, then the others.
+fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
+    let Some(first) = cluster.member(&recovery.member) else {
+        return Step::TakeBack(format!("{} is not a member of it any more", recovery.member));
+    };
+    if first.ready() {
+        return others(cluster, first, view);
+    }
+    if serves(cluster) {
+        return Step::TakeBack("the cluster serves without it".to_owned());
+    }
+    if recovery.until <= view.now {
+        return Step::TakeBack(format!("it ended at {}", recovery.until));
+    }
+    let why = || "it has the newest data, and starts the cluster".to_owned();
+    let Some(pod) = first.pod.as_deref() else {
+        let (member, ordinal) = (first.name.clone(), first.ordinal);
+        return if still_true(recovery, cluster, view) {
+            Step::Create { member, ordinal, why: why() }
+        } else {
+            gone_on()
+        };
+    };
+    let carries = pod.identity.as_deref().and_then(Recovery::on_pod).as_ref() == Some(&recovery.position);
+    let told = pod.start_note.as_deref();
+    // It led once, and fell: its step does not do so again, but a new pod may, if nobody has gone on since.
+    let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
+    match told {
+        _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
+        Some(StartNote::Refused(why)) if carries => {
+            Step::TakeBack(format!("{} was not started: {why}", first.name))
+        }
+        Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),
+        _ if (!carries || fell) && !still_true(recovery, cluster, view) => gone_on(),
+        _ if !carries || fell => {
+            Step::Restart { member: first.name.clone(), uid: pod.uid.clone(), why: why() }
+        }
+        _ => Step::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
+    }
+}
+
+fn gone_on() -> Step {
+    Step::TakeBack("members have gone on since, or are away: all of them are looked at anew".to_owned())
+}
+
+/// The first one serves; each of the others in turn, until all are Ready.
+fn others(cluster: &Cluster, first: &Member, view: &View<'_>) -> Step {
+    let Some(member) = cluster.members.iter().find(|member| !member.ready()) else { return Step::Finish };
+    left_behind(cluster, first, view).unwrap_or_else(|| {
+        let name = &member.name;
+        let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
+        let does = if member.pod.is_none() { "is made by its StatefulSet" } else { does };
+        Step::Wait(format!("{name} {does}"))
+    })
+}
+
+/// The lowest that is not Ready, if it looks for addresses that are gone: it started before the first one did, or it fell and
+/// rests.
+fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>) -> Option<Step> {
+    let member = cluster.members.iter().find(|member| !member.ready())?;
+    let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
+    let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
+    let earlier = matches!((since(member), since(first)), (Some(own), Some(its)) if own < its);
+    let rests = !pod.running && pod.restarts > 0 && cluster.recovery().is_some();
+    let vain = waits_in_vain(member, view) && (earlier || rests);
+    vain.then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
+}
+
+/// Its pod is made anew, if its data stays.
+fn restart(cluster: &Cluster, member: &Member, why: String) -> Step {
+    let name = &member.name;
+    let Some(pod) = member.pod.as_deref() else { return Step::Wait(format!("{name} has no pod")) };
+    let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
+    if claims.peek().is_none() {
+        return Step::Cannot(format!(
+            "{name} keeps its data on no claim of its own: what it has would go with its pod"
+        ));
+    }
+    if let Some(claim) = claims.find(|claim| claim.going) {
+        let claim = &claim.name;
+        return Step::Cannot(format!(
+            "claim {claim} is being deleted, and goes with its pod: copy what is on it first"
+        ));
+    }
+    Step::Restart { member: name.clone(), uid: pod.uid.clone(), why }
+}

@@ -1,0 +1,103 @@
+//! A recovery, laid out for a person: where each member's data ends, what would be done, what is being done, and why not.
+
+use std::fmt::Write as _;
+
+use super::visible;
+use crate::galera::start_note::Position;
+use crate::recovery::{Stake, Step, rows};
+use crate::view::{Cluster, View};
+
+/// A line for each member.
+pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
+    let mut text = format!("{} ({})\n", cluster.id, view.count(cluster));
+    if let Some(identity) = cluster.identity() {
+        let _ = writeln!(text, "  recorded identity: {identity}");
+    }
+    for row in rows(cluster, view) {
+        let ready = if row.member.ready() { "is Ready".to_owned() } else { row.told.to_string() };
+        let _ = writeln!(text, "  {} {}", row.member.name, visible(&ready));
+    }
+    for claim in cluster.left_claims().filter(|claim| claim.bound) {
+        let _ = writeln!(
+            text,
+            "  claim {} is of nobody that the replicas ask for: what is on it was not looked at",
+            claim.name
+        );
+    }
+    text
+}
+
+/// Nothing is to be done.
+pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
+    format!(
+        "{} serves ({}): nothing is to be recovered; `gatera status` tells what members that are not Ready do",
+        cluster.id,
+        view.count(cluster)
+    )
+}
+
+/// What will be done, before it is.
+pub fn proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
+    let others = cluster.members.iter().map(|it| &*it.name).filter(|name| *name != member);
+    let others = others.collect::<Vec<_>>().join(", ");
+    let mut text = match loss {
+        None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
+        Some(loss) => format!("{member} starts the cluster from {at}. LOST BY IT: {loss}.\n"),
+    };
+    if !others.is_empty() {
+        let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
+    }
+    text
+}
+
+/// Why it is not done, and how it could be, also from this member all the same.
+pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
+    let mut text = "Not started, because something would be lost, or may be:\n".to_owned();
+    let recover = cluster.recover_command();
+    let (why, instead) = match stake {
+        Stake::Unknown(why) => (
+            why.clone(),
+            "bring back who may have newer data (a node that does not answer, a claim that is missing), and run this again".to_owned(),
+        ),
+        other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
+    };
+    for why in why {
+        let _ = writeln!(text, "  {}", visible(&why));
+    }
+    let _ = writeln!(text, "do instead: {instead}");
+    let _ = match (from, stake.loss()) {
+        (Some(from), Some(loss)) => {
+            writeln!(
+                text,
+                "if that cannot be, from {from} all the same: {recover} --from {from} --accept-loss '{loss}'"
+            )
+        }
+        _ => writeln!(
+            text,
+            "if that cannot be, find out whose data is right, and name that member: {recover} --from MEMBER --accept-loss unknown"
+        ),
+    };
+    text
+}
+
+/// What is done now.
+pub fn says(step: &Step) -> String {
+    let text = match step {
+        Step::Wait(what) => format!("waiting: {what}"),
+        Step::Create { member, why, .. } => format!("{member}: making its pod, {why}"),
+        Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
+        Step::Ask { member, at, .. } => {
+            format!("{member}: asking the guard whether it may start the cluster from {at}")
+        }
+        Step::TakeBack(why) => format!("taking back what was asked for: {why}"),
+        Step::Finish => "every member is Ready: taking off what was asked for".to_owned(),
+        Step::Serves => "waiting: the others are not Ready yet".to_owned(),
+        Step::Cannot(_) | Step::Refuse { .. } => String::new(),
+    };
+    visible(&text)
+}
+
+/// What would come next.
+pub fn would(step: &Step) -> String {
+    format!("next would be: {}\n", says(step))
+}

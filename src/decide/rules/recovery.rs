@@ -1,0 +1,121 @@
+//! G20: a cluster that is down is started from its newest data, and from nowhere else.
+//!
+//! Refuses a recovery that is not true. `gatera recover` asks for one by an annotation of the StatefulSet,
+//! `gatera.dev/recover`: from which member, and where that member's data ends. It is compared with what every member told at its
+//! start; only if it holds the guard writes it down in a mark of its own, and only with that mark a new pod of that member may
+//! start first. Refused are: a cluster that serves, a position that is not the member's, data of another cluster than the recorded
+//! one, a member that told nothing and may have newer data, and a second recovery beside one that is under way.
+//!
+//! # Why
+//!
+//! When every member has stopped, somebody has to start first, and the others throw away what that one lacks. Sequence
+//! numbers alone do not tell who: two clusters that were founded apart count from the same beginning, and an empty directory
+//! is called safe to start from. One report lost 500 GB that way.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl annotate statefulset galera gatera.dev/recover="galera-0 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:351 until=2026-12-01T10:00:00Z"
+//! [G20] StatefulSet db/galera: galera-2 has newer data; whoever goes on accepts a loss: 12 transactions
+//! ```
+//!
+//! # What to do instead
+//!
+//! `gatera recover galera -n db` shows where each member's data ends, asks, and does the rest: it makes the pods that are missing,
+//! so that their servers tell their positions; asks for the newest; makes that pod anew, which starts the cluster once, if its
+//! data still ends where it was seen; and restarts the others one after the other. It can be run again after any interruption.
+//! The fields of the StatefulSet stay as they are, so Helm and GitOps notice nothing.
+//!
+//! Where it says that something may be lost, bring back who has it: a node that does not answer, a claim that is missing. If
+//! that cannot be: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`
+//! where nobody can tell how much it is.
+//!
+//! # How to waive it
+//!
+//! It cannot be waived: without the guard's mark nobody starts first. `accept-loss=TEXT` at the end of the annotation says that
+//! something may be lost.
+
+use super::{Rule, WRITTEN};
+use crate::marks;
+use crate::marks::recovery::Recovery;
+use crate::object::{Kind, Object};
+use crate::recovery::verify;
+use crate::review::{Origin, Review};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{View, is_cluster};
+
+pub(super) const RULE: Rule = Rule {
+    id: "G20",
+    name: "recovery",
+    touches: &[(Kind::StatefulSet, WRITTEN)],
+    source: include_str!("recovery.rs"),
+    check,
+};
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    match asked(review) {
+        Some(text) => refused(text, review, view).into_iter().collect(),
+        None => Findings::new(),
+    }
+}
+
+/// What was there before does not make it milder, and no override does: the guard's mark follows from it.
+pub(super) fn is_firm(finding: &Finding) -> bool {
+    finding.rule == RULE.id
+}
+
+/// What is asked for by this change.
+fn asked(review: &Review) -> Option<&str> {
+    let mark = |object: &'_ Option<Object>| match object {
+        Some(Object::StatefulSet(set)) => set.metadata.mark(marks::RECOVER).map(str::to_owned),
+        _ => None,
+    };
+    let Some(Object::StatefulSet(new)) = &review.new else { return None };
+    let now = new.metadata.mark(marks::RECOVER)?;
+    // What was asked for before was looked at then.
+    let new = mark(&review.old).as_deref() != Some(now);
+    (new && review.origin != Origin::Audit).then_some(now)
+}
+
+/// The guard's mark, if what this change asks for is true; what it was, if it asks for nothing new; none, if it asks for nothing.
+pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
+    let Some(Object::StatefulSet(new)) = &review.new else { return None };
+    new.metadata.mark(marks::RECOVER)?;
+    match asked(review).filter(|text| refused(text, review, view).is_none()) {
+        Some(text) => Some(text.to_owned()),
+        None => match &review.old {
+            // A stranger's mark is not the guard's.
+            Some(Object::StatefulSet(old)) if is_cluster(old, view.adoption()) => {
+                old.metadata.mark(marks::RECOVERY).map(str::to_owned)
+            }
+            _ => None,
+        },
+    }
+}
+
+fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&review.namespace, &review.name);
+    let run = format!(
+        "gatera recover {name} -n {ns}, which shows where each member's data ends and asks for the newest"
+    );
+    let finding = |verdict, says, instead| Some(RULE.finding(verdict, FIELD, says, WHY, instead));
+    let recovery = match Recovery::read(text, view.now) {
+        Ok(recovery) => recovery,
+        Err(invalid) => {
+            return finding(Verdict::Deny, format!("the recovery cannot be understood: {invalid}"), run);
+        }
+    };
+    let Some(cluster) = view.cluster(ns, name).filter(|_| review.old.is_some()) else {
+        let says = "it has no members yet, and a recovery is asked of a cluster that is down".to_owned();
+        return finding(Verdict::Deny, says, "leave it out; apply the StatefulSet without it".to_owned());
+    };
+    // The view may be late: the API server shows what was granted a moment ago.
+    let before =
+        review.old.as_ref().and_then(|old| Recovery::read(old.meta().mark(marks::RECOVERY)?, view.now).ok());
+    let other = before.filter(|before| before.member != recovery.member);
+    let under_way = other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
+    finding(Verdict::Deny, under_way.or_else(|| verify(&recovery, cluster, view))?, run)
+}
+
+const FIELD: &str = "metadata.annotations[gatera.dev/recover]";
+const WHY: &str = "whoever starts first is copied by all others, and what it lacks is gone";

@@ -1,0 +1,127 @@
+//! `gatera recover`, without a cluster: what a person reads in each situation; and, in `search.rs`, what can happen on the way.
+
+mod search;
+
+use decide::config::Settings;
+use decide::recovery::{self, Step, Want};
+use decide::report::recovery as report;
+use decide::view::View;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
+const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
+
+fn at(id: &str, seqno: u64) -> String {
+    format!("told position {id}:{seqno}, stopped in order, safe_to_bootstrap 0")
+}
+
+/// What somebody reads who runs it once more and more.
+fn reads(scene: &Scene, want: &Want, still: i64) -> String {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+    let table = report::table(cluster, &view);
+    match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
+        Step::Serves => report::serves(cluster, &view),
+        Step::Refuse { stake, from } => table + &report::refusal(cluster, &stake, from.as_deref()),
+        Step::Ask { member, at, loss } => table + &report::proposal(cluster, &member, &at, loss.as_deref()),
+        Step::Cannot(why) => why,
+        step => report::says(&step),
+    }
+}
+
+#[test]
+fn what_a_person_reads() {
+    let members = |words: [&str; 3]| Scene { members: words.map(str::to_owned).to_vec(), ..Scene::default() };
+    let (old, newest, newer) = (at(ID, 351), at(ID, 363), at(ID, 360));
+    let down = || members([&old, &newest, &newer]);
+    let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
+    let granted = |words| Scene {
+        stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } }),
+        ..members(words)
+    };
+    let from = |member: &str, loss: Option<&str>| Want {
+        from: Some(member.to_owned()),
+        loss: loss.map(str::to_owned),
+    };
+    let other = at(OTHER, 400);
+    let rows = [
+        ("it serves", members(["ready", "starting", "ready"]), Want::default(), 0),
+        ("0 replicas", Scene { replicas: Some(0), ..members(["absent"; 3]) }, Want::default(), 0),
+        (
+            "a first install",
+            Scene { data: "none".into(), claims: false, ..members(["starting", "absent", "absent"]) },
+            Want::default(),
+            0,
+        ),
+        ("a pod is missing", members([&old, "absent", &newer]), Want::default(), 0),
+        ("one is yet to tell", members([&old, "starting", &newer]), Want::default(), 0),
+        ("one told nothing for long", members([&old, &newest, "starting"]), Want::default(), 600),
+        ("the newest", down(), Want::default(), 0),
+        ("an older one by name", down(), from("0", None), 0),
+        ("an older one and its price", down(), from("0", Some("12 transactions")), 0),
+        ("another price", down(), from("0", Some("1 transaction")), 0),
+        ("nobody of that name", down(), from("7", None), 0),
+        ("two histories", members([&other, &newest, &newer]), Want::default(), 0),
+        (
+            "one is empty",
+            members(["told empty, safe_to_bootstrap unknown", &newest, &newer]),
+            Want::default(),
+            0,
+        ),
+        (
+            "half a copy",
+            members(["told a state transfer was not finished, safe_to_bootstrap 0", &newest, &newer]),
+            Want::default(),
+            0,
+        ),
+        (
+            "asked for, and nobody looked",
+            Scene {
+                stateful_set: json!({ "metadata": { "annotations": { "gatera.dev/recover": asked } } }),
+                ..down()
+            },
+            Want::default(),
+            0,
+        ),
+        ("granted", granted([&*old, &*newest, &*newer]), Want::default(), 0),
+        ("granted, and its pod has gone", granted([&*old, "absent", &*newer]), Want::default(), 0),
+        ("granted, and it leaves", granted([&*old, "going", &*newer]), Want::default(), 0),
+        ("granted, and another one serves", granted(["ready", &*newest, &*newer]), Want::default(), 0),
+        ("the first is back", granted([&*old, "ready", "absent"]), Want::default(), 0),
+        ("all are back", granted(["ready"; 3]), Want::default(), 0),
+    ];
+    let page: String = rows
+        .into_iter()
+        .map(|(what, scene, want, still)| format!("{what}\n{}\n\n", reads(&scene, &want, still).trim_end()))
+        .collect();
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "." }, {
+        insta::assert_snapshot!("recover", page);
+    });
+}
+
+/// A server that leaves no words has the end of its log in their place, and its step told there of a start that is long ago.
+#[test]
+fn the_end_of_a_log_is_not_where_the_data_ends() {
+    let told =
+        format!("start of 2026-12-01T09:29:00Z: position {ID}:351, stopped in order, safe_to_bootstrap 0");
+    for (message, believed) in [
+        (format!("{told}\n"), true),
+        (format!("Startup probe failed: the server is DISCONNECTED; {told}\n"), true),
+        (format!("gatera: {told}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"), false),
+        (format!("{told}\n2026-12-01  9:29:01 0 [Note] mariadbd: ready for connections.\n"), false),
+        (format!("gatera: {told}\n"), false),
+    ] {
+        let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
+        let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
+        pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["message"] = json!(message);
+        scene.also.push(pod);
+        let text = reads(&scene, &Want::default(), 0);
+        let silent = format!("waiting: {STATEFUL_SET}-0 has not told yet where its data ends");
+        assert_eq!(text == silent, !believed, "{message}: {text}");
+    }
+}

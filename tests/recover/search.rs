@@ -1,0 +1,313 @@
+//! A search through what can happen on the way back: three members, their data, an obedient and a disobedient world. Servers
+//! fall, pods are deleted by others, what was asked for is taken back; the command is killed, too, but it remembers nothing, so
+//! that is no event. Members behave as the step and Galera do. Nobody may start the cluster who lacks what another one has,
+//! nobody beside one that serves; and from wherever the world has led, the command alone leads back.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use decide::config::Settings;
+use decide::marks::recovery::Recovery;
+use decide::object::Object;
+use decide::recovery::{self, Step, Want};
+use decide::view::{Facts, Freshness, Id, View, World};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
+
+use super::ID;
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// A member's pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pod {
+    /// The position from which it may start the cluster.
+    right: Option<u64>,
+    /// It did.
+    led: bool,
+    does: Does,
+    /// Started after the one that serves: it knows its address.
+    finds: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Does {
+    Starts,
+    Told,
+    Refused,
+    Serves,
+    Leaves,
+}
+
+/// Everything that matters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct State {
+    pods: [Option<Pod>; 3],
+    /// The last transaction on each disk.
+    data: [u64; 3],
+    /// Who may start first, and where its data ended when that was verified.
+    granted: Option<(usize, u64)>,
+}
+
+const FRESH: Pod = Pod { right: None, led: false, does: Does::Starts, finds: false };
+
+impl State {
+    fn serves(&self) -> bool {
+        self.pods.iter().flatten().any(|pod| pod.does == Does::Serves)
+    }
+
+    fn does(&self, it: usize) -> Option<Does> {
+        self.pods[it].as_ref().map(|pod| pod.does)
+    }
+
+    /// As API servers show it.
+    fn world(&self, settings: &Settings) -> World {
+        let mut scene = Scene { members: vec!["absent".to_owned(); 3], ..Scene::default() };
+        scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
+        if let Some(text) = self.mark() {
+            scene.stateful_set["metadata"]["annotations"]["gatera.dev/recover"] = json!(text);
+            scene.stateful_set["metadata"]["annotations"]["gatera.dev/recovery"] = json!(text);
+        }
+        for (ordinal, pod) in self.pods.iter().enumerate() {
+            let Some(pod) = pod else { continue };
+            let word = if pod.does == Does::Serves { "ready" } else { "starting" };
+            let words = vec!["absent".to_owned(); ordinal].into_iter().chain([word.to_owned()]).collect();
+            let one = Scene { members: words, ..Scene::default() };
+            let (_, mut object) = one.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+            let identity = pod.right.map_or(ID.to_owned(), |right| format!("recovery {ID}:{right}"));
+            object["metadata"]["annotations"]["gatera.dev/identity"] = json!(identity);
+            let began = if pod.finds { "2026-12-01T09:20:00Z" } else { "2026-12-01T09:00:00Z" };
+            let status = &mut object["status"]["containerStatuses"][0];
+            status["state"]["running"]["startedAt"] =
+                json!(if pod.does == Does::Serves { "2026-12-01T09:10:00Z" } else { began });
+            status["started"] = json!(pod.does == Does::Serves);
+            status["restartCount"] = json!(u8::from(pod.led && pod.does != Does::Serves));
+            if pod.does == Does::Leaves {
+                object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
+            }
+            if pod.does == Does::Refused {
+                let words = "gatera did not start the server: it was to start the cluster from elsewhere";
+                object["status"]["containerStatuses"][0]["lastState"] =
+                    json!({ "terminated": { "exitCode": 1, "message": words } });
+            }
+            object["spec"]["containers"][0]["startupProbe"] =
+                json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
+            scene.also.push(object);
+        }
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in scene.objects() {
+            facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        for (ordinal, pod) in self.pods.iter().enumerate() {
+            if pod.as_ref().map(|pod| pod.does) != Some(Does::Told) {
+                continue;
+            }
+            let said = format!(
+                "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:{}, stopped in order, \
+                 safe_to_bootstrap 0",
+                self.data[ordinal]
+            );
+            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
+            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+        }
+        World::build(facts, Freshness::Current)
+    }
+
+    fn mark(&self) -> Option<String> {
+        let (member, at) = self.granted?;
+        Some(format!("{STATEFUL_SET}-{member} at {ID}:{at} until=2026-12-01T10:00:00Z"))
+    }
+
+    /// What the command does now; `None`: it has nothing more to do.
+    fn commanded(&self, settings: &Settings) -> Result<Option<Self>, String> {
+        let world = self.world(settings);
+        let view = View::new(&world, scene::now(), settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let ordinal = |name: &str| name.rsplit('-').next().unwrap().parse::<usize>().unwrap();
+        let mut after = self.clone();
+        match recovery::next(cluster, &view, &Want::default(), SignedDuration::from_secs(30)) {
+            Step::Serves
+                if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
+            {
+                return Ok(None);
+            }
+            Step::Finish => {
+                after.granted = None;
+                return Ok((after != *self).then_some(after));
+            }
+            Step::Serves | Step::Wait(_) => {}
+            Step::Create { ordinal, .. } => {
+                let ordinal = usize::try_from(ordinal).unwrap();
+                after.pods[ordinal].get_or_insert_with(|| self.fresh(ordinal));
+            }
+            Step::Restart { member, .. } => {
+                if let Some(pod) = &mut after.pods[ordinal(&member)] {
+                    pod.does = Does::Leaves;
+                }
+            }
+            Step::Ask { member, at, loss } => {
+                assert_eq!(loss, None, "{self:?}");
+                let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
+                let asked = Recovery { member: member.clone(), position: at.clone(), until, loss };
+                if let Some(why) = recovery::verify(&asked, cluster, &view) {
+                    return Err(format!("the guard does not believe what the command sees: {why}"));
+                }
+                after.granted = Some((ordinal(&member), at.seqno));
+            }
+            Step::TakeBack(_) => after.granted = None,
+            step @ (Step::Refuse { .. } | Step::Cannot(_)) => return Err(format!("{step:?}")),
+        }
+        Ok(Some(after))
+    }
+
+    /// A new pod, as the guard prepares it.
+    fn fresh(&self, ordinal: usize) -> Pod {
+        let settings = Settings::default();
+        let world = self.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let right = recovery::leads(cluster, &format!("{STATEFUL_SET}-{ordinal}"), &view);
+        Pod { right: right.map(|it| it.position.seqno), finds: self.serves(), ..FRESH }
+    }
+
+    /// What happens by itself, sooner or later; an error: what must never happen.
+    fn proceeds(&self) -> Result<Vec<Self>, String> {
+        let mut all = Vec::new();
+        for it in 0..3 {
+            let mut after = self.clone();
+            match &self.pods[it] {
+                None => {
+                    // The StatefulSet's turn.
+                    if (0..it).all(|lower| self.does(lower) == Some(Does::Serves)) {
+                        after.pods[it] = Some(self.fresh(it));
+                        all.push(after);
+                    }
+                    continue;
+                }
+                Some(pod) => {
+                    let becomes = after.pods[it].as_mut().unwrap();
+                    match pod.does {
+                        Does::Starts => match pod.right.filter(|_| !pod.led) {
+                            Some(right) if right != self.data[it] => becomes.does = Does::Refused,
+                            Some(_) => {
+                                if self.serves() {
+                                    return Err(format!(
+                                        "{it} starts a cluster beside one that serves: {self:?}"
+                                    ));
+                                }
+                                if self.data.iter().any(|other| *other > self.data[it]) {
+                                    return Err(format!(
+                                        "{it} starts the cluster, and others have more: {self:?}"
+                                    ));
+                                }
+                                (becomes.led, becomes.does) = (true, Does::Serves);
+                            }
+                            None => becomes.does = Does::Told,
+                        },
+                        Does::Told if pod.finds && self.serves() => {
+                            becomes.does = Does::Serves;
+                            let newest = (0..3)
+                                .filter(|other| self.does(*other) == Some(Does::Serves))
+                                .map(|other| self.data[other])
+                                .max();
+                            after.data[it] = newest.unwrap();
+                        }
+                        Does::Leaves => after.pods[it] = None,
+                        Does::Told | Does::Refused | Does::Serves => continue,
+                    }
+                }
+            }
+            all.push(after);
+        }
+        Ok(all)
+    }
+
+    /// Bad luck, and others.
+    fn suffers(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        if self.serves() && self.data.iter().all(|it| *it < 9) {
+            // A client writes.
+            let mut after = self.clone();
+            for it in 0..3 {
+                after.data[it] += u64::from(self.does(it) == Some(Does::Serves));
+            }
+            all.push(after);
+        }
+        for it in 0..3 {
+            let Some(pod) = &self.pods[it] else { continue };
+            if pod.does == Does::Serves {
+                let mut falls = self.clone();
+                let fell = falls.pods[it].as_mut().unwrap();
+                (fell.does, fell.finds) = (Does::Starts, false);
+                all.push(falls);
+            }
+            if !matches!(pod.does, Does::Leaves) {
+                let mut deleted = self.clone();
+                deleted.pods[it].as_mut().unwrap().does = Does::Leaves;
+                all.push(deleted);
+            }
+        }
+        if self.granted.is_some() {
+            all.push(Self { granted: None, ..self.clone() });
+        }
+        all
+    }
+
+    /// Nothing bad happens any more: does the command lead back?
+    fn led_back(mut self, settings: &Settings) -> Result<(), String> {
+        let from = self.clone();
+        for _ in 0..80 {
+            if let Some(after) = self.proceeds()?.into_iter().next() {
+                self = after;
+                continue;
+            }
+            match self.commanded(settings)? {
+                None => return Ok(()),
+                Some(after) if after == self => {
+                    return Err(format!("nothing moves any more: {self:?}, from {from:?}"));
+                }
+                Some(after) => self = after,
+            }
+        }
+        Err(format!("no end: {self:?}, from {from:?}"))
+    }
+}
+
+#[test]
+fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
+    // 28,030 states at 11, which takes minutes.
+    let deepest = std::env::var("GATERA_RECOVER_DEPTH").map_or(7, |text| text.parse().expect("a number"));
+    let settings = Settings::default();
+    let pod = |does| Some(Pod { does, ..FRESH });
+    let begins = [
+        State { pods: [pod(Does::Told), None, None], data: [1, 3, 2], granted: None },
+        State { pods: [pod(Does::Told), pod(Does::Told), pod(Does::Told)], data: [1, 2, 2], granted: None },
+        // The first one serves, and another one has joined it.
+        State {
+            pods: [
+                Some(Pod { right: Some(3), led: true, does: Does::Serves, finds: false }),
+                Some(Pod { does: Does::Serves, finds: true, ..FRESH }),
+                pod(Does::Told),
+            ],
+            data: [3, 3, 1],
+            granted: Some((0, 3)),
+        },
+    ];
+    let mut queue: VecDeque<_> = begins.into_iter().map(|state| (state, 0)).collect();
+    let mut seen = BTreeSet::new();
+    while let Some((state, depth)) = queue.pop_front() {
+        if !seen.insert(state.clone()) {
+            continue;
+        }
+        if let Err(problem) = state.clone().led_back(&settings) {
+            panic!("{problem}");
+        }
+        if depth == deepest {
+            continue;
+        }
+        let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
+        next.extend(state.commanded(&settings).ok().flatten());
+        next.extend(state.suffers());
+        queue.extend(next.into_iter().map(|state| (state, depth + 1)));
+    }
+    println!("{} states", seen.len());
+    assert!(seen.len() > 500, "{} states", seen.len());
+}
