@@ -18,6 +18,13 @@ fn at(id: &str, seqno: u64) -> String {
     format!("told position {id}:{seqno}, stopped in order, safe_to_bootstrap 0")
 }
 
+fn away(node: usize) -> serde_json::Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": { "name": format!("node-{node}") },
+        "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] },
+    })
+}
+
 /// What somebody reads who runs it once more and more.
 fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     let settings = Settings::default();
@@ -93,6 +100,25 @@ fn what_a_person_reads() {
         ("granted, and it leaves", granted([&*old, "going", &*newer]), Want::default(), 0),
         ("granted, and another one serves", granted(["ready", &*newest, &*newer]), Want::default(), 0),
         ("the first is back", granted([&*old, "ready", "absent"]), Want::default(), 0),
+        (
+            "the first is back, and a node does not answer",
+            Scene { also: vec![away(0)], ..granted([&*old, "ready", "absent"]) },
+            Want::default(),
+            0,
+        ),
+        (
+            "all are back but one on a node that does not answer",
+            Scene { also: vec![away(0)], ..granted([&*old, "ready", "ready"]) },
+            Want::default(),
+            0,
+        ),
+        (
+            "one is on a node that does not answer",
+            Scene { also: vec![away(0)], ..down() },
+            Want::default(),
+            0,
+        ),
+        ("one cannot be placed", members(["pending", &newest, &newer]), Want::default(), 600),
         ("all are back", granted(["ready"; 3]), Want::default(), 0),
     ];
     let page: String = rows

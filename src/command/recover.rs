@@ -149,7 +149,7 @@ impl Way<'_> {
             let step = recovery::next(cluster, &view, &want, still);
             match &step {
                 // Whoever was made anew is waited for.
-                Step::Serves if acted && cluster.ready() < cluster.members.len() => {}
+                Step::Serves if acted && recovery::next_in_turn(cluster, &view).is_some() => {}
                 Step::Serves => {
                     writeln!(out, "{}", report::serves(cluster, &view))?;
                     return Ok(Exit::Clean);
@@ -198,26 +198,25 @@ impl Way<'_> {
                 )?;
                 return Ok(Exit::Undecided);
             }
-            match act(&seen, &step).await {
-                Err(problem) => {
-                    self.tell_problem(&problem, out)?;
-                    // The guard hears a little later what servers told.
-                    if matches!(step, Step::Ask { .. }) && since.elapsed() > HEARD {
-                        return Ok(Exit::Refused);
-                    }
-                }
-                Ok(()) if step == Step::Finish => {
-                    writeln!(out, "{} is back: every member is Ready", seen.id)?;
+            let done = act(&seen, &step).await;
+            match (&done, &step) {
+                (Ok(()), Step::Finish { without }) => {
+                    writeln!(out, "{}", report::back(cluster, without))?;
                     return Ok(Exit::Clean);
                 }
-                Ok(()) if self.goes_round(&step) => {
+                (Ok(()), _) if self.goes_round(&step) => {
                     writeln!(
                         out,
                         "done {MOST_TRIES} times, and it does not help; kubectl logs of that member tells why"
                     )?;
                     return Ok(Exit::Undecided);
                 }
-                Ok(()) => {}
+                (Ok(()), _) => {}
+                (Err(problem), _) => self.tell_problem(problem, out)?,
+            }
+            // The guard hears a little later what servers told.
+            if done.is_err() && matches!(step, Step::Ask { .. }) && since.elapsed() > HEARD {
+                return Ok(Exit::Refused);
             }
             acted |= !matches!(step, Step::Wait(_) | Step::Serves);
             sleep(LOOK).await;
@@ -285,7 +284,7 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
             let asked = Recovery { member: member.clone(), position: at.clone(), until, loss: loss.clone() };
             annotate(seen, json!({ format!("{PREFIX}{RECOVER}"): asked.to_string() })).await
         }
-        Step::TakeBack(_) | Step::Finish => take_off(seen).await,
+        Step::TakeBack(_) | Step::Finish { .. } => take_off(seen).await,
         Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ mod steps;
 mod table;
 
 pub use pod::member_pod;
-pub use steps::{Step, Want, next};
+pub use steps::{Step, Want, next, next_in_turn};
 pub use table::{Row, Stake, Told, rows, stake};
 
 use jiff::SignedDuration;

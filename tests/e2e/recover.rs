@@ -2,17 +2,25 @@
 //! starts from it, and brings the others back. Every acknowledged row is there.
 
 use std::io::{BufRead as _, BufReader};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use crate::galera::Galera;
+use crate::galera::{Galera, patiently};
+use crate::gate;
 use crate::guard::guarded;
 use crate::install::{formed, password};
 use crate::lab::User;
+use crate::power::{self, Kill};
 use crate::writer::Writer;
-use crate::{gate, power};
+
+/// They close all nodes, or stop one.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
@@ -73,8 +81,70 @@ fn killed_after_every_line(galera: &Galera<'_>) -> Vec<String> {
     }
 }
 
+/// A GitOps tool puts back what it knows of the StatefulSet, again and again.
+fn while_somebody_heals<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    let set = format!("statefulset/{}-galera", galera.name);
+    let healed = ["patch", &set, "--type=merge", r#"--patch={"spec":{"replicas":3,"ordinals":{"start":0}}}"#];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                galera.kubectl(&healed);
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        let result = panic::catch_unwind(AssertUnwindSafe(work));
+        done.store(true, Ordering::Relaxed);
+        result.unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
+}
+
+/// Its exit code, and what it says.
+fn outcome(mut command: Command) -> (Option<i32>, String) {
+    let output = command.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+/// The most likely case after a power failure: one node stays away, and the others wait for its member for ever.
+#[test]
+fn a_node_that_stays_away_is_gone_on_without() {
+    let _turn = ONE_AT_A_TIME.lock();
+    let galera = formed(guarded(), "without");
+    let cluster = galera.until_synced(3, 3);
+    gate::it_is_recorded(&galera, &cluster);
+    galera.fill();
+    let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+    let still = power::stand_still(&galera, &pods[2..]);
+    power::kill_servers(&[&pods[2]]);
+    power::killed_all(&galera, Kill::Servers, &[&pods[0], &pods[1]], Duration::ZERO);
+
+    // It does not go on by itself, and says who may have more.
+    let text = patiently("the command to see that the node does not answer", || {
+        let (code, text) = outcome(recover(&galera, &["--yes"]));
+        if code == Some(1) && text.contains("which does not answer") { Ok(text) } else { Err(text) }
+    });
+    println!("{text}");
+    let (_, way) = text.split_once(" all the same: gatera recover ").expect("the way on");
+    let from = way.split_whitespace().skip_while(|word| *word != "--from").nth(1).unwrap();
+    assert!(way.trim_end().ends_with("--accept-loss 'unknown'"), "{way}");
+    let (code, text) = outcome(recover(&galera, &["--yes", "--from", from, "--accept-loss", "unknown"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains(&format!("is back without {}", pods[2])), "{text}");
+    for pod in &pods[..2] {
+        assert_eq!(galera.rows(pod).succeeded().trim(), "3");
+    }
+
+    // It had nothing newer: it joins when its node is back.
+    drop(still);
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    power::members_agree(&galera, "shop.t");
+}
+
 #[test]
 fn a_cluster_that_is_down_comes_back_by_one_command() {
+    let _turn = ONE_AT_A_TIME.lock();
     let galera = formed(guarded(), "back");
     let cluster = galera.until_synced(3, 3);
     gate::it_is_recorded(&galera, &cluster);
@@ -94,8 +164,7 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
             made_to_leave(&galera, &galera.member(ordinal));
         }
     }
-    let plan = recover(&galera, &["--dry-run"]).output().unwrap();
-    let plan = String::from_utf8(plan.stdout).unwrap();
+    let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
     assert!(plan.contains("next would be: "), "{plan}");
     let said = killed_after_every_line(&galera);
@@ -116,10 +185,9 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     }
     galera.kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=120s"]).succeeded();
     let began = Instant::now();
-    let output = recover(&galera, &["--yes"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
-    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert_eq!(code, Some(0), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     writer.until_writes();
     power::members_agree(&galera, "shop.t");

@@ -117,19 +117,20 @@ impl State {
     }
 
     /// What the command does now; `None`: it has nothing more to do.
-    fn commanded(&self, settings: &Settings) -> Result<Option<Self>, String> {
+    fn commanded(&self, settings: &Settings, want: &Want) -> Result<Option<Self>, String> {
         let world = self.world(settings);
         let view = View::new(&world, scene::now(), settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let ordinal = |name: &str| name.rsplit('-').next().unwrap().parse::<usize>().unwrap();
         let mut after = self.clone();
-        match recovery::next(cluster, &view, &Want::default(), SignedDuration::from_secs(30)) {
+        match recovery::next(cluster, &view, want, SignedDuration::from_secs(30)) {
             Step::Serves
                 if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
             {
                 return Ok(None);
             }
-            Step::Finish => {
+            Step::Finish { without } => {
+                assert!(without.is_empty(), "{self:?}");
                 after.granted = None;
                 return Ok((after != *self).then_some(after));
             }
@@ -259,7 +260,7 @@ impl State {
                 self = after;
                 continue;
             }
-            match self.commanded(settings)? {
+            match self.commanded(settings, &Want::default())? {
                 None => return Ok(()),
                 Some(after) if after == self => {
                     return Err(format!("nothing moves any more: {self:?}, from {from:?}"));
@@ -304,7 +305,10 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             continue;
         }
         let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
-        next.extend(state.commanded(&settings).ok().flatten());
+        let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), loss: None });
+        for want in named.chain([Want::default()]) {
+            next.extend(state.commanded(&settings, &want).ok().flatten());
+        }
         next.extend(state.suffers());
         queue.extend(next.into_iter().map(|state| (state, depth + 1)));
     }

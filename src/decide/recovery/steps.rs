@@ -73,8 +73,11 @@ pub enum Step {
     Cannot(String),
     /// What was asked for is taken back, for this reason; then anew.
     TakeBack(String),
-    /// Everybody is Ready: what was asked for is taken off.
-    Finish,
+    /// Everybody is Ready who can be: what was asked for is taken off.
+    Finish {
+        /// Who stays away.
+        without: Vec<String>,
+    },
 }
 
 /// What comes next. `still` is how long nothing of what members told has changed.
@@ -197,7 +200,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
     if recovery.until <= view.now {
         return Step::TakeBack(format!("it ended at {}", recovery.until));
     }
-    let why = || "it has the newest data, and starts the cluster".to_owned();
+    let why = || "it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {
         let (member, ordinal) = (first.name.clone(), first.ordinal);
         return if still_true(recovery, cluster, view) {
@@ -217,9 +220,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
         }
         Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),
         _ if (!carries || fell) && !still_true(recovery, cluster, view) => gone_on(),
-        _ if !carries || fell => {
-            Step::Restart { member: first.name.clone(), uid: pod.uid.clone(), why: why() }
-        }
+        _ if !carries || fell => restart(cluster, first, why()),
         _ => Step::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
     }
 }
@@ -228,21 +229,46 @@ fn gone_on() -> Step {
     Step::TakeBack("members have gone on since, or are away: all of them are looked at anew".to_owned())
 }
 
-/// The first one serves; each of the others in turn, until all are Ready.
+/// The first one serves; each of the others in turn, until all are Ready that can be.
 fn others(cluster: &Cluster, first: &Member, view: &View<'_>) -> Step {
-    let Some(member) = cluster.members.iter().find(|member| !member.ready()) else { return Step::Finish };
+    let Some(member) = next_in_turn(cluster, view) else {
+        let away = cluster.members.iter().filter(|member| !member.ready());
+        return Step::Finish { without: away.map(|member| member.name.clone()).collect() };
+    };
     left_behind(cluster, first, view).unwrap_or_else(|| {
         let name = &member.name;
-        let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
-        let does = if member.pod.is_none() { "is made by its StatefulSet" } else { does };
-        Step::Wait(format!("{name} {does}"))
+        let lower = |other: &&Member| other.ordinal < member.ordinal && !other.ready();
+        match &member.pod {
+            // Its StatefulSet would wait for the one that stays away.
+            None if cluster.members.iter().any(|other| lower(&other)) && !cluster.workload.parallel() => {
+                let why = format!("so that it joins {}", first.name);
+                Step::Create { member: name.clone(), ordinal: member.ordinal, why }
+            }
+            None => Step::Wait(format!("{name} is made by its StatefulSet")),
+            Some(_) => {
+                let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
+                Step::Wait(format!("{name} {does}"))
+            }
+        }
     })
 }
 
-/// The lowest that is not Ready, if it looks for addresses that are gone: it started before the first one did, or it fell and
-/// rests.
+/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, or for a claim that is lost.
+pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Member> {
+    cluster.members.iter().find(|member| !member.ready() && !stays_away(cluster, member, view))
+}
+
+/// Its node does not answer, or it has neither a pod nor a claim.
+fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
+    let bound = cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
+    let claimless =
+        member.pod.is_none() && !bound && !cluster.workload.spec.volume_claim_templates.is_empty();
+    claimless || Condition::of(member, view) == Some(Condition::NodeAway)
+}
+
+/// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests.
 fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>) -> Option<Step> {
-    let member = cluster.members.iter().find(|member| !member.ready())?;
+    let member = next_in_turn(cluster, view)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
     let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
     let earlier = matches!((since(member), since(first)), (Some(own), Some(its)) if own < its);

@@ -80,6 +80,19 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
     text
 }
 
+/// At the end.
+pub fn back(cluster: &Cluster, without: &[String]) -> String {
+    if without.is_empty() {
+        return format!("{} is back: every member is Ready", cluster.id);
+    }
+    format!(
+        "{} is back without {}: bring back its node or its claim; if what it has is newer than what was started from, its server refuses \
+         to join, and says so",
+        cluster.id,
+        without.join(", ")
+    )
+}
+
 /// What is done now.
 pub fn says(step: &Step) -> String {
     let text = match step {
@@ -90,7 +103,12 @@ pub fn says(step: &Step) -> String {
             format!("{member}: asking the guard whether it may start the cluster from {at}")
         }
         Step::TakeBack(why) => format!("taking back what was asked for: {why}"),
-        Step::Finish => "every member is Ready: taking off what was asked for".to_owned(),
+        Step::Finish { without } if without.is_empty() => {
+            "every member is Ready: taking off what was asked for".to_owned()
+        }
+        Step::Finish { without } => {
+            format!("every member but {} is Ready: taking off what was asked for", without.join(", "))
+        }
         Step::Serves => "waiting: the others are not Ready yet".to_owned(),
         Step::Cannot(_) | Step::Refuse { .. } => String::new(),
     };
