@@ -13,6 +13,7 @@ use crate::gate;
 use crate::guard::{guarded, status};
 use crate::install::{formed, grown, password};
 use crate::power::{self, Kill};
+use crate::recover;
 use crate::writer::Writer;
 
 /// Waits until `gatera status` says all of this.
@@ -81,6 +82,12 @@ fn a_node_that_stays_away_is_named() {
         drop(still);
     });
     assert_eq!(before, after);
+}
+
+/// And left behind, by the command.
+#[test]
+fn a_node_that_stays_away_is_gone_on_without() {
+    recover::a_node_that_stays_away_is_gone_on_without();
 }
 
 /// One of three is left: it has no majority, until a person says that the others do not come back.

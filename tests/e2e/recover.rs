@@ -4,7 +4,6 @@
 use std::io::{BufRead as _, BufReader};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,9 +17,6 @@ use crate::install::{formed, password};
 use crate::lab::User;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
-
-/// They close all nodes, or stop one.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
@@ -105,10 +101,9 @@ fn outcome(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The most likely case after a power failure: one node stays away, and the others wait for its member for ever.
-#[test]
-fn a_node_that_stays_away_is_gone_on_without() {
-    let _turn = ONE_AT_A_TIME.lock();
+/// The most likely case after a power failure: one node stays away, and the others wait for its member for ever. Part of
+/// `make drills`.
+pub fn a_node_that_stays_away_is_gone_on_without() {
     let galera = formed(guarded(), "without");
     let cluster = galera.until_synced(3, 3);
     gate::it_is_recorded(&galera, &cluster);
@@ -144,7 +139,6 @@ fn a_node_that_stays_away_is_gone_on_without() {
 
 #[test]
 fn a_cluster_that_is_down_comes_back_by_one_command() {
-    let _turn = ONE_AT_A_TIME.lock();
     let galera = formed(guarded(), "back");
     let cluster = galera.until_synced(3, 3);
     gate::it_is_recorded(&galera, &cluster);
