@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use decide::config::Settings;
-use decide::view::{Cluster, Freshness, World};
+use decide::view::{Cluster, Freshness, Id, World};
 use kube::Client;
 
 use crate::act::telemetry::chain;
@@ -48,6 +48,17 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
         anyhow::bail!("there is no Galera cluster {name}{place}; `gatera status` lists all");
     }
     Ok(all)
+}
+
+/// One look, and the only cluster of this name.
+pub async fn one(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, Id)> {
+    let (world, client) = listed(look, settings).await?;
+    let clusters = named(&world, Some(name), look)?;
+    let [cluster] = clusters[..] else {
+        anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
+    };
+    let id = cluster.id.clone();
+    Ok((world, client, id))
 }
 
 /// On a runtime of its own.

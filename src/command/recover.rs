@@ -118,16 +118,7 @@ impl Seen {
 
 impl Way<'_> {
     async fn look(&self) -> anyhow::Result<Seen> {
-        let (world, client) = look::listed(&self.options.look, self.settings).await?;
-        let clusters = look::named(&world, Some(&self.options.cluster), &self.options.look)?;
-        let [cluster] = clusters[..] else {
-            anyhow::bail!(
-                "{} clusters are called {}; --namespace NS names one",
-                clusters.len(),
-                self.options.cluster
-            );
-        };
-        let id = cluster.id.clone();
+        let (world, client, id) = look::one(&self.options.cluster, &self.options.look, self.settings).await?;
         Ok(Seen { client, world, id })
     }
 
@@ -279,14 +270,19 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         Step::Create { ordinal, .. } => create(seen, *ordinal).await,
         Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
         Step::Ask { member, at, loss } => {
-            let until = Timestamp::now().checked_add(VALID).context("no such time")?;
-            let until = Timestamp::from_second(until.as_second())?;
-            let asked = Recovery { member: member.clone(), position: at.clone(), until, loss: loss.clone() };
+            let (member, position, loss) = (member.clone(), at.clone(), loss.clone());
+            let asked = Recovery { member, position, until: in_time(VALID)?, loss };
             annotate(seen, json!({ format!("{PREFIX}{RECOVER}"): asked.to_string() })).await
         }
         Step::TakeBack(_) | Step::Finish { .. } => take_off(seen).await,
         Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),
     }
+}
+
+/// So long from now, to the second.
+fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
+    let then = Timestamp::now().checked_add(after).context("no such time")?;
+    Timestamp::from_second(then.as_second()).context("no such time")
 }
 
 /// The same StatefulSet as was looked at.
@@ -340,8 +336,7 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
 async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
-        let until = Timestamp::now().checked_add(ASKED).context("no such time")?;
-        let until = Timestamp::from_second(until.as_second())?;
+        let until = in_time(ASKED)?;
         let release = format!("G02 until={until} reason=gatera recover asks it where its data ends");
         let patch =
             json!({ "metadata": { "uid": uid, "annotations": { format!("{PREFIX}{OVERRIDE}"): release } } });

@@ -208,12 +208,7 @@ struct Asked {
 
 impl Asked {
     async fn of(of: &Of, settings: &Settings) -> anyhow::Result<Self> {
-        let (world, client) = look::listed(&of.look, settings).await?;
-        let clusters = look::named(&world, Some(&of.cluster), &of.look)?;
-        let [cluster] = clusters[..] else {
-            anyhow::bail!("{} clusters are called {}; --namespace NS names one", clusters.len(), of.cluster);
-        };
-        let id = cluster.id.clone();
+        let (world, client, id) = look::one(&of.cluster, &of.look, settings).await?;
         Ok(Self { client, world, id })
     }
 

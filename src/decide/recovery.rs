@@ -35,9 +35,6 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     if serves(cluster) {
         return Some(format!("cluster {} serves ({})", cluster.id.name, view.count(cluster)));
     }
-    if let Some(other) = under_way(cluster, view).filter(|it| it.member != asked.member) {
-        return Some(format!("a recovery from {} is under way, until {}", other.member, other.until));
-    }
     if let Some(other) = holds_a_right(cluster, &asked.member) {
         return Some(format!(
             "{other} was given the right to start the cluster and may still do so: its pod has to be made anew first"

@@ -38,7 +38,7 @@
 use super::{Rule, WRITTEN};
 use crate::marks;
 use crate::marks::recovery::Recovery;
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Meta, Object};
 use crate::recovery::verify;
 use crate::review::{Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -64,23 +64,20 @@ pub(super) fn is_firm(finding: &Finding) -> bool {
     finding.rule == RULE.id
 }
 
-/// What is asked for by this change.
+/// What is asked for by this change. What was asked for before was looked at then.
 fn asked(review: &Review) -> Option<&str> {
-    let mark = |object: &'_ Option<Object>| match object {
-        Some(Object::StatefulSet(set)) => set.metadata.mark(marks::RECOVER).map(str::to_owned),
-        _ => None,
-    };
-    let Some(Object::StatefulSet(new)) = &review.new else { return None };
-    let now = new.metadata.mark(marks::RECOVER)?;
-    // What was asked for before was looked at then.
-    let new = mark(&review.old).as_deref() != Some(now);
-    (new && review.origin != Origin::Audit).then_some(now)
+    let now = of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
+    let before = of_set(review.old.as_ref()).and_then(|old| old.mark(marks::RECOVER));
+    (before != Some(now) && review.origin != Origin::Audit).then_some(now)
+}
+
+fn of_set(object: Option<&Object>) -> Option<&Meta> {
+    object.filter(|it| matches!(it, Object::StatefulSet(_))).map(Object::meta)
 }
 
 /// The guard's mark, if what this change asks for is true; what it was, if it asks for nothing new; none, if it asks for nothing.
 pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
-    let Some(Object::StatefulSet(new)) = &review.new else { return None };
-    new.metadata.mark(marks::RECOVER)?;
+    of_set(review.new.as_ref())?.mark(marks::RECOVER)?;
     match asked(review).filter(|text| refused(text, review, view).is_none()) {
         Some(text) => Some(text.to_owned()),
         None => match &review.old {
@@ -111,7 +108,7 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     };
     // The view may be late: the API server shows what was granted a moment ago.
     let before =
-        review.old.as_ref().and_then(|old| Recovery::read(old.meta().mark(marks::RECOVERY)?, view.now).ok());
+        of_set(review.old.as_ref()).and_then(|old| Recovery::read(old.mark(marks::RECOVERY)?, view.now).ok());
     let other = before.filter(|before| before.member != recovery.member);
     let under_way = other.map(|it| format!("a recovery from {} is under way, until {}", it.member, it.until));
     finding(Verdict::Deny, under_way.or_else(|| verify(&recovery, cluster, view))?, run)
