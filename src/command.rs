@@ -45,8 +45,8 @@ enum Command {
         /// Id of a rule, for example G01
         rule: String,
     },
-    /// Lead a cluster that is down back, from its newest data: exit 0 if every member is Ready, 1 if it is not to be done, 2 if it
-    /// cannot be told
+    /// Lead a cluster that is down back, from its newest data: exit 0 if it serves, 1 if it is not to be done, 2 if it cannot be
+    /// told, or did not help
     Recover(recover::Options),
     /// Tell how far members are with a changed configuration, pause it, go on, or take it back
     #[command(subcommand)]

@@ -3,6 +3,7 @@
 mod search;
 
 use decide::config::Settings;
+use decide::marks::recovery::Recovery;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
 use decide::view::View;
@@ -150,4 +151,45 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
         let silent = format!("waiting: {STATEFUL_SET}-0 has not told yet where its data ends");
         assert_eq!(text == silent, !believed, "{message}: {text}");
     }
+}
+
+/// What a replica of the guard grants, and gives to a new pod, by what it knows.
+#[test]
+fn nobody_starts_beside_another_or_on_an_old_view() {
+    let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
+    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
+    let down = Scene {
+        members: vec![at(ID, 351), "absent".to_owned(), at(ID, 360)],
+        stateful_set: json!({ "metadata": { "annotations": marks } }),
+        ..Scene::default()
+    };
+    let (_, mut other) = down.object(&format!("Pod/{STATEFUL_SET}-0"));
+    other["metadata"]["annotations"]["gatera.dev/identity"] = json!(format!("recovery {ID}:351"));
+    let with = |members: [&str; 3]| Scene { members: members.map(str::to_owned).to_vec(), ..down.clone() };
+    let (old, newer) = (at(ID, 351), at(ID, 360));
+    let settings = Settings::default();
+    for (what, scene, leads) in [
+        ("as it was verified", down.clone(), true),
+        ("another view is old", Scene { view: "stale".into(), ..down.clone() }, false),
+        ("another pod has a right", Scene { also: vec![other.clone()], ..down.clone() }, false),
+        ("another one serves", with(["ready", "absent", &newer]), false),
+        ("another one has gone on", with([&old, "absent", &at(ID, 364)]), false),
+        ("another one has gone on in another history", with([&old, "absent", &at(OTHER, 3)]), false),
+        ("another one is away", with([&old, "absent", "absent"]), false),
+    ] {
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        assert_eq!(recovery::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(), leads, "{what}");
+        assert!(recovery::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
+    }
+    let scene = Scene { also: vec![other], ..with([&old, &at(ID, 363), &newer]) };
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+    let refused = recovery::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
+    let says = format!(
+        "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: its pod has to be made anew first"
+    );
+    assert_eq!(refused, Some(says));
 }

@@ -101,7 +101,7 @@ fn outcome(mut command: Command) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }
 
-/// The most likely case after a power failure: one node stays away, and the others wait for its member for ever. Part of
+/// The most likely case after a power failure: one node stays away, and the others never stop waiting for its member. Part of
 /// `make drills`.
 pub fn a_node_that_stays_away_is_gone_on_without() {
     let galera = formed(guarded(), "without");

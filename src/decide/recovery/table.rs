@@ -108,7 +108,7 @@ impl fmt::Display for Told<'_> {
         match self {
             Self::Position { position, how, .. } => write!(f, "ends at {position} ({how})"),
             Self::Served => {
-                f.write_str("has served since it told where its data ends, and its server runs, alone")
+                f.write_str("has served since it told where its data ends, and its server still runs")
             }
             Self::Empty => f.write_str("is empty"),
             Self::Unfinished => f.write_str("holds half a copy: a state transfer was not finished"),
