@@ -1,5 +1,5 @@
 //! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `look` is what
-//! those share that look at a cluster.
+//! those share that look at a cluster, and `walk` what those share that do several steps to it.
 //!
 //! Must not know: how anything is decided or served.
 
@@ -12,6 +12,8 @@ pub mod rollout;
 pub mod selftest;
 pub mod serve;
 pub mod status;
+pub mod stop;
+pub mod walk;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -58,8 +60,13 @@ enum Command {
     Selftest(selftest::Options),
     /// Serve the admission webhooks
     Serve(Box<serve::Options>),
+    /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
+    Start(recover::Options),
     /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
     Status(status::Options),
+    /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
+    /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
+    Stop(stop::Options),
 }
 
 /// What a pipeline branches on.
@@ -117,7 +124,7 @@ impl Cli {
             }
             Command::Recover(options) => {
                 let settings = settings(options.config())?;
-                Ok(recover::run(&options, &settings, &mut out)?.into())
+                Ok(recover::run(&options, recover::To::Serve, &settings, &mut out)?.into())
             }
             Command::Rollout(ask) => {
                 let settings = settings(ask.config())?;
@@ -138,10 +145,18 @@ impl Cli {
                 serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
             }
+            Command::Start(options) => {
+                let settings = settings(options.config())?;
+                Ok(recover::run(&options, recover::To::StartAll, &settings, &mut out)?.into())
+            }
             Command::Status(options) => {
                 let settings = settings(options.config())?;
                 status::run(&options, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Stop(options) => {
+                let settings = settings(options.config())?;
+                Ok(stop::run(&options, &settings, &mut out)?.into())
             }
         }
     }

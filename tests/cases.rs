@@ -3,7 +3,7 @@
 //! Every case runs through the router, as an API server would ask; what it says is compared whole with a snapshot, and
 //! with what `evaluate` says by itself; `ways.rs` asks `gatera check` and the audit the same. A meta-test finds states, verbs and rules without a case.
 
-mod asked;
+pub mod asked;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,7 @@
 //! `gatera recover`, without a cluster: what a person reads in each situation; and, in `search.rs`, what can happen on the way.
 
 mod search;
+mod stop;
 
 use decide::config::Settings;
 use decide::marks::recovery::Recovery;
@@ -10,9 +11,8 @@ use decide::view::View;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
-const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
 fn at(id: &str, seqno: u64) -> String {
@@ -36,7 +36,7 @@ fn reads(scene: &Scene, want: &Want, still: i64) -> String {
     match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
         Step::Serves => report::serves(cluster, &view),
         Step::Refuse { stake, from } => table + &report::refusal(cluster, &stake, from.as_deref()),
-        Step::Ask { member, at, loss } => table + &report::proposal(cluster, &member, &at, loss.as_deref()),
+        step @ Step::Ask { .. } => table + &report::proposal(cluster, &step),
         Step::Cannot(why) => why,
         step => report::says(&step),
     }
@@ -55,6 +55,7 @@ fn what_a_person_reads() {
     let from = |member: &str, loss: Option<&str>| Want {
         from: Some(member.to_owned()),
         loss: loss.map(str::to_owned),
+        ..Want::default()
     };
     let other = at(OTHER, 400);
     let rows = [

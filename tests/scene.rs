@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 pub const NAMESPACE: &str = "db";
 pub const STATEFUL_SET: &str = "galera-instance-galera";
 pub const BOOTSTRAP: &str = "galera-instance-bootstrap";
+/// The identity of its data.
+pub const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 const INSTANCE: &str = "galera-instance";
 const MEMBERS: &str = "gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs";
 
@@ -34,6 +36,8 @@ pub struct Scene {
     pub data: String,
     /// Claims of the members are Bound.
     pub claims: bool,
+    /// Where each member's data ended when it was stopped, as its claim records it; 0: it did not tell.
+    pub ended: Vec<u64>,
     /// The bootstrap Deployment: absent, held (0 replicas), running.
     pub bootstrap: String,
     /// current, loading, stale
@@ -61,6 +65,7 @@ impl Default for Scene {
             replicas: None,
             data: "present".into(),
             claims: true,
+            ended: Vec::new(),
             bootstrap: "absent".into(),
             view: "current".into(),
             parallel: false,
@@ -138,7 +143,12 @@ impl Scene {
             objects.extend(member(ordinal, word).map(|pod| (Kind::Pod, pod)));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
-                let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels() }, "status": { "phase": "Bound" } });
+                let ended = self.ended.get(ordinal).map(|seqno| match seqno {
+                    0 => "unknown since=2026-12-01T09:00:00Z".to_owned(),
+                    seqno => format!("{ID}:{seqno} since=2026-12-01T09:00:00Z"),
+                });
+                let marks = json!({ "gatera.dev/stopped": ended });
+                let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels(), "annotations": ended.map(|_| marks) }, "status": { "phase": "Bound" } });
                 objects.push((Kind::Claim, claim));
             }
         }

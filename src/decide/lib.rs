@@ -8,7 +8,7 @@
 //!                        │             └─ passing, marks, galera, revision, config
 //!                        ├─> plan ──> the leader's next steps
 //!                        ├─> audit ─> what would be refused today
-//!                        ├─> recovery ─> what `gatera recover` does next
+//!                        ├─> recovery, stop ─> what `gatera recover`, `start`, `stop` do next
 //!                        └─> story ─> what `gatera status` tells
 //! ```
 //!
@@ -30,6 +30,7 @@ pub mod report;
 pub mod review;
 pub mod revision;
 pub mod rules;
+pub mod stop;
 pub mod story;
 pub mod verdict;
 pub mod view;

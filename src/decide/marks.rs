@@ -7,6 +7,7 @@
 
 pub mod overrides;
 pub mod recovery;
+pub mod stopped;
 
 /// What every mark begins with.
 pub const PREFIX: &str = "gatera.dev/";
@@ -30,6 +31,8 @@ pub const STARTUP_LIMIT: &str = "startup-limit";
 
 /// From which member a cluster that is down is to be started again ([`recovery`]).
 pub const RECOVER: &str = "recover";
+/// Where a member's data ends since it was stopped ([`stopped`]).
+pub const STOPPED: &str = "stopped";
 
 /// The version that injected a pod, and [`UNPROVEN`] if its readiness probe is not one that sees Galera's state.
 pub const INJECTED: &str = "injected";
@@ -92,6 +95,8 @@ pub enum Stands {
     Cluster,
     /// On a pod alone.
     Pod,
+    /// On a member's claim.
+    Claim,
     /// On a ConfigMap that the guard made.
     Kept,
     /// On what the guard is about to delete: a Deployment, a Service or a ConfigMap.
@@ -107,6 +112,7 @@ impl Stands {
             Self::StatefulSet => "StatefulSet",
             Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
+            Self::Claim => "claim",
             Self::Kept => "ConfigMap of the guard's",
             Self::Doomed => "what is about to be deleted",
         }
@@ -161,6 +167,11 @@ pub const MARKS: &[Mark] = &[
         RECOVER,
         Stands::StatefulSet,
         "asks that a cluster that is down is started again from this member; `gatera recover` writes it",
+    ),
+    peoples(
+        STOPPED,
+        Stands::Claim,
+        "where the member's data ended when it was stopped; `gatera stop` writes it, and `gatera start` takes it off",
     ),
     guards(INJECTED, Stands::Pod, "the version that prepared it, and whether Ready proves Synced"),
     guards(SCRIPT, Stands::Pod, "the script that its probes run"),

@@ -8,6 +8,7 @@ pub mod pages;
 pub mod recovery;
 pub mod rollout;
 pub mod status;
+pub mod stop;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

@@ -5,6 +5,7 @@
 //! Data: objects in, [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
 
 mod bootstrap;
+mod claim;
 mod cluster;
 mod concerns;
 pub mod condition;
@@ -31,7 +32,8 @@ use crate::object::{ConfigMap, Labels, Node, Workload};
 use crate::verdict::Mode;
 
 pub use bootstrap::{Removal, RemovalTarget};
-pub use cluster::{Bootstrap, ClaimOf, Cluster, Member, State};
+pub use claim::ClaimOf;
+pub use cluster::{Bootstrap, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::{Facts, Id};
 pub use last_look::{Changed, LastLook};
@@ -142,7 +144,7 @@ impl<'a> View<'a> {
 
     /// The claims that exist for a StatefulSet, whether or not the StatefulSet does.
     pub fn claims_of(&self, namespace: &str, workload: &Workload) -> Vec<ClaimOf> {
-        cluster::claims(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
+        claim::of(&Id::new(namespace, &workload.metadata.name), workload, &self.world.facts)
     }
 
     /// Why members of this cluster that are missing could not be created, as far as that was tried lately.

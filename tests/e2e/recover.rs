@@ -9,19 +9,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::guarded;
-use crate::install::{formed, password};
+use crate::install::{formed, helm, password};
 use crate::lab::User;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
 fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
+    walk("recover", galera, more)
+}
+
+fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
     command
-        .args(["recover", &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
+        .args([verb, &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
         .arg(galera.lab.kubeconfig(User::Admin))
         .args(more);
     command
@@ -137,6 +142,55 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
     power::members_agree(&galera, "shop.t");
 }
 
+/// What is recorded on the claims, by ordinal.
+fn records(galera: &Galera<'_>) -> Vec<String> {
+    let name = &galera.name;
+    let record = |ordinal| {
+        let claim = galera.lab.get(&galera.namespace, &format!("pvc/{name}-datadir-{name}-galera-{ordinal}"));
+        claim["metadata"]["annotations"]["gatera.dev/stopped"].as_str().unwrap_or_default().to_owned()
+    };
+    (0..3).map(record).collect()
+}
+
+/// Everything of it goes but its claims and its password; what is installed under its name later starts from them.
+fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
+    let set = format!("statefulset/{}-galera", galera.name);
+    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    let seqno = |record: &String| {
+        let position = record.strip_prefix(cluster).and_then(|rest| rest.strip_prefix(':'));
+        let number = position.and_then(|rest| rest.split_once(" since="));
+        number.and_then(|it| it.0.parse::<u64>().ok()).unwrap_or_else(|| panic!("{record} {text}"))
+    };
+    let ends: Vec<_> = records(galera).iter().map(seqno).collect();
+    assert!(ends[0] >= ends[1] && ends[1] >= ends[2], "the last one has all of it: {ends:?}");
+    let held = galera.lab.get(&galera.namespace, &set);
+    assert_eq!(held["spec"]["replicas"], 0);
+    let ours = |it: &Value| it["manager"] == "gatera" && it["fieldsV1"].to_string().contains("f:replicas");
+    let fields = held["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    assert!(!fields.iter().any(ours), "the field is nobody's: {fields:#?}");
+
+    let uninstalled =
+        galera.lab.helm(User::Admin, &["uninstall", &galera.name, "--namespace", &galera.namespace]);
+    assert_eq!(uninstalled.status, 0, "{uninstalled}");
+    galera.until_gone(&set);
+    let installed = helm(galera, "install", &["--set=bootstrap.enabled=false"]);
+    println!("{uninstalled}\n{installed}");
+    let began = Instant::now();
+    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
+    assert_eq!(code, Some(0), "{text}");
+    let first = format!(
+        "{}: asking the guard whether it may start the cluster from {cluster}:{}",
+        galera.member(0),
+        ends[0]
+    );
+    assert!(text.contains(&first), "{text}");
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(records(galera), [""; 3]);
+}
+
 #[test]
 fn a_cluster_that_is_down_comes_back_by_one_command() {
     let galera = formed(guarded(), "back");
@@ -183,6 +237,8 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+    stopped_uninstalled_and_started(&galera, &cluster);
     writer.until_writes();
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);

@@ -135,6 +135,7 @@ impl State {
                 return Ok((after != *self).then_some(after));
             }
             Step::Serves | Step::Wait(_) => {}
+            Step::Scale { .. } => panic!("nobody changes its replicas: {self:?}"),
             Step::Create { ordinal, .. } => {
                 let ordinal = usize::try_from(ordinal).unwrap();
                 after.pods[ordinal].get_or_insert_with(|| self.fresh(ordinal));
@@ -305,7 +306,7 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             continue;
         }
         let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
-        let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), loss: None });
+        let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), ..Want::default() });
         for want in named.chain([Want::default()]) {
             next.extend(state.commanded(&settings, &want).ok().flatten());
         }

@@ -4,8 +4,10 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use decide::galera::start_note;
+
 use super::pod::{Pod, for_each};
-use super::start::{ID, run, server, state};
+use super::start::{ID, ZEROS, run, server, state};
 
 #[test]
 fn sigterm_ends_the_question_for_the_position_at_once() {
@@ -68,6 +70,49 @@ fn the_exit_code_is_the_servers() {
         server(pod, "");
         pod.tool("mariadbd", end);
         run(pod, "mariadbd --datadir=DATA").exits(*code);
+    });
+}
+
+/// Whoever stops the cluster records it (`gatera stop`). Of a server that did not stop in order nothing is told.
+#[test]
+fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
+    let rows = [
+        (state(ID, "363", "1"), 0, Some(format!("{ID}:363, safe_to_bootstrap 1"))),
+        (state(ID, "360", "0"), 0, Some(format!("{ID}:360, safe_to_bootstrap 0"))),
+        (state(ID, "-1", "0"), 0, None),
+        (state(ZEROS, "363", "1"), 0, None),
+        ("garbage".to_owned(), 0, None),
+        (state(ID, "363", "1"), 1, None),
+    ];
+    for_each(&rows, |pod, (left, code, told)| {
+        server(pod, "");
+        pod.write("left", left).write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "0"));
+        pod.tool(
+            "mariadbd",
+            &format!(
+                r#"trap 'while IFS= read -r line; do echo "$line"; done <"$POD/left" >"$POD/data/grastate.dat"; exit {code}' TERM
+                : >"$POD/termination"; echo >"$POD/there"; i=0; while [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"#
+            ),
+        );
+        let args = format!("mariadbd --datadir={}", pod.path("data").display());
+        let mut child = pod.step(&args).stderr(Stdio::null()).spawn().unwrap();
+        until_there(pod, "there");
+        pod.write("joined", "SYNCED\n");
+        rustix::process::kill_process(
+            rustix::process::Pid::from_child(&child),
+            rustix::process::Signal::TERM,
+        )
+        .unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(*code));
+        let message = fs::read_to_string(pod.path("termination")).unwrap();
+        let end = start_note::end(&message);
+        match told {
+            None => assert_eq!((end, &*message), (None, "")),
+            Some(told) => {
+                assert!(message.ends_with(&format!("Z: position {told}\n")), "{message}");
+                assert_eq!(end.map(|it| it.to_string()).as_deref(), told.split(',').next());
+            }
+        }
     });
 }
 

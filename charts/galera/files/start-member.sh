@@ -384,6 +384,16 @@ prepare() {
     name_stranger
 }
 
+# Where the data ends, for whoever stops the cluster: the kubelet keeps it until the pod is gone.
+tell_end() {
+    read_state
+    [ -n "$uuid" ] && [ -n "$seqno" ] || return 0
+    now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
+    line="stop of $now: position $uuid:$seqno, safe_to_bootstrap ${safe:-unknown}"
+    say "$line"
+    { echo "$line" >"$message"; } 2>/dev/null
+}
+
 # Everything else goes on as it is: log files are opened anew on SIGHUP.
 # shellcheck disable=SC2317 # by `trap`
 pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
@@ -403,4 +413,5 @@ of_server "$@"
 "$@" &
 await
 [ -z "$killer" ] || kill "$killer" 2>/dev/null
+[ -z "$asked" ] || [ "$code" != 0 ] || tell_end
 exit "$code"

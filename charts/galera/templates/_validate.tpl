@@ -106,7 +106,7 @@
 {{- range (lookup "v1" "PersistentVolumeClaim" .Release.Namespace "").items }}
 {{- $claim := .metadata.name }}
 {{- if regexMatch (printf "^%s-datadir-%s-galera-[0-9]+$" $name $name) $claim }}
-{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member (README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete pvc -l app=galera,instance=%s" $.Release.Namespace $claim $.Release.Namespace $name) }}
+{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member: gatera start %s-galera -n %s (without Gatera: README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete pvc -l app=galera,instance=%s" $.Release.Namespace $claim $name $.Release.Namespace $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
 {{- end }}

@@ -199,6 +199,13 @@ impl StartNote {
     }
 }
 
+/// Where a member's data ends, as its step told when its server had stopped in order.
+pub fn end(text: &str) -> Option<Position> {
+    let line = text.strip_prefix("stop of ").filter(|rest| rest.len() <= LONGEST_NOTE)?;
+    let (_, words) = line.split_once(": position ")?;
+    Position::read(words.split_once(", safe_to_bootstrap ")?.0)
+}
+
 fn position(words: &str) -> Option<Beginning> {
     let (place, how) = words.strip_prefix("position ")?.split_once(", ")?;
     // With wsrep_gtid_mode MariaDB's own position follows.

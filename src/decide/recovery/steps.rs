@@ -26,6 +26,8 @@ pub struct Want {
     pub from: Option<String>,
     /// And so much may be lost by it.
     pub loss: Option<String>,
+    /// As many members as there were before `gatera stop`, also where some of them serve.
+    pub all: bool,
 }
 
 /// What comes next.
@@ -35,6 +37,11 @@ pub enum Step {
     Serves,
     /// Nothing for the moment.
     Wait(String),
+    /// Set the replicas to what they were before `gatera stop`.
+    Scale {
+        /// How many.
+        to: i64,
+    },
     /// Make the pod of this member: its StatefulSet would make it only after those before it are Ready.
     Create {
         /// The member.
@@ -90,16 +97,25 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
             format!("nobody looked whether it is true ({asked}): was the guard away when it was written?");
         return Step::TakeBack(why);
     }
+    let fewer = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
         // A recovery may have been taken back when the first one served already.
-        return left_behind(cluster, first, view).unwrap_or(Step::Serves);
+        return left_behind(cluster, first, view)
+            .or_else(|| want.all.then(|| all_of_it(cluster, fewer)).flatten())
+            .unwrap_or(Step::Serves);
     }
     if serves(cluster) {
         return Step::Serves;
     }
-    if cluster.members.is_empty() {
-        let why = "it has 0 replicas: set them to what they were, with the override of G01 (gatera explain G01), and run this again";
-        return Step::Cannot(why.to_owned());
+    match fewer {
+        Some(_) if !cluster.leaving.is_empty() => return Step::Wait("members are still leaving".to_owned()),
+        Some(to) => return Step::Scale { to },
+        None if cluster.members.is_empty() => {
+            let why = "it has 0 replicas, and nothing on its claims tells how many it had: set them to what they were, with the override \
+                       of G01 (gatera explain G01), and run this again";
+            return Step::Cannot(why.to_owned());
+        }
+        None => {}
     }
     if !cluster.has_data() {
         let why =
@@ -108,6 +124,21 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     }
     let rows = table::rows(cluster, view);
     told(cluster, &rows, still).unwrap_or_else(|| choose(cluster, &rows, want))
+}
+
+/// A stop that was not gone through with is taken back, and so is the record of one that is over.
+fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
+    if cluster.claims.iter().all(|claim| claim.stopped.is_none()) {
+        return None;
+    }
+    let settled = cluster.leaving.is_empty() && cluster.members.iter().all(Member::ready);
+    Some(match fewer {
+        _ if !settled => Step::Wait(cluster.describe()),
+        // All would copy what they lack at the same moment.
+        Some(_) if cluster.workload.parallel() => Step::Scale { to: cluster.workload.replicas() + 1 },
+        Some(to) => Step::Scale { to },
+        None => Step::Finish { without: Vec::new() },
+    })
 }
 
 /// Until every member told where its data ends.

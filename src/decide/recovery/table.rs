@@ -127,12 +127,14 @@ pub fn rows<'a>(cluster: &'a Cluster, view: &View<'_>) -> Vec<Row<'a>> {
 pub enum Stake {
     /// Nothing: nobody has more.
     Nothing,
-    /// So many transactions, which another one has.
+    /// So many transactions.
     Transactions {
         /// How many.
         lost: u64,
-        /// Who.
+        /// Who has them, in words.
         newer: String,
+        /// That is a member; else they were on a volume that is another one now.
+        there: bool,
     },
     /// Nobody can tell, for these reasons.
     Unknown(Vec<String>),
@@ -156,7 +158,7 @@ impl fmt::Display for Stake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("nobody has newer data"),
-            Self::Transactions { newer, .. } => write!(f, "{newer} has newer data"),
+            Self::Transactions { newer, .. } => f.write_str(newer),
             Self::Unknown(why) => f.write_str(&why.join("; ")),
             Self::Impossible(why) => f.write_str(why),
         }
@@ -179,7 +181,7 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
     for pod in cluster.leaving.iter().chain(&cluster.bootstrap.pods).filter(|pod| pod.running) {
         doubts.push(format!("{} still runs: what it does is not known", pod.name));
     }
-    let mut newest: Option<(&Row<'_>, u64)> = None;
+    let mut newest: Option<(String, u64, bool)> = None;
     for row in rows {
         match &row.told {
             Told::Position { position, .. } if position.id != own.id => doubts.push(format!(
@@ -189,18 +191,38 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
                 own.id,
                 position.id
             )),
-            Told::Position { position, .. } if newest.is_none_or(|(_, most)| position.seqno > most) => {
-                newest = Some((row, position.seqno));
+            Told::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
+                newest = Some((format!("{} has newer data", name(row)), position.seqno, true));
             }
             // Whoever copies everything had nothing that counted.
             Told::Position { .. } | Told::Unfinished => {}
             told => doubts.push(format!("{} {told}, and may have had newer data", name(row))),
         }
     }
+    // A volume may have been replaced since by an older one, or by another cluster's.
+    for claim in &cluster.claims {
+        let Some(ended) = claim.stopped.as_ref().and_then(|it| it.position.as_ref()) else { continue };
+        if ended.id != own.id {
+            let (claim, ns) = (&claim.name, &cluster.id.namespace);
+            doubts.push(format!(
+                "claim {claim} was stopped with data of cluster {}, and {} has data of {} (if that is known: kubectl -n {ns} annotate \
+                 pvc {claim} gatera.dev/stopped-)",
+                ended.id,
+                name(from),
+                own.id
+            ));
+        } else if newest.as_ref().is_none_or(|it| ended.seqno > it.1) {
+            newest = Some((
+                format!("claim {} had newer data when it was stopped, and nobody has it now", claim.name),
+                ended.seqno,
+                false,
+            ));
+        }
+    }
     match newest {
         _ if !doubts.is_empty() => Stake::Unknown(doubts),
-        Some((row, most)) if most > own.seqno => {
-            Stake::Transactions { lost: most - own.seqno, newer: name(row) }
+        Some((newer, most, there)) if most > own.seqno => {
+            Stake::Transactions { lost: most - own.seqno, newer, there }
         }
         _ => Stake::Nothing,
     }

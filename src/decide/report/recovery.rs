@@ -37,7 +37,14 @@ pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
 }
 
 /// What will be done, before it is.
-pub fn proposal(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
+pub fn proposal(cluster: &Cluster, step: &Step) -> String {
+    match step {
+        Step::Ask { member, at, loss } => start(cluster, member, at, loss.as_deref()),
+        step => format!("next would be: {}\n", says(step)),
+    }
+}
+
+fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
     let others = cluster.members.iter().map(|it| &*it.name).filter(|name| *name != member);
     let others = others.collect::<Vec<_>>().join(", ");
     let mut text = match loss {
@@ -55,6 +62,10 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
     let mut text = "Not started, because something would be lost, or may be:\n".to_owned();
     let recover = cluster.recover_command();
     let (why, instead) = match stake {
+        Stake::Transactions { there: false, .. } => (
+            vec![stake.to_string()],
+            "bring back the volume that was on that claim, or its newest backup, and run this again".to_owned(),
+        ),
         Stake::Unknown(why) => (
             why.clone(),
             "bring back who may have newer data (a node that does not answer, a claim that is missing), and run this again".to_owned(),
@@ -97,6 +108,9 @@ pub fn back(cluster: &Cluster, without: &[String]) -> String {
 pub fn says(step: &Step) -> String {
     let text = match step {
         Step::Wait(what) => format!("waiting: {what}"),
+        Step::Scale { to } => {
+            format!("setting the replicas to {to}, on the way back to what they were before gatera stop")
+        }
         Step::Create { member, why, .. } => format!("{member}: making its pod, {why}"),
         Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
         Step::Ask { member, at, .. } => {
@@ -113,9 +127,4 @@ pub fn says(step: &Step) -> String {
         Step::Cannot(_) | Step::Refuse { .. } => String::new(),
     };
     visible(&text)
-}
-
-/// What would come next.
-pub fn would(step: &Step) -> String {
-    format!("next would be: {}\n", says(step))
 }

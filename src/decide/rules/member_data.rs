@@ -63,6 +63,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             found.extend(beside_claims(review, new, place.as_ref(), view));
             found.extend(small_volumes(new));
             found.extend(claims_left_behind(review, new, view));
+            found.extend(comes_back(review, new, place.as_ref(), view));
             found
         }
         _ => Findings::new(),
@@ -340,6 +341,29 @@ fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Optio
          choose another instance label"
     );
     Some(finding(Verdict::Deny, "spec.volumeClaimTemplates".to_owned(), says, instead))
+}
+
+/// Its StatefulSet was deleted, its claims were kept, and no pod runs: no member starts first by itself.
+fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
+    let (ns, name) = (&review.namespace, &review.name);
+    let Backing::Template(template) = &place?.backing else { return None };
+    let begins = format!("{template}-{name}-");
+    let own = view.claims_of(ns, new).into_iter();
+    let held = own.filter(|claim| claim.bound && claim.name.starts_with(&begins)).count();
+    // Files do not tell which pods run.
+    let begun =
+        review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
+    if begun || held == 0 || new.replicas() == 0 || view.orphans_for(ns, name).next().is_some() {
+        return None;
+    }
+    let says = format!(
+        "it has data from before (claims: {held}): its members start from that, and none of them starts first by itself"
+    );
+    let instead = format!("when it is applied: gatera start {name} -n {ns}");
+    Some(Finding {
+        why: "whoever starts first is copied by all others, and nobody does that on a guess".to_owned(),
+        ..finding(Verdict::Warn, "spec.volumeClaimTemplates".to_owned(), says, instead)
+    })
 }
 
 const WHY: &str = "a member that comes up empty copies everything from another; if nobody else is there, it founds an \

@@ -30,8 +30,8 @@
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
 //!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
-//!   `override` on the object, `rollout` and `recover` on the StatefulSet, and `container`, `profile`, `readiness`, `address`,
-//!   `anti-affinity`, `start` and `startup-limit` on its pod template.
+//!   `override` on the object, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and `container`, `profile`,
+//!   `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!
 //! # How to waive it

@@ -57,7 +57,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let users: Vec<_> = view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).collect();
+    // Of a cluster that is stopped nobody reads anything, and whoever applies it again brings this with it.
+    let lives = |cluster: &&Cluster| cluster.has_data() && !cluster.is_stopped();
+    let users: Vec<_> = view.concerned(review).into_iter().filter(lives).collect();
     let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
     let whose = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");

@@ -27,14 +27,19 @@
 //! between steps. Odd numbers of three and more survive the loss of a node; two and four survive no more than one and
 //! three do. Where Helm manages the StatefulSet, scale by its value and `helm upgrade`: `kubectl scale` takes the field from Helm.
 //!
-//! To stop a cluster for a while, go down one member at a time until only ordinal 0 is left (it then knows that it is the
-//! last, and notes `safe_to_bootstrap: 1`), and from there to 0 with the override. To start it again, set the number back with the
-//! override, and run `gatera recover`. To stop it for good, take a backup first.
+//! To stop a cluster for a while: `gatera stop NAME -n NS`, and `gatera start` to start it again. By hand, go down one member
+//! at a time until only ordinal 0 is left (it then knows that it is the last, and notes `safe_to_bootstrap: 1`), and from there to 0
+//! with the override; to start it again, set the number back with the override, and run `gatera recover`. To stop it for good,
+//! take a backup first.
 //!
 //! # How to waive it
 //!
 //! Annotate the StatefulSet, for an hour at most; `kubectl scale` itself takes no annotation:
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
+
+mod size;
+
+use size::{created, unwise_size};
 
 use super::departure::hold;
 use super::{Rule, UNTIL_SEEN, Verb, managed};
@@ -114,17 +119,6 @@ impl Resize<'_> {
         let command = managed::scale(self.set, namespace, name, replicas);
         format!("{command}, wait until all members are Ready, then go on")
     }
-}
-
-fn created(replicas: i64) -> Findings {
-    if replicas < 0 {
-        return vec![deny(
-            format!("{replicas} replicas is not a number of members"),
-            "a count cannot be negative",
-            "write 3".into(),
-        )];
-    }
-    unwise_size(replicas).into_iter().collect()
 }
 
 fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Findings {
@@ -208,9 +202,10 @@ fn too_far_down(step: Resize<'_>) -> Option<Finding> {
             format!("{from} -> {to} replicas stops every member"),
             "after a full stop no member may start by itself: somebody must find the one with the newest data and bootstrap \
              from it, and a wrong choice loses data",
-            "keep 1 member at least; to stop the cluster all the same, go down one by one and take the last step with the \
-             override (gatera explain G01)"
-                .into(),
+            format!(
+                "keep 1 member at least; to stop it in order: gatera stop {} -n {}",
+                step.review.name, step.review.namespace
+            ),
         ));
     }
     if to < floor {
@@ -322,8 +317,21 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     let cluster = cluster?;
     let asked = format!("{} -> {} replicas", step.from, step.to);
     let first_start = cluster.workload.replicas() == 0;
-    match view.state(cluster) {
-        State::Down => Some(deny(
+    match (view.state(cluster), cluster.stopped_members()) {
+        (State::Down, Some(members)) if members == step.to => Some(finding(
+            Verdict::Warn,
+            format!(
+                "{asked}: its members were stopped in order, and none of them starts the cluster by itself"
+            ),
+            "whoever starts first is copied by all others, and nobody does that on a guess",
+            format!("{}, which starts the one with the newest data", cluster.start_command()),
+        )),
+        (State::Down, Some(members)) if first_start => Some(deny(
+            format!("{asked}: it had {members} members when it was stopped"),
+            "a member that is left out may have the newest data, and one that is new is empty",
+            format!("{}, which starts it with {members}; scale when all are Ready", cluster.start_command()),
+        )),
+        (State::Down, _) => Some(deny(
             format!(
                 "{asked}: no member is Ready, and there is data on the claims ({})",
                 view.describe(cluster)
@@ -332,7 +340,7 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
              founded over existing data",
             format!("{}, which starts the one with the newest data", cluster.recover_command()),
         )),
-        State::Forming if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
+        (State::Forming, _) if !first_start && !cluster.bootstrap.pods.is_empty() => Some(finding(
             Verdict::Wait,
             format!("{asked}: the first installation is not finished ({})", view.describe(cluster)),
             "every new member copies the whole database from one that has it, and there is only the bootstrap node yet",
@@ -351,23 +359,6 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         )),
         _ => None,
     }
-}
-
-/// Sizes that work and disappoint.
-fn unwise_size(replicas: i64) -> Option<Finding> {
-    let says = match replicas {
-        0 => "0 replicas: no member will start".to_owned(),
-        1 => "the loss of a single member stops the cluster".to_owned(),
-        2 => "2 members: the sudden loss of one stops the other".to_owned(),
-        even if even % 2 == 0 => format!("{even} members survive no more failures than {} do", even - 1),
-        _ => return None,
-    };
-    Some(finding(
-        Verdict::Warn,
-        says,
-        "a cluster lives on while more than half of its members do, so only odd sizes from 3 gain anything",
-        "prefer 3, 5 or 7 members".into(),
-    ))
 }
 
 /// Allowed, but on the word of a probe that cannot see Galera's state, or of an old view.

@@ -25,6 +25,8 @@
 //! * To change a field that Kubernetes does not let you change: with all members Ready, `kubectl delete statefulset NAME
 //!   --cascade=orphan`, then apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
 //!   must stay, or the new StatefulSet does not find pods and claims.
+//! * To have a cluster gone for a while: `gatera stop NAME -n NS`, then uninstall; its claims stay. Installed again under the same
+//!   name, `gatera start NAME -n NS` starts it from them.
 //! * To remove a cluster for good: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That
 //!   one override releases the end of everything the cluster uses, but not the claims (G07).
 //!
@@ -75,13 +77,23 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
+    if cluster.is_stopped() && view.freshness == Freshness::Current && keeps_claims(cluster) {
+        let says = "its members are stopped already, and their claims stay".to_owned();
+        let instead =
+            format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
+        return Some(finding(Verdict::Warn, says, instead));
+    }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));
     let instead = format!(
-        "to change a fixed field: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the new one; to remove \
-         the cluster for good: take a backup, then {}",
+        "to change a fixed field: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the new one; to have it gone \
+         for a while: gatera stop {name} -n {ns}, then delete it; to remove the cluster for good: take a backup, then {}",
         release("statefulset", Some(ns), name, view)
     );
     Some(finding(Verdict::Deny, says, instead))
+}
+
+fn keeps_claims(cluster: &Cluster) -> bool {
+    cluster.workload.spec.persistent_volume_claim_retention_policy.when_deleted != "Delete"
 }
 
 /// Without its StatefulSet a member that is missing does not come back, and one that fails is not replaced.

@@ -1,9 +1,10 @@
 //! One cluster: a Galera StatefulSet with its members, their claims and the bootstrap node beside it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::claim::{self, ClaimOf};
 use super::index::By;
 use super::{Facts, Id, Note, PodFact};
 use crate::galera::identity::Identity;
@@ -104,19 +105,6 @@ impl Member {
     }
 }
 
-/// A claim of a member, of this life or an earlier one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimOf {
-    /// Its name.
-    pub name: String,
-    /// Whose it is.
-    pub ordinal: i64,
-    /// It has a volume.
-    pub bound: bool,
-    /// It is deleted as soon as its pod stops.
-    pub going: bool,
-}
-
 /// The bootstrap node beside a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Bootstrap {
@@ -155,6 +143,20 @@ impl Cluster {
         self.claims.iter().filter(|claim| self.members.iter().all(|member| member.ordinal != claim.ordinal))
     }
 
+    /// How many members it had when it was stopped, as its claims record it; `None`: they do not.
+    pub fn stopped_members(&self) -> Option<i64> {
+        let recorded = self.claims.iter().filter(|claim| claim.bound && claim.stopped.is_some());
+        let ordinals: BTreeSet<_> = recorded.map(|claim| claim.ordinal).collect();
+        let start = self.workload.ordinals().start;
+        let members = (start..).zip(ordinals.range(start..)).take_while(|(next, ordinal)| next == *ordinal);
+        i64::try_from(members.count()).ok().filter(|count| *count > 0)
+    }
+
+    /// It was stopped in order, and nothing of it runs.
+    pub fn is_stopped(&self) -> bool {
+        self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()
+    }
+
     pub(super) fn gather(id: Id, workload: Arc<Workload>, facts: &Facts) -> Self {
         // A template that carries the mark makes pods that carry it, whoever prepared them: there it proves nothing.
         let doubted = workload.spec.template.metadata.mark(marks::INJECTED).is_some();
@@ -175,7 +177,7 @@ impl Cluster {
         });
         let members = members.collect();
         let leaving = own.into_values().collect();
-        let claims = claims(&id, &workload, facts);
+        let claims = claim::of(&id, &workload, facts);
         let bootstrap = bootstrap(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
@@ -309,6 +311,11 @@ impl Cluster {
         format!("gatera recover {} -n {}", self.id.name, self.id.namespace)
     }
 
+    /// The command that starts it again after a stop in order.
+    pub fn start_command(&self) -> String {
+        format!("gatera start {} -n {}", self.id.name, self.id.namespace)
+    }
+
     /// A command that ends by itself as soon as all members are Ready.
     pub fn wait_command(&self) -> String {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
@@ -333,28 +340,6 @@ impl Cluster {
 
 /// More members than any Galera cluster has.
 const MOST_MEMBERS: usize = 1000;
-
-/// Every claim called `<template>-<statefulset>-<ordinal>`, whatever made it.
-pub(super) fn claims(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
-    let mut found = Vec::new();
-    for template in &workload.spec.volume_claim_templates {
-        let prefix = format!("{}-{}-", template.metadata.name, id.name);
-        let from = Id { namespace: id.namespace.clone(), name: prefix.clone() };
-        let same = |other: &Id| other.namespace == id.namespace && other.name.starts_with(&prefix);
-        for (claim_id, claim) in facts.claims.range(from..).take_while(|(other, _)| same(other)) {
-            // No member has an ordinal below zero.
-            if let Ok(ordinal) = claim_id.name[prefix.len()..].parse::<u32>() {
-                found.push(ClaimOf {
-                    name: claim_id.name.clone(),
-                    ordinal: ordinal.into(),
-                    bound: claim.bound(),
-                    going: claim.metadata.going(),
-                });
-            }
-        }
-    }
-    found
-}
 
 /// Asked for by a person, and repeated by the guard, word for word: neither alone counts.
 fn recovery(workload: &Workload) -> Option<Recovery> {

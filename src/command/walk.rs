@@ -1,0 +1,168 @@
+//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): the cluster at one look, what is
+//! done to it with the rights of whoever asks, and what is told of it.
+//!
+//! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use decide::config::Settings;
+use decide::marks::{OVERRIDE, PREFIX, STOPPED};
+use decide::report::visible;
+use decide::view::{Cluster, Id, World};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use super::look::{self, Look};
+use crate::act::telemetry::chain;
+
+/// How often it is looked.
+pub const LOOK: Duration = Duration::from_secs(2);
+/// Whom the API server names as the writer.
+pub const MANAGER: &str = "gatera";
+/// Two of us may write at once, and a third.
+const MOST_TRIES: u32 = 5;
+
+/// The cluster at one look.
+pub struct Seen {
+    /// With whose rights.
+    pub client: Client,
+    /// Everything that was seen.
+    pub world: World,
+    /// Which cluster.
+    pub id: Id,
+}
+
+impl Seen {
+    /// The only cluster of this name.
+    pub async fn of(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<Self> {
+        let (world, client, id) = look::one(name, look, settings).await?;
+        Ok(Self { client, world, id })
+    }
+
+    /// The cluster as it was.
+    pub fn cluster(&self) -> anyhow::Result<&Cluster> {
+        self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
+    }
+
+    /// Pods of its namespace.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.id.namespace)
+    }
+
+    /// StatefulSets of its namespace.
+    pub fn sets(&self) -> Api<StatefulSet> {
+        Api::namespaced(self.client.clone(), &self.id.namespace)
+    }
+
+    /// The same StatefulSet as was looked at.
+    pub async fn annotate(&self, annotations: Value) -> anyhow::Result<()> {
+        let uid = &self.cluster()?.workload.metadata.uid;
+        let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+        self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
+        Ok(())
+    }
+
+    /// What is recorded on these claims; `None`: nothing any more.
+    pub async fn record(&self, claims: &[String], record: Option<&str>) -> anyhow::Result<()> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.id.namespace);
+        let patch = json!({ "metadata": { "annotations": { format!("{PREFIX}{STOPPED}"): record } } });
+        for claim in claims {
+            let result = api.patch(claim, &params(), &Patch::Merge(&patch)).await;
+            result.with_context(|| format!("annotating claim {claim}"))?;
+        }
+        Ok(())
+    }
+
+    /// The field is nobody's afterwards, so that whoever set it before may set it again.
+    pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
+        let patch = json!({ "spec": { "replicas": to } });
+        self.sets().patch_scale(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
+        for _ in 0..MOST_TRIES {
+            let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
+            let fields = set.metadata.managed_fields.unwrap_or_default();
+            let others: Vec<_> = fields.iter().filter(|it| it.manager.as_deref() != Some(MANAGER)).collect();
+            if others.len() == fields.len() || others.is_empty() {
+                return Ok(());
+            }
+            let version = &set.metadata.resource_version;
+            let patch = json!({ "metadata": { "resourceVersion": version, "managedFields": others } });
+            match self.sets().patch_metadata(&self.id.name, &params(), &Patch::Merge(&patch)).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                result => return result.map(drop).map_err(anyhow::Error::from),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// By whom.
+pub fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+/// An override of this rule, for a few minutes.
+pub fn release(rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
+    let until = in_time(after)?;
+    Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
+}
+
+/// So long from now, to the second.
+pub fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
+    let then = Timestamp::now().checked_add(after).context("no such time")?;
+    Timestamp::from_second(then.as_second()).context("no such time")
+}
+
+/// What was said last of the step, and of why it is not done: neither is repeated while nothing changes.
+#[derive(Default)]
+pub struct Told([String; 2]);
+
+impl Told {
+    /// What comes next, with the time.
+    pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
+        if text == self.0[0] {
+            return Ok(());
+        }
+        self.0 = [text, String::new()];
+        tell(&self.0[0], out)
+    }
+
+    /// Why it is not done yet.
+    pub fn problem(&mut self, problem: &anyhow::Error, out: &mut impl Write) -> io::Result<()> {
+        let why = chain(problem.as_ref());
+        let text = format!("not yet: {}", why.lines().map(visible).collect::<Vec<_>>().join("\n"));
+        if text == self.0[1] {
+            return Ok(());
+        }
+        self.0[1] = text;
+        tell(&self.0[1], out)
+    }
+}
+
+fn tell(text: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{} {text}", Timestamp::now().strftime("%H:%M:%S"))?;
+    out.flush()
+}
+
+/// Whether somebody at a terminal says yes; if not, that nothing was done is said.
+pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
+    anyhow::ensure!(
+        io::stdin().is_terminal(),
+        "nobody is asked here, so --yes has to say that this is to be done"
+    );
+    write!(out, "Go on? [y/N] ")?;
+    out.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    let yes = matches!(answer.trim(), "y" | "Y" | "yes");
+    if !yes {
+        writeln!(out, "nothing was done")?;
+    }
+    Ok(yes)
+}

@@ -1,0 +1,33 @@
+//! How many members a cluster is asked to have, whatever it has now.
+
+use super::{deny, finding};
+use crate::verdict::{Finding, Findings, Verdict};
+
+/// A new one.
+pub(super) fn created(replicas: i64) -> Findings {
+    if replicas < 0 {
+        return vec![deny(
+            format!("{replicas} replicas is not a number of members"),
+            "a count cannot be negative",
+            "write 3".into(),
+        )];
+    }
+    unwise_size(replicas).into_iter().collect()
+}
+
+/// Sizes that work and disappoint.
+pub(super) fn unwise_size(replicas: i64) -> Option<Finding> {
+    let says = match replicas {
+        0 => "0 replicas: no member will start".to_owned(),
+        1 => "the loss of a single member stops the cluster".to_owned(),
+        2 => "2 members: the sudden loss of one stops the other".to_owned(),
+        even if even % 2 == 0 => format!("{even} members survive no more failures than {} do", even - 1),
+        _ => return None,
+    };
+    Some(finding(
+        Verdict::Warn,
+        says,
+        "a cluster lives on while more than half of its members do, so only odd sizes from 3 gain anything",
+        "prefer 3, 5 or 7 members".into(),
+    ))
+}

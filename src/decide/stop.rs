@@ -1,0 +1,108 @@
+//! What `gatera stop` does next: a pure function of the view, asked again after every look, like the way back (`recovery/steps.rs`).
+//!
+//! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
+//! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
+
+use crate::marks::RECOVER;
+use crate::view::{Cluster, Member, State, View};
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing: no member is left.
+    Stopped,
+    /// Nothing for the moment.
+    Wait(String),
+    /// It cannot be done.
+    Cannot(String),
+    /// Record on these claims that their members are about to be stopped: how many they are has to outlive them.
+    Record {
+        /// The claims.
+        claims: Vec<String>,
+    },
+    /// This one leaves: as many replicas are left.
+    Leave {
+        /// The member.
+        member: String,
+        /// Its claims.
+        claims: Vec<String>,
+        /// How many are left.
+        to: i64,
+    },
+    /// It is leaving: where its data ends is recorded when it has.
+    Follow {
+        /// The member.
+        member: String,
+        /// Its claims.
+        claims: Vec<String>,
+    },
+}
+
+/// What comes next.
+pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
+    if let Some(pod) = cluster.leaving.first() {
+        let ordinal = pod.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
+        return Step::Follow {
+            member: pod.name.clone(),
+            claims: ordinal.map_or_else(Vec::new, |it| claims(cluster, it)),
+        };
+    }
+    let Some(last) = cluster.members.last() else { return Step::Stopped };
+    if let Some(why) = cannot(cluster, view) {
+        return Step::Cannot(why);
+    }
+    if let Some(why) = not_now(cluster, view) {
+        return Step::Wait(why);
+    }
+    let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
+    let recorded =
+        |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
+    if all().any(|name| !recorded(&name)) {
+        return Step::Record { claims: all().filter(|name| !recorded(name)).collect() };
+    }
+    Step::Leave {
+        member: last.name.clone(),
+        claims: claims(cluster, last.ordinal),
+        to: cluster.workload.replicas() - 1,
+    }
+}
+
+fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
+    cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
+}
+
+/// Why not, whoever waits.
+fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let claimless = cluster.members.iter().find(|member| claims(cluster, member.ordinal).is_empty());
+    match view.state(cluster) {
+        _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
+            "a recovery is under way: {} goes on with it, and --abort takes it back",
+            cluster.recover_command()
+        )),
+        State::Forming => Some("no member ever held data: it is a first install".to_owned()),
+        State::Down => Some(format!(
+            "no member is Ready, so who has the newest data is not known ({}): {} leads it back first",
+            view.describe(cluster),
+            cluster.recover_command()
+        )),
+        _ => claimless.map(|member| {
+            format!(
+                "{} keeps its data on no claim of its own: what it has would go with its pod",
+                member.name
+            )
+        }),
+    }
+}
+
+fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let runs = cluster.bootstrap.pods.first();
+    match () {
+        () if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) => {
+            Some(view.describe(cluster))
+        }
+        () if cluster.rolls() => Some("a rollout of its template is under way".to_owned()),
+        () => {
+            runs.map(|pod| format!("{} is still there, and is removed when it is needed no more", pod.name))
+        }
+    }
+}

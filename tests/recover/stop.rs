@@ -1,0 +1,140 @@
+//! `gatera stop` and `gatera start`, without a cluster: what a person reads in each situation, and that the guard permits each step.
+
+use decide::config::Settings;
+use decide::recovery::{self, Want};
+use decide::report::stop as report;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::stop::{self, Step};
+use decide::view::View;
+use jiff::SignedDuration;
+use serde_json::json;
+
+use super::{at, reads};
+use crate::cases::asked::{Action, body};
+use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
+
+fn members(words: [&str; 3]) -> Scene {
+    Scene { members: words.map(str::to_owned).to_vec(), ..Scene::default() }
+}
+
+/// What comes next.
+fn next(scene: &Scene) -> Step {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    stop::next(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view)
+}
+
+fn says(scene: &Scene) -> String {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+    match stop::next(cluster, &view) {
+        Step::Stopped => report::stopped(cluster),
+        Step::Cannot(why) => why,
+        step => report::proposal(cluster, &view) + &report::says(&step),
+    }
+}
+
+#[test]
+fn what_a_person_reads() {
+    let asked = json!({ "metadata": { "annotations": { "gatera.dev/recover": "whatever" } } });
+    let stopped =
+        || Scene { replicas: Some(0), ended: vec![363, 360, 351], ..members(["absent", "absent", "absent"]) };
+    let half = |words| Scene { replicas: Some(2), ended: vec![0, 0, 351], ..members(words) };
+    let rolls = json!({ "status": { "observedGeneration": 1, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1 } });
+    let rows = [
+        ("all are Ready", members(["ready"; 3])),
+        ("and that is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
+        ("the first one leaves", half(["ready", "ready", "going"])),
+        ("the first one is gone", half(["ready", "ready", "absent"])),
+        ("another one fell meanwhile", half(["ready", "stuck", "absent"])),
+        ("all are gone", stopped()),
+        ("all are gone, and nobody recorded it", Scene { ended: vec![], ..stopped() }),
+        ("one is not Ready", members(["ready", "starting", "ready"])),
+        ("nobody is Ready", members(["stuck"; 3])),
+        ("a rollout is under way", Scene { stateful_set: rolls, ..members(["ready"; 3]) }),
+        ("a recovery is under way", Scene { stateful_set: asked, ..members(["ready"; 3]) }),
+        ("nobody ever held data", Scene { data: "none".into(), claims: false, ..members(["starting"; 3]) }),
+        ("no claims", Scene { claims: false, ..members(["ready"; 3]) }),
+        ("the bootstrap node is there", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
+        ("nothing is known", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
+    ];
+    let mut page: String =
+        rows.iter().map(|(what, scene)| format!("stop: {what}\n{}\n\n", says(scene).trim_end())).collect();
+    let all = Want { all: true, ..Want::default() };
+    let told = |numbers: [u64; 3]| {
+        let words = numbers.map(|seqno| at(ID, seqno));
+        Scene { ended: vec![363, 360, 351], ..members([&words[0], &words[1], &words[2]]) }
+    };
+    let rows = [
+        ("after a stop", stopped()),
+        ("nobody recorded a stop", Scene { ended: vec![], ..stopped() }),
+        ("it was not gone through with", half(["ready", "ready", "absent"])),
+        ("one is still leaving", half(["ready", "ready", "going"])),
+        ("one of those that stayed fell", half(["ready", "stuck", "absent"])),
+        ("all those that stayed fell", half(["stuck", "stuck", "absent"])),
+        ("all told, and nothing changed", told([363, 360, 351])),
+        ("one has gone on by itself", told([363, 370, 351])),
+        ("all volumes are older", told([300, 300, 300])),
+        ("all are back", Scene { ended: vec![363, 360, 351], ..members(["ready"; 3]) }),
+        ("it was never stopped", members(["ready"; 3])),
+        ("it was never stopped, and one is not Ready", members(["ready", "starting", "ready"])),
+    ];
+    page.extend(
+        rows.iter().map(|(what, scene)| format!("start: {what}\n{}\n\n", reads(scene, &all, 0).trim_end())),
+    );
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
+        insta::assert_snapshot!("stop", page);
+    });
+}
+
+/// The guard would answer this scale request so.
+fn permits(scene: &Scene, to: i64) -> bool {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let bytes = body(&Action::Scale(to).asked(scene), "editor").to_string().into_bytes();
+    rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view).allowed()
+}
+
+/// Whatever members do: a member leaves only as the last in order, while all others are Ready, and the guard permits every step of
+/// both commands but the one to 0, which a person takes upon himself.
+#[test]
+fn the_guard_permits_what_the_commands_do() {
+    let words = ["ready", "starting", "stuck", "going", "absent"];
+    let (mut left, mut scaled) = (0, 0);
+    for number in 0..words.len().pow(3) {
+        let does =
+            |place: usize| words[number / words.len().pow(u32::try_from(place).unwrap()) % words.len()];
+        for (replicas, ended, parallel) in (0..=3).flat_map(|replicas| {
+            [vec![], vec![0; 3], vec![0, 360, 351]]
+                .into_iter()
+                .flat_map(move |ended| [false, true].map(|parallel| (replicas, ended.clone(), parallel)))
+        }) {
+            let scene =
+                Scene { replicas: Some(replicas), ended, parallel, ..members([does(0), does(1), does(2)]) };
+            if let Step::Leave { member, to, .. } = next(&scene) {
+                let kept = usize::try_from(replicas).unwrap();
+                assert_eq!((member, to), (format!("{STATEFUL_SET}-{to}"), replicas - 1), "{scene:?}");
+                assert!(scene.members[..kept].iter().all(|it| it == "ready"), "{scene:?}");
+                assert!(scene.members[kept..].iter().all(|it| it == "absent"), "{scene:?}");
+                assert_eq!(permits(&scene, to), to > 0, "{scene:?}");
+                left += 1;
+            }
+            let settings = Settings::default();
+            let world = scene.world(&settings);
+            let view = View::new(&world, scene::now(), &settings);
+            let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+            let want = Want { all: true, ..Want::default() };
+            if let recovery::Step::Scale { to } = recovery::next(cluster, &view, &want, SignedDuration::ZERO)
+            {
+                assert!(permits(&scene, to), "to {to}: {scene:?}");
+                scaled += 1;
+            }
+        }
+    }
+    assert!(left >= 6 && scaled > 20, "{left} {scaled}");
+}
