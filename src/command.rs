@@ -66,7 +66,7 @@ enum Command {
     Status(status::Options),
     /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
     /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
-    Stop(stop::Options),
+    Stop(walk::Of),
 }
 
 /// What a pipeline branches on.
@@ -154,9 +154,9 @@ impl Cli {
                 status::run(&options, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Stop(options) => {
-                let settings = settings(options.config())?;
-                Ok(stop::run(&options, &settings, &mut out)?.into())
+            Command::Stop(of) => {
+                let settings = settings(of.config())?;
+                Ok(stop::run(&of, &settings, &mut out)?.into())
             }
         }
     }

@@ -5,9 +5,10 @@ mod stop;
 
 use decide::config::Settings;
 use decide::marks::recovery::Recovery;
+use decide::object::Object;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
-use decide::view::View;
+use decide::view::{Facts, Freshness, Id, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -100,6 +101,15 @@ fn what_a_person_reads() {
         ("granted", granted([&*old, &*newest, &*newer]), Want::default(), 0),
         ("granted, and its pod has gone", granted([&*old, "absent", &*newer]), Want::default(), 0),
         ("granted, and it leaves", granted([&*old, "going", &*newer]), Want::default(), 0),
+        ("granted, and it gives a copy", granted([&*old, "gives", &*newer]), Want::default(), 30),
+        (
+            "granted, it started, and serves nobody for long",
+            granted([&*old, "gives", "absent"]),
+            Want::default(),
+            90,
+        ),
+        ("one that served is not Ready", members([&old, "gives", &newer]), Want::default(), 30),
+        ("one that served is not Ready for long", members([&old, "gives", &newer]), Want::default(), 90),
         ("granted, and another one serves", granted(["ready", &*newest, &*newer]), Want::default(), 0),
         ("the first is back", granted([&*old, "ready", "absent"]), Want::default(), 0),
         (
@@ -154,6 +164,57 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
     }
 }
 
+/// The first one was made anew while others copied from it: whoever began before it copies from nobody, and nobody notices for
+/// minutes. Whoever began after it, or beside somebody who did, may copy in earnest.
+#[test]
+fn who_copies_from_nobody_is_made_anew() {
+    let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
+    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
+    let (before, after) = ("2026-12-01T09:00:00Z", "2026-12-01T09:20:00Z");
+    let next = |first: &str, third: &str, granted: bool| {
+        let mut scene = Scene {
+            members: ["starting", "ready", "starting"].map(str::to_owned).to_vec(),
+            ..Scene::default()
+        };
+        if granted {
+            scene.stateful_set = json!({ "metadata": { "annotations": marks } });
+        }
+        for (ordinal, began) in [(0, first), (1, "2026-12-01T09:10:00Z"), (2, third)] {
+            let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+            let status = &mut pod["status"]["containerStatuses"][0];
+            status["state"]["running"]["startedAt"] = json!(began);
+            status["started"] = json!(ordinal == 1);
+            pod["spec"]["containers"][0]["startupProbe"] =
+                json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
+            scene.also.push(pod);
+        }
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in scene.objects() {
+            facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        for ordinal in [0, 2] {
+            let said = "Startup probe failed: the server is JOINING; start of 2026-12-01T09:25:00Z: a state transfer was not finished, \
+                        safe_to_bootstrap 0";
+            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
+            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), said);
+        }
+        let world = World::build(facts, Freshness::Current);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let pod = format!("{STATEFUL_SET}-0");
+        let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
+        (
+            matches!(step, Step::Restart { member, .. } if member == pod),
+            recovery::restarts(cluster, &pod, &view),
+        )
+    };
+    assert_eq!(next(before, before, true), (true, true));
+    assert_eq!(next(after, before, true), (false, false), "it began after the first one");
+    assert_eq!(next(before, after, true), (false, false), "another one may have led it to the first one");
+    assert_eq!(next(before, before, false), (false, false), "no recovery is under way");
+}
+
 /// What a replica of the guard grants, and gives to a new pod, by what it knows.
 #[test]
 fn nobody_starts_beside_another_or_on_an_old_view() {
@@ -165,7 +226,8 @@ fn nobody_starts_beside_another_or_on_an_old_view() {
         ..Scene::default()
     };
     let (_, mut other) = down.object(&format!("Pod/{STATEFUL_SET}-0"));
-    other["metadata"]["annotations"]["gatera.dev/identity"] = json!(format!("recovery {ID}:351"));
+    other["metadata"]["annotations"]["gatera.dev/identity"] =
+        json!(format!("recovery {ID}:351 until=20261201100000"));
     let with = |members: [&str; 3]| Scene { members: members.map(str::to_owned).to_vec(), ..down.clone() };
     let (old, newer) = (at(ID, 351), at(ID, 360));
     let settings = Settings::default();

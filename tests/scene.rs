@@ -27,7 +27,7 @@ pub fn now() -> Timestamp {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
-    /// One word per member: ready, unverified, starting, pending, stuck, preparing (in vain), unpulled, going, absent; or told and
+    /// One word per member: ready, unverified, starting, gives (it has started, and is not Ready at the moment), pending, stuck, preparing (in vain), unpulled, going, absent; or told and
     /// what its step told at its start.
     pub members: Vec<String>,
     /// More or less than there are words for.
@@ -144,8 +144,8 @@ impl Scene {
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {
-                    0 => "unknown since=2026-12-01T09:00:00Z".to_owned(),
-                    seqno => format!("{ID}:{seqno} since=2026-12-01T09:00:00Z"),
+                    0 => "unknown of=3 since=2026-12-01T09:00:00Z".to_owned(),
+                    seqno => format!("{ID}:{seqno} of=3 since=2026-12-01T09:00:00Z"),
                 });
                 let marks = json!({ "gatera.dev/stopped": ended });
                 let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels(), "annotations": ended.map(|_| marks) }, "status": { "phase": "Bound" } });
@@ -291,6 +291,10 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
         "ready" => {}
         "unverified" => pod["metadata"]["annotations"] = json!({}),
         "starting" => pod["status"]["conditions"] = not_ready,
+        "gives" => {
+            pod["status"]["conditions"] = not_ready;
+            pod["status"]["containerStatuses"][0]["started"] = json!(true);
+        }
         "pending" => pod["status"] = json!({ "phase": "Pending" }),
         "stuck" => {
             pod["status"]["conditions"] = not_ready;

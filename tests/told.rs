@@ -11,7 +11,7 @@ use gatera::act::guard::Guard;
 use serde_json::{Value, json};
 
 use crate::router::{self, ask};
-use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
 /// Somebody deletes an object of this name and uid.
 pub fn deletion(plural: &str, kind: &str, group: &str, object: &Value) -> Value {
@@ -102,4 +102,51 @@ async fn one_object_is_told_of_a_few_times_a_minute() {
         count += 1;
     }
     assert_eq!(count, 6);
+}
+
+/// A cluster that is down is started again: everybody sees from where, and by whose word.
+#[test]
+fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
+    let world = Scene::default().world(&Settings::default());
+    let (_, before) = Scene::default().object(&format!("StatefulSet/{STATEFUL_SET}"));
+    let with = |marks: Value| {
+        let mut object = before.clone();
+        object["metadata"]["annotations"] = marks;
+        object
+    };
+    let change = |old: &Value, new: &Value| {
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "StatefulSet" },
+            "resource": { "group": "apps", "version": "v1", "resource": "statefulsets" }, "operation": "UPDATE",
+            "namespace": NAMESPACE, "name": STATEFUL_SET, "userInfo": { "username": "alice" },
+            "object": new, "oldObject": old,
+        } })
+    };
+    let asked =
+        format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z accept-loss=12 transactions");
+    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
+    let granted = with(marks.clone());
+    let [told_of_it] = &told(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    assert!(
+        told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains("asked for by alice"),
+        "{told_of_it}"
+    );
+    assert_eq!(told(&world, &change(&granted, &with(marks)), true), Vec::<String>::new(), "nothing is new");
+    let alone = with(json!({ "gatera.dev/recover": "whatever" }));
+    assert_eq!(
+        told(&world, &change(&alone, &with(json!({}))), true),
+        Vec::<String>::new(),
+        "none was granted"
+    );
+    let told_at = |seqno| format!("told position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
+    let down = Scene { members: [375, 363, 360].map(told_at).to_vec(), ..Scene::default() };
+    let down = down.world(&Settings::default());
+    let [told_of_it] = &told(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
+    let note = format!(
+        "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, asked for by alice; accepted as lost: 12 transactions"
+    );
+    assert!(told_of_it.contains("\"RecoveryGranted\"") && told_of_it.contains(&note), "{told_of_it}");
+    // A cluster that serves is not recovered: what is refused is not told.
+    let refused = told(&world, &change(&with(json!({})), &granted), true);
+    assert!(!refused.concat().contains("RecoveryGranted"), "{refused:?}");
 }

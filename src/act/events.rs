@@ -9,11 +9,13 @@
 use std::collections::HashMap;
 
 use decide::audit::{Audited, News};
+use decide::marks::recovery::Recovery;
 use decide::object::{Fingerprint, Kind};
 use decide::plan::Announcement;
 use decide::plan::rollout::STOPPED;
 use decide::report;
 use decide::review::{Operation, Origin, Review};
+use decide::rules::{self, Told};
 use decide::verdict::{Decision, Effect, Finding, Softened};
 use decide::view::{Id, View};
 use jiff::{SignedDuration, Timestamp};
@@ -49,7 +51,9 @@ pub struct Notice {
 /// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
 /// once. `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
-    if review.dry_run || review.origin != Origin::Validating || decision.judged.is_empty() {
+    let recovery = rules::told(review).filter(|_| decision.allowed());
+    let silent = decision.judged.is_empty() && recovery.is_none();
+    if review.dry_run || review.origin != Origin::Validating || silent {
         return Vec::new();
     }
     let deletion = review.operation == Operation::Delete;
@@ -76,8 +80,29 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         };
         Some(Notice { regarding: about.clone(), reason, action: "Admit", note })
     });
-    told.collect()
+    let recovery = recovery.map(|told| {
+        let (reason, note) = of_recovery(&told, user);
+        Notice { regarding: about.clone(), reason: reason.to_owned(), action: "Recover", note }
+    });
+    told.chain(recovery).collect()
 }
+
+/// Who may start a cluster that is down, from where, and by whose word.
+fn of_recovery(told: &Told, user: Option<&str>) -> (&'static str, String) {
+    let by = user.map(|user| format!(", asked for by {user}")).unwrap_or_default();
+    match told {
+        Told::Granted(Recovery { member, position, until, loss }) => {
+            let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
+            let note =
+                format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");
+            ("RecoveryGranted", report::visible(&note))
+        }
+        Told::Over => (RECOVERY_OVER, format!("the recovery is done, or was taken back{by}")),
+    }
+}
+
+/// Nothing that anybody should be warned of.
+const RECOVERY_OVER: &str = "RecoveryOver";
 
 /// The object that a request is told about, with the uid that the API server told us. A request that says another has
 /// made it up, or comes before the watch; of objects that the view does not hold (a Secret, an object to be), the
@@ -198,7 +223,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
     let recorder = Recorder::new(client, Reporter { controller: REPORTER.into(), instance: Some(identity) });
     while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
         let event = recorder::Event {
-            type_: EventType::Warning,
+            type_: if reason == RECOVERY_OVER { EventType::Normal } else { EventType::Warning },
             reason,
             note: Some(note.chars().take(LONGEST_NOTE).collect()),
             action: action.into(),

@@ -25,8 +25,8 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
-use super::look::{self, Look};
-use super::walk::{LOOK, MANAGER, Seen, Told, agrees, in_time, params, release};
+use super::look;
+use super::walk::{LOOK, MANAGER, Of, Seen, Told, agrees, in_time, params, release};
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -39,17 +39,9 @@ const MOST_TRIES: u32 = 5;
 
 /// Options of `gatera recover`.
 #[derive(Clone, Debug, Args)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
-    /// Name of the cluster: its StatefulSet, or the label that names it
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
-    /// Only tell what would come next
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
+    #[command(flatten)]
+    of: Of,
     /// Start from this member, by its name or number, and not from the newest
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
@@ -59,17 +51,12 @@ pub struct Options {
     /// Take back what was asked for
     #[arg(long)]
     abort: bool,
-    /// Give up when nothing has changed for so many minutes
-    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
-    patience: u64,
-    #[command(flatten)]
-    look: Look,
 }
 
 impl Options {
     /// The settings file.
     pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
+        self.of.config()
     }
 }
 
@@ -86,7 +73,7 @@ pub enum To {
 pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want =
         Want { from: options.from.clone(), loss: options.accept_loss.clone(), all: to == To::StartAll };
-    let agreed = options.yes && !options.dry_run;
+    let agreed = options.of.agreed();
     let way = Way {
         options,
         settings,
@@ -121,7 +108,7 @@ struct Way<'a> {
 impl Way<'_> {
     async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
-            let seen = Seen::of(&self.options.cluster, &self.options.look, self.settings).await?;
+            let seen = self.options.of.seen(self.settings).await?;
             if self.options.abort {
                 return abort(&seen, out).await;
             }
@@ -136,9 +123,7 @@ impl Way<'_> {
                 return Ok(exit);
             }
             self.told.step(report::says(&step), out)?;
-            if self.since.elapsed() > Duration::from_secs(60 * self.options.patience) {
-                let minutes = self.options.patience;
-                writeln!(out, "nothing has changed for {minutes} minutes; run this again to go on")?;
+            if self.options.of.gives_up(self.since, out)? {
                 return Ok(Exit::Undecided);
             }
             if let ControlFlow::Break(exit) = self.act(&step, &seen, out).await? {
@@ -178,11 +163,11 @@ impl Way<'_> {
                 // What was granted was agreed to.
                 let begins = matches!(step, Step::Ask { .. } | Step::Scale { .. })
                     || matches!(step, Step::Restart { .. }) && cluster.recovery().is_none();
-                if !self.options.dry_run && !begins {
+                if !self.options.of.dry_run && !begins {
                     return Ok(ControlFlow::Continue(()));
                 }
                 write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
-                if self.options.dry_run {
+                if self.options.of.dry_run {
                     Exit::Clean
                 } else if agrees(out)? {
                     self.agreed = true;

@@ -3,10 +3,8 @@
 //! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `decide::stop`'s.
 
 use std::io::Write;
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use clap::Args;
 use decide::config::Settings;
 use decide::galera::start_note::{self, Position};
 use decide::marks::stopped::Record;
@@ -23,48 +21,22 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
-use super::look::{self, Look};
-use super::walk::{LOOK, Seen, Told, agrees, in_time, release};
+use super::look;
+use super::walk::{LOOK, Of, Seen, Told, agrees, in_time, release};
 
 /// For so long the last one may be stopped.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
 
-/// Options of `gatera stop`.
-#[derive(Clone, Debug, Args)]
-pub struct Options {
-    /// Name of the cluster: its StatefulSet, or the label that names it
-    #[arg(value_name = "CLUSTER")]
-    cluster: String,
-    /// Only tell what would come next
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask
-    #[arg(long, short)]
-    yes: bool,
-    /// Give up when nothing has changed for so many minutes
-    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
-    patience: u64,
-    #[command(flatten)]
-    look: Look,
-}
-
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-}
-
 /// Stops it.
-pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(go(options, settings, out))
+pub fn run(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    look::block_on(go(of, settings, out))
 }
 
-async fn go(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (mut told, mut agreed) = (Told::default(), options.yes && !options.dry_run);
+async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (mut told, mut agreed) = (Told::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     loop {
-        let seen = Seen::of(&options.cluster, &options.look, settings).await?;
+        let seen = of.seen(settings).await?;
         let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), settings));
         let step = stop::next(cluster, &view);
         match &step {
@@ -82,7 +54,7 @@ async fn go(options: &Options, settings: &Settings, out: &mut impl Write) -> any
             }
             _ if !agreed => {
                 write!(out, "{}", report::proposal(cluster, &view))?;
-                if options.dry_run {
+                if of.dry_run {
                     return Ok(Exit::Clean);
                 }
                 if !agrees(out)? {
@@ -96,8 +68,7 @@ async fn go(options: &Options, settings: &Settings, out: &mut impl Write) -> any
             (since, before) = (Instant::now(), Some(step.clone()));
         }
         told.step(report::says(&step), out)?;
-        if since.elapsed() > Duration::from_secs(60 * options.patience) {
-            writeln!(out, "nothing has changed for {} minutes; run this again to go on", options.patience)?;
+        if of.gives_up(since, out)? {
             return Ok(Exit::Undecided);
         }
         match (act(&seen, &step).await, &step) {
@@ -147,7 +118,9 @@ async fn leave(seen: &Seen, to: i64) -> anyhow::Result<()> {
 }
 
 async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
-    let record = Record { position, since: in_time(SignedDuration::ZERO)? };
+    let cluster = seen.cluster()?;
+    let of = cluster.stopped_members().unwrap_or_else(|| cluster.workload.replicas());
+    let record = Record { position, of, since: in_time(SignedDuration::ZERO)? };
     seen.record(claims, Some(&record.to_string())).await
 }
 

@@ -4,9 +4,11 @@
 //! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use clap::Args;
 use decide::config::Settings;
 use decide::marks::{OVERRIDE, PREFIX, STOPPED};
 use decide::report::visible;
@@ -29,6 +31,52 @@ pub const MANAGER: &str = "gatera";
 /// Two of us may write at once, and a third.
 const MOST_TRIES: u32 = 5;
 
+/// Of which cluster, and how.
+#[derive(Clone, Debug, Args)]
+pub struct Of {
+    /// Name of the cluster: its StatefulSet, or the label that names it
+    #[arg(value_name = "CLUSTER")]
+    cluster: String,
+    /// Only tell what would come next
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+    /// Give up when nothing has changed for so many minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
+    patience: u64,
+    #[command(flatten)]
+    look: Look,
+}
+
+impl Of {
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.look.config.as_deref()
+    }
+
+    /// Nobody has to be asked.
+    pub fn agreed(&self) -> bool {
+        self.yes && !self.dry_run
+    }
+
+    /// The only cluster of this name, as it is now.
+    pub async fn seen(&self, settings: &Settings) -> anyhow::Result<Seen> {
+        let (world, client, id) = look::one(&self.cluster, &self.look, settings).await?;
+        Ok(Seen { client, world, id })
+    }
+
+    /// Nothing has changed for too long, and that is said.
+    pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
+        let late = since.elapsed() > Duration::from_secs(60 * self.patience);
+        if late {
+            writeln!(out, "nothing has changed for {} minutes; run this again to go on", self.patience)?;
+        }
+        Ok(late)
+    }
+}
+
 /// The cluster at one look.
 pub struct Seen {
     /// With whose rights.
@@ -40,12 +88,6 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The only cluster of this name.
-    pub async fn of(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<Self> {
-        let (world, client, id) = look::one(name, look, settings).await?;
-        Ok(Self { client, world, id })
-    }
-
     /// The cluster as it was.
     pub fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")

@@ -82,7 +82,7 @@ fn holds_a_right<'a>(cluster: &'a Cluster, besides: &str) -> Option<&'a str> {
 
 /// It may start the cluster, or did a moment ago.
 fn has_a_right(pod: &PodFact) -> bool {
-    pod.identity.as_deref().and_then(Recovery::on_pod).is_some()
+    pod.identity.as_deref().is_some_and(Recovery::is_right)
 }
 
 /// Of the others nobody has more than was known, or accepted, when it was asked for. Where its own data ends its step will see.
@@ -104,13 +104,42 @@ pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
         return false;
     }
     let first_serves = cluster.member(&recovery.member).is_some_and(Member::ready);
-    first_serves && waits_in_vain(member, view) || leads(cluster, pod, view).is_some()
+    let leads = || !has_served(member) && leads(cluster, pod, view).is_some();
+    first_serves && waits_in_vain(member, cluster, view) || leads()
+}
+
+/// Its server runs, and has joined since it started: it may be giving a copy, or have lost the others a moment ago.
+fn has_served(member: &Member) -> bool {
+    member.pod.as_deref().is_some_and(|pod| pod.running && pod.began.is_none() && !pod.ready)
 }
 
 /// It has not joined since its server started, or is cut off. Whoever serves somebody, or copies, is none of these.
-fn waits_in_vain(member: &Member, view: &View<'_>) -> bool {
+fn waits_in_vain(member: &Member, cluster: &Cluster, view: &View<'_>) -> bool {
     let condition = Condition::of(member, view);
-    let has_not_joined = member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready);
     let cut_off = matches!(condition, Some(Condition::CutOff | Condition::Left));
-    condition != Some(Condition::Transfer) && (has_not_joined || cut_off)
+    let copies = condition == Some(Condition::Transfer) && !copies_from_nobody(cluster);
+    !copies && (has_not_joined(member) || cut_off)
+}
+
+fn has_not_joined(member: &Member) -> bool {
+    member.pod.as_deref().is_some_and(|pod| pod.began.is_some() && !pod.ready)
+}
+
+/// Everybody but the first one began before it, and none of them has joined: from whomever they copied, that one is gone. A transfer
+/// that has nobody at its other end takes minutes to notice.
+fn copies_from_nobody(cluster: &Cluster) -> bool {
+    let Some(first) = cluster.recovery().and_then(|it| cluster.member(&it.member)).filter(|it| it.ready())
+    else {
+        return false;
+    };
+    let others = cluster.members.iter().filter(|member| member.name != first.name);
+    others
+        .filter(|member| member.pod.is_some())
+        .all(|member| has_not_joined(member) && came_before(member, first))
+}
+
+/// The server of this one runs for longer: an address that it knows of the other one may be gone.
+fn came_before(member: &Member, other: &Member) -> bool {
+    let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
+    matches!((since(member), since(other)), (Some(own), Some(its)) if own < its)
 }

@@ -40,12 +40,13 @@ pub enum Step {
 
 /// What comes next.
 pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
+    let recorded =
+        |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
     if let Some(pod) = cluster.leaving.first() {
         let ordinal = pod.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
-        return Step::Follow {
-            member: pod.name.clone(),
-            claims: ordinal.map_or_else(Vec::new, |it| claims(cluster, it)),
-        };
+        // Who was scaled away before is none of those that are stopped.
+        let stopped = ordinal.map_or_else(Vec::new, |it| claims(cluster, it)).into_iter();
+        return Step::Follow { member: pod.name.clone(), claims: stopped.filter(recorded).collect() };
     }
     let Some(last) = cluster.members.last() else { return Step::Stopped };
     if let Some(why) = cannot(cluster, view) {
@@ -55,8 +56,6 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
         return Step::Wait(why);
     }
     let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
-    let recorded =
-        |name: &String| cluster.claims.iter().any(|claim| claim.name == *name && claim.stopped.is_some());
     if all().any(|name| !recorded(&name)) {
         return Step::Record { claims: all().filter(|name| !recorded(name)).collect() };
     }

@@ -12,6 +12,7 @@
 )]
 
 mod advice;
+mod chance;
 mod drills;
 mod from_before;
 mod galera;

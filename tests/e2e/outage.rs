@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 use crate::advice::refused;
 use crate::galera::{Galera, patiently};
-use crate::gate;
 use crate::guard::{guarded, status};
 use crate::install::{formed, grown, password};
 use crate::power::{self, Kill};
 use crate::recover;
 use crate::writer::Writer;
+use crate::{chance, gate};
 
 /// Waits until `gatera status` says all of this.
 fn until_told(galera: &Galera<'_>, all: &[&str]) -> String {
@@ -88,6 +88,18 @@ fn a_node_that_stays_away_is_named() {
 #[test]
 fn a_node_that_stays_away_is_gone_on_without() {
     recover::a_node_that_stays_away_is_gone_on_without();
+}
+
+/// One, two, five, and three at once.
+#[test]
+fn of_any_size_it_comes_back() {
+    recover::of_any_size_it_comes_back();
+}
+
+/// In an order that nobody wrote.
+#[test]
+fn whatever_happens_no_acknowledged_row_is_lost() {
+    chance::whatever_happens_no_acknowledged_row_is_lost();
 }
 
 /// One of three is left: it has no majority, until a person says that the others do not come back.

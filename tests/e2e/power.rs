@@ -19,6 +19,12 @@ pub fn kill_servers(pods: &[&str]) {
     }
 }
 
+/// Kills it, if it runs just now.
+pub fn killed_if_it_runs(pod: &str) -> bool {
+    process(|path| is_server(path, pod))
+        .is_some_and(|server| kill_process(pid(&server), Signal::KILL).is_ok())
+}
+
 /// What dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kill {

@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::guarded;
-use crate::install::{formed, helm, password};
-use crate::lab::User;
+use crate::install::{events, formed, helm, password, until_bootstrap_is_removed};
+use crate::lab::{Output, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
 
-fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
+pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     walk("recover", galera, more)
 }
 
@@ -34,17 +34,30 @@ fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
 
 /// A person takes the responsibility, against every advice.
 fn made_to_leave(galera: &Galera<'_>, pod: &str) {
-    let until = Timestamp::now() + Duration::from_secs(600);
-    let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
-    galera.kubectl(&["annotate", "--overwrite", "pod", pod, &release]).succeeded();
+    released(galera, pod).succeeded();
     galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
 }
 
+/// Annotates it, if it is there.
+pub fn released(galera: &Galera<'_>, pod: &str) -> Output {
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
+    galera.kubectl(&["annotate", "--overwrite", "pod", pod, &release])
+}
+
+/// All at once.
+fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
+    for ordinal in 0..members {
+        released(galera, &galera.member(ordinal)).succeeded();
+    }
+    galera.kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=120s"]).succeeded();
+}
+
 /// Nothing starts on a node while this is held.
-struct Cordoned<'a>(&'a Galera<'a>);
+pub struct Cordoned<'a>(&'a Galera<'a>);
 
 impl<'a> Cordoned<'a> {
-    fn all(galera: &'a Galera<'a>) -> Self {
+    pub fn all(galera: &'a Galera<'a>) -> Self {
         galera.lab.kubectl(User::Admin, &["cordon", "--selector=!odd.example/none"]).succeeded();
         Self(galera)
     }
@@ -160,7 +173,7 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     assert_eq!(code, Some(0), "{text}");
     let seqno = |record: &String| {
         let position = record.strip_prefix(cluster).and_then(|rest| rest.strip_prefix(':'));
-        let number = position.and_then(|rest| rest.split_once(" since="));
+        let number = position.and_then(|rest| rest.split_once(" of=3 since="));
         number.and_then(|it| it.0.parse::<u64>().ok()).unwrap_or_else(|| panic!("{record} {text}"))
     };
     let ends: Vec<_> = records(galera).iter().map(seqno).collect();
@@ -189,6 +202,61 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     assert!(text.contains(&first), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     assert_eq!(records(galera), [""; 3]);
+}
+
+/// Also where nobody is left to vote, and where all pods are made at once. Part of `make drills`.
+pub fn of_any_size_it_comes_back() {
+    let lab = guarded();
+    for (name, members, more) in
+        [("one", 1, ""), ("two", 2, ""), ("five", 5, ""), ("parallel", 3, "Parallel")]
+    {
+        let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
+        let galera = Galera::new(lab, &namespace, name);
+        helm(
+            &galera,
+            "install",
+            &[&format!("--set=nodeCount={members},allowEvenOrSmall=true,antiAffinity=false")],
+        );
+        galera.until_ready(members);
+        until_bootstrap_is_removed(&galera);
+        let cluster = galera.until_synced(members, members);
+        gate::it_is_recorded(&galera, &cluster);
+        galera.fill();
+        if !more.is_empty() {
+            made_anew_with(&galera, more);
+            galera.until_ready(members);
+        }
+        all_made_to_leave(&galera, members);
+        let (code, text) = outcome(recover(&galera, &["--yes"]));
+        println!("{name}:\n{text}");
+        assert_eq!(code, Some(0), "{text}");
+        galera.until_ready(members);
+        assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
+        let (code, text) = outcome(walk("stop", &galera, &["--yes"]));
+        assert_eq!(code, Some(0), "{text}");
+        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        println!("{text}");
+        assert_eq!(code, Some(0), "{text}");
+        assert_eq!(galera.until_synced(members, members), cluster, "its history goes on");
+        for ordinal in 0..members {
+            assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), "3");
+        }
+        let (code, text) = outcome(walk("stop", &galera, &["--yes"]));
+        assert_eq!(code, Some(0), "{text}");
+    }
+}
+
+/// The StatefulSet is made anew around its pods.
+fn made_anew_with(galera: &Galera<'_>, policy: &str) {
+    let name = format!("statefulset/{}-galera", galera.name);
+    let mut set = galera.lab.get(&galera.namespace, &name);
+    set["spec"]["podManagementPolicy"] = policy.into();
+    for field in ["resourceVersion", "uid", "creationTimestamp", "generation", "managedFields"] {
+        set["metadata"].as_object_mut().unwrap().remove(field);
+    }
+    galera.kubectl(&["delete", &name, "--cascade=orphan"]).succeeded();
+    galera.until_gone(&name);
+    galera.apply(&set.to_string()).succeeded();
 }
 
 #[test]
@@ -223,15 +291,15 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
         format!("{}: asking the guard whether it may start the cluster from {cluster}:", galera.member(1));
     assert!(said.iter().any(|line| line.starts_with(&newest)), "{said:#?}");
     assert_eq!(set(), before, "the StatefulSet is as it was");
+    for reason in ["RecoveryGranted", "RecoveryOver"] {
+        patiently(reason, || {
+            if events(&galera, reason).is_empty() { Err("no Event") } else { Ok(()) }.map_err(str::to_owned)
+        });
+    }
     writer.until_writes();
 
     // The first of the two everyday commands, by somebody who does not listen.
-    for ordinal in 0..3 {
-        let until = Timestamp::now() + Duration::from_secs(600);
-        let release = format!("gatera.dev/override=G02 until={until:.0} reason=a drill");
-        galera.kubectl(&["annotate", "--overwrite", "pod", &galera.member(ordinal), &release]).succeeded();
-    }
-    galera.kubectl(&["delete", "pod", "--selector=app=galera", "--timeout=120s"]).succeeded();
+    all_made_to_leave(&galera, 3);
     let began = Instant::now();
     let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));
     println!("{text}after {:.1} s", began.elapsed().as_secs_f64());

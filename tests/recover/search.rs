@@ -34,7 +34,16 @@ enum Does {
     Told,
     Refused,
     Serves,
+    /// It is not Ready for a moment, because it gives a copy.
+    Gives,
     Leaves,
+}
+
+impl Does {
+    /// Clients and members find a server there, whether or not it is Ready.
+    fn serves(self) -> bool {
+        matches!(self, Self::Serves | Self::Gives)
+    }
 }
 
 /// Everything that matters.
@@ -51,7 +60,7 @@ const FRESH: Pod = Pod { right: None, led: false, does: Does::Starts, finds: fal
 
 impl State {
     fn serves(&self) -> bool {
-        self.pods.iter().flatten().any(|pod| pod.does == Does::Serves)
+        self.pods.iter().flatten().any(|pod| pod.does.serves())
     }
 
     fn does(&self, it: usize) -> Option<Does> {
@@ -72,14 +81,16 @@ impl State {
             let words = vec!["absent".to_owned(); ordinal].into_iter().chain([word.to_owned()]).collect();
             let one = Scene { members: words, ..Scene::default() };
             let (_, mut object) = one.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
-            let identity = pod.right.map_or(ID.to_owned(), |right| format!("recovery {ID}:{right}"));
+            let identity = pod
+                .right
+                .map_or(ID.to_owned(), |right| format!("recovery {ID}:{right} until=20261201100000"));
             object["metadata"]["annotations"]["gatera.dev/identity"] = json!(identity);
             let began = if pod.finds { "2026-12-01T09:20:00Z" } else { "2026-12-01T09:00:00Z" };
             let status = &mut object["status"]["containerStatuses"][0];
             status["state"]["running"]["startedAt"] =
-                json!(if pod.does == Does::Serves { "2026-12-01T09:10:00Z" } else { began });
-            status["started"] = json!(pod.does == Does::Serves);
-            status["restartCount"] = json!(u8::from(pod.led && pod.does != Does::Serves));
+                json!(if pod.does.serves() { "2026-12-01T09:10:00Z" } else { began });
+            status["started"] = json!(pod.does.serves());
+            status["restartCount"] = json!(u8::from(pod.led && !pod.does.serves()));
             if pod.does == Does::Leaves {
                 object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
             }
@@ -123,7 +134,9 @@ impl State {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let ordinal = |name: &str| name.rsplit('-').next().unwrap().parse::<usize>().unwrap();
         let mut after = self.clone();
-        match recovery::next(cluster, &view, want, SignedDuration::from_secs(30)) {
+        // That one is not Ready lasts for a moment only.
+        let still = if self.pods.iter().flatten().any(|pod| pod.does == Does::Gives) { 0 } else { 30 };
+        match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
             Step::Serves
                 if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
             {
@@ -142,6 +155,7 @@ impl State {
             }
             Step::Restart { member, .. } => {
                 if let Some(pod) = &mut after.pods[ordinal(&member)] {
+                    assert!(!pod.does.serves(), "{member} serves, and is made anew: {self:?}");
                     pod.does = Does::Leaves;
                 }
             }
@@ -207,11 +221,12 @@ impl State {
                         Does::Told if pod.finds && self.serves() => {
                             becomes.does = Does::Serves;
                             let newest = (0..3)
-                                .filter(|other| self.does(*other) == Some(Does::Serves))
+                                .filter(|other| self.does(*other).is_some_and(Does::serves))
                                 .map(|other| self.data[other])
                                 .max();
                             after.data[it] = newest.unwrap();
                         }
+                        Does::Gives => becomes.does = Does::Serves,
                         Does::Leaves => after.pods[it] = None,
                         Does::Told | Does::Refused | Does::Serves => continue,
                     }
@@ -225,17 +240,25 @@ impl State {
     /// Bad luck, and others.
     fn suffers(&self) -> Vec<Self> {
         let mut all = Vec::new();
-        if self.serves() && self.data.iter().all(|it| *it < 9) {
+        let ready = (0..3).any(|it| self.does(it) == Some(Does::Serves));
+        if ready && self.data.iter().all(|it| *it < 9) {
             // A client writes.
             let mut after = self.clone();
             for it in 0..3 {
-                after.data[it] += u64::from(self.does(it) == Some(Does::Serves));
+                after.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
             }
             all.push(after);
         }
         for it in 0..3 {
             let Some(pod) = &self.pods[it] else { continue };
             if pod.does == Does::Serves {
+                let mut gives = self.clone();
+                let pod = gives.pods[it].as_mut().unwrap();
+                // It has told which cluster it is in, and knows it.
+                (pod.does, pod.right) = (Does::Gives, None);
+                all.push(gives);
+            }
+            if pod.does.serves() {
                 let mut falls = self.clone();
                 let fell = falls.pods[it].as_mut().unwrap();
                 (fell.does, fell.finds) = (Does::Starts, false);

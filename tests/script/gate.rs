@@ -306,7 +306,7 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
         if !recovers.is_empty() {
             pod.write("data/gvwstate.dat", "my_uuid: x\n");
         }
-        knows(pod, &format!("recovery {saw}"));
+        knows(pod, &format!("recovery {saw} until=29991201100000"));
         let outcome = run(pod, "mariadbd --datadir=DATA");
         if !starts {
             outcome.exits(1);
@@ -338,5 +338,31 @@ fn a_cluster_that_is_down_is_started_again_from_where_its_data_ends() {
         let again = run(pod, "mariadbd --datadir=DATA");
         assert!(again.err.contains("has started the cluster once"), "{again:#?}");
         assert!(started(pod).iter().all(|word| word != "--wsrep-new-cluster"), "{:?}", started(pod));
+    });
+}
+
+/// The pod may have waited for its node for hours, and nobody came to take it back.
+#[test]
+fn the_right_to_start_the_cluster_ends_by_the_clock_of_the_node() {
+    let ended =
+        ["recovery ID until=20200101000000", "recovery ID until=soon", "recovery ID until=", "recovery ID"];
+    for_each(&ended, |pod, right| {
+        server(pod, "");
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "41", "0"));
+        knows(pod, &right.replace("ID", &format!("{ID}:41")));
+        run(pod, "mariadbd --datadir=DATA").exits(1);
+        let message = fs::read_to_string(pod.path("termination")).unwrap();
+        let says =
+            format!("gatera did not start the server: it was to start the cluster from {ID}:41 until ");
+        assert!(
+            message.starts_with(&says) && message.contains("by the clock of its node it is 2"),
+            "{message}"
+        );
+        assert_eq!(started(pod), [""; 0]);
+        assert_eq!(fs::read_to_string(pod.path("data/grastate.dat")).unwrap(), state(ID, "41", "0"));
+        // In time it would have been the right one.
+        knows(pod, &format!("recovery {ID}:41 until=29991201100000"));
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        assert_eq!(started(pod).last().map(String::as_str), Some("--wsrep-new-cluster"));
     });
 }

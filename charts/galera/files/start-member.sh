@@ -122,13 +122,13 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets right: the position from which this member may start the cluster again, by the guard's word; and recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that
-# lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a container that
+# Sets right: the position from which this member may start the cluster again, by the guard's word, and until when; and recorded:
+# the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a container that
 # starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
 read_recorded() {
     recorded='' seen='' right=''
     read -r recorded <"$identity"
-    case $recorded in 'recovery '*) right=${recorded#recovery } recorded='' ;; esac
+    case $recorded in 'recovery '*) right=${recorded#recovery } recorded='' right_ends=${right##* until=} right=${right% until=*} ;; esac
     [ -z "$right" ] || [ ! -e "$run/led" ] || recorded=${right%:*} # it is used up
     is_id "$recorded" && return 0
     [ "$recorded" != none ] || return 0
@@ -166,6 +166,9 @@ lead() {
         say "this pod has started the cluster once and does not do so again: it joins the others"
         return 0
     fi
+    now=$(date -u +%Y%m%d%H%M%S 2>/dev/null) || now=''
+    [ -z "$now" ] || [ "$now" -lt "$right_ends" ] 2>/dev/null || refuse "it was to start the cluster from $right until $right_ends, and" \
+        "by the clock of its node it is $now; others may have gone on: gatera recover looks at all of them again"
     holds_data || refuse "it was to start the cluster from $right, and there is no database in $datadir"
     [ "$at" = "$right" ] || refuse "it was to start the cluster from $right, and its data ends at ${at:-no position}; look at all" \
         "members again: gatera recover"

@@ -80,14 +80,20 @@ impl Recovery {
         }
     }
 
-    /// The word, and the position, as a pod carries it.
+    /// The word, the position and the end, as a pod carries it. Its node may hear nothing more of us: its own clock ends it, and a
+    /// shell compares plain numbers.
     pub fn of_pod(&self) -> String {
-        format!("{} {}", super::RECOVERY, self.position)
+        format!("{} {} until={}", super::RECOVERY, self.position, self.until.strftime("%Y%m%d%H%M%S"))
     }
 
-    /// The position of such a word.
-    pub fn on_pod(text: &str) -> Option<Position> {
-        Position::read(text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?)
+    /// A pod that carries this may start its cluster, or did a moment ago.
+    pub fn is_right(text: &str) -> bool {
+        let right = || text.strip_prefix(super::RECOVERY)?.strip_prefix(' ')?.split_once(" until=");
+        right().is_some_and(|(position, until)| {
+            Position::read(position).is_some()
+                && until.len() == 14
+                && until.bytes().all(|it| it.is_ascii_digit())
+        })
     }
 }
 
@@ -114,7 +120,8 @@ mod tests {
         ] {
             let read = Recovery::read(&text, now).unwrap();
             assert_eq!(read.to_string(), text);
-            assert_eq!(Recovery::on_pod(&read.of_pod()), Some(read.position));
+            assert_eq!(read.of_pod(), format!("recovery {} until=20261201100000", read.position));
+            assert!(Recovery::is_right(&read.of_pod()));
         }
         let refused = |rest: &str| Recovery::read(&format!("galera-2 at {ID}:363 {rest}"), now).unwrap_err();
         assert_eq!(refused("until=2026-12-01T09:30:00Z"), Invalid::Ended(now));
@@ -140,8 +147,18 @@ mod tests {
 
     #[test]
     fn a_pod_tells_nothing_else() {
-        for text in ["recovery", "recovery ", "recover 1", "unknown", ID] {
-            assert_eq!(Recovery::on_pod(text), None, "{text}");
+        let right = format!("recovery {ID}:1 until=20261201100000");
+        for text in [
+            "recovery",
+            "recovery ",
+            "recover 1",
+            "unknown",
+            ID,
+            &right[..right.len() - 1],
+            &format!("{right}0"),
+            &right[1..],
+        ] {
+            assert!(!Recovery::is_right(text), "{text}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! What stands on a member's claim since `gatera stop` stopped that member: where its data ends, and since when.
+//! What stands on a member's claim since `gatera stop` stopped that member: where its data ends, of how many members it was one,
+//! and since when.
 //!
-//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 since=2026-12-01T09:30:00Z"`; in place of the position
+//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z"`; in place of the position
 //! `unknown`, where the member did not tell it. It outlives the StatefulSet. People may write it as they please: it only ever makes
 //! a start more careful (`recovery/table.rs`). Must not know: clusters.
 
@@ -11,11 +12,16 @@ use jiff::Timestamp;
 use super::UNKNOWN;
 use crate::galera::start_note::Position;
 
+/// More members than any Galera cluster has: whoever writes more wants something else.
+const MOST: i64 = 99;
+
 /// What is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Where its data ended, if it told that.
     pub position: Option<Position>,
+    /// How many members there were. Any one claim that is left tells it.
+    pub of: i64,
     /// When that was written.
     pub since: Timestamp,
 }
@@ -23,20 +29,23 @@ pub struct Record {
 impl Record {
     /// Of the annotation's value.
     pub fn read(text: &str) -> Option<Self> {
-        let (position, since) = text.split_once(" since=")?;
+        let (begin, since) = text.split_once(" since=")?;
+        let (position, of) = begin.split_once(" of=")?;
         let position = match position {
             UNKNOWN => None,
             position => Some(Position::read(position)?),
         };
-        Some(Self { position, since: since.parse().ok()? })
+        let of = of.parse().ok().filter(|of| (1..=MOST).contains(of))?;
+        Some(Self { position, of, since: since.parse().ok()? })
     }
 }
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.position {
-            Some(position) => write!(f, "{position} since={}", self.since),
-            None => write!(f, "{UNKNOWN} since={}", self.since),
+        let Self { position, of, since } = self;
+        match position {
+            Some(position) => write!(f, "{position} of={of} since={since}"),
+            None => write!(f, "{UNKNOWN} of={of} since={since}"),
         }
     }
 }
@@ -48,17 +57,21 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
-        for text in
-            [format!("{ID}:363 since=2026-12-01T09:30:00Z"), "unknown since=2026-12-01T09:30:00Z".to_owned()]
-        {
+        for text in [
+            format!("{ID}:363 of=3 since=2026-12-01T09:30:00Z"),
+            "unknown of=1 since=2026-12-01T09:30:00Z".to_owned(),
+        ] {
             assert_eq!(Record::read(&text).unwrap().to_string(), text);
         }
         for text in [
             "",
             "unknown",
-            &format!("{ID}:-1 since=2026-12-01T09:30:00Z"),
-            &format!("{ID}:1 since=now"),
-            "none since=2026-12-01T09:30:00Z",
+            "unknown since=2026-12-01T09:30:00Z",
+            "unknown of=0 since=2026-12-01T09:30:00Z",
+            "unknown of=1000000 since=2026-12-01T09:30:00Z",
+            &format!("{ID}:-1 of=3 since=2026-12-01T09:30:00Z"),
+            &format!("{ID}:1 of=3 since=now"),
+            "none of=3 since=2026-12-01T09:30:00Z",
         ] {
             assert_eq!(Record::read(text), None, "{text}");
         }

@@ -49,7 +49,7 @@ pub fn asks(cluster: &Cluster, view: &View<'_>) -> bool {
 
 /// It tells until it knows an id, or that nobody asks.
 fn waits_to_be_heard(pod: &PodFact) -> bool {
-    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::on_pod(text).is_some();
+    let knows_none = |text: &str| matches!(text, UNKNOWN | FOUNDS) || Recovery::is_right(text);
     pod.identity.as_deref().is_some_and(knows_none)
 }
 

@@ -7,7 +7,7 @@
 use jiff::SignedDuration;
 
 use super::table::{self, Row, Told};
-use super::{Stake, has_a_right, serves, stake, still_true, waits_in_vain};
+use super::{Stake, came_before, has_a_right, has_served, serves, stake, still_true, waits_in_vain};
 use crate::galera::start_note::{Doing, StartNote};
 use crate::marks::RECOVER;
 use crate::marks::recovery::Recovery;
@@ -90,7 +90,7 @@ pub enum Step {
 /// What comes next. `still` is how long nothing of what members told has changed.
 pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> Step {
     if let Some(recovery) = cluster.recovery() {
-        return led(cluster, recovery, view);
+        return led(cluster, recovery, view, still);
     }
     if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
         let why =
@@ -123,7 +123,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Cannot(why.to_owned());
     }
     let rows = table::rows(cluster, view);
-    told(cluster, &rows, still).unwrap_or_else(|| choose(cluster, &rows, want))
+    told(cluster, &rows, view, still).unwrap_or_else(|| choose(cluster, &rows, want))
 }
 
 /// A stop that was not gone through with is taken back, and so is the record of one that is over.
@@ -142,7 +142,7 @@ fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
 }
 
 /// Until every member told where its data ends.
-fn told(cluster: &Cluster, rows: &[Row<'_>], still: SignedDuration) -> Option<Step> {
+fn told(cluster: &Cluster, rows: &[Row<'_>], view: &View<'_>, still: SignedDuration) -> Option<Step> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
@@ -155,7 +155,8 @@ fn told(cluster: &Cluster, rows: &[Row<'_>], still: SignedDuration) -> Option<St
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
-    let served = rows.iter().find(|row| row.told == Told::Served).filter(|_| still >= SETTLED);
+    let lost = |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, view, still);
+    let served = rows.iter().find(lost);
     if let Some(row) = served {
         return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
     }
@@ -218,7 +219,7 @@ fn choose(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
 }
 
 /// With the guard's word: the first one, then the others.
-fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
+fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> Step {
     let Some(first) = cluster.member(&recovery.member) else {
         return Step::TakeBack(format!("{} is not a member of it any more", recovery.member));
     };
@@ -240,12 +241,18 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
             gone_on()
         };
     };
-    let carries = pod.identity.as_deref().and_then(Recovery::on_pod).as_ref() == Some(&recovery.position);
+    let carries = pod.identity.as_ref() == Some(&recovery.of_pod());
     let told = pod.start_note.as_deref();
     // It led once, and fell: its step does not do so again, but a new pod may, if nobody has gone on since.
     let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
     match told {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
+        _ if has_served(first) && !has_lost_the_others(first, view, still) => {
+            Step::Wait(format!("{} has started the cluster, and is not Ready at the moment", first.name))
+        }
+        _ if has_served(first) => {
+            Step::TakeBack(format!("{} has started the cluster, and lost the others since", first.name))
+        }
         Some(StartNote::Refused(why)) if carries => {
             Step::TakeBack(format!("{} was not started: {why}", first.name))
         }
@@ -254,6 +261,12 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>) -> Step {
         _ if !carries || fell => restart(cluster, first, why()),
         _ => Step::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
     }
+}
+
+/// Whoever served and is not Ready may be giving a copy, which is seen by nobody: that may last longer.
+fn has_lost_the_others(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
+    let alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
+    still >= if alone { SETTLED } else { PATIENCE }
 }
 
 fn gone_on() -> Step {
@@ -301,10 +314,8 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
 fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>) -> Option<Step> {
     let member = next_in_turn(cluster, view)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
-    let since = |member: &Member| member.pod.as_deref().and_then(|pod| pod.began.or(pod.since));
-    let earlier = matches!((since(member), since(first)), (Some(own), Some(its)) if own < its);
     let rests = !pod.running && pod.restarts > 0 && cluster.recovery().is_some();
-    let vain = waits_in_vain(member, view) && (earlier || rests);
+    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || rests);
     vain.then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
 

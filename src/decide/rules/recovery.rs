@@ -90,6 +90,25 @@ pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
     }
 }
 
+/// A change that grants a recovery, or ends one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// This member may start the cluster now.
+    Granted(Recovery),
+    /// It is done, or was taken back.
+    Over,
+}
+
+/// What everybody should see of it.
+pub fn told(review: &Review) -> Option<Told> {
+    let mark = |object| of_set(object)?.mark(marks::RECOVERY);
+    match (mark(review.old.as_ref()), mark(review.new.as_ref())) {
+        (before, now) if before == now => None,
+        (_, Some(now)) => Recovery::of(now).ok().map(Told::Granted),
+        (_, None) => review.new.is_some().then_some(Told::Over),
+    }
+}
+
 fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&review.namespace, &review.name);
     let run = format!(

@@ -1,6 +1,6 @@
 //! One cluster: a Galera StatefulSet with its members, their claims and the bootstrap node beside it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -145,11 +145,7 @@ impl Cluster {
 
     /// How many members it had when it was stopped, as its claims record it; `None`: they do not.
     pub fn stopped_members(&self) -> Option<i64> {
-        let recorded = self.claims.iter().filter(|claim| claim.bound && claim.stopped.is_some());
-        let ordinals: BTreeSet<_> = recorded.map(|claim| claim.ordinal).collect();
-        let start = self.workload.ordinals().start;
-        let members = (start..).zip(ordinals.range(start..)).take_while(|(next, ordinal)| next == *ordinal);
-        i64::try_from(members.count()).ok().filter(|count| *count > 0)
+        self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.of)).max()
     }
 
     /// It was stopped in order, and nothing of it runs.

@@ -103,7 +103,7 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     let record = cluster.identity().map(Identity::as_str);
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
         // A right that nobody grants any more is taken back, before its server comes to use it.
-        right if Recovery::on_pod(right).is_some() => {
+        right if Recovery::is_right(right) => {
             let granted = recovery::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
             (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
         }
@@ -120,5 +120,5 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
 pub(super) fn is_known(text: &str) -> bool {
     matches!(text, UNKNOWN | FOUNDS | FREE | NONE)
         || Identity::read(text).is_some()
-        || Recovery::on_pod(text).is_some()
+        || Recovery::is_right(text)
 }
