@@ -43,7 +43,7 @@ pub struct Notice {
     regarding: ObjectReference,
     /// Names the rule: Events of one reason on one object are folded into a series.
     reason: String,
-    action: &'static str,
+    action: String,
     note: String,
 }
 
@@ -78,18 +78,20 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
             }
             _ => return None,
         };
-        Some(Notice { regarding: about.clone(), reason, action: "Admit", note })
+        Some(Notice { regarding: about.clone(), reason, action: "Admit".to_owned(), note })
     });
     let recovery = recovery.map(|told| {
         let (reason, note) = of_recovery(&told, user);
-        Notice { regarding: about.clone(), reason: reason.to_owned(), action: "Recover", note }
+        // Events of one reason and action are folded into one, and keep its words: each grant is one of its own.
+        let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
+        Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
     });
     told.chain(recovery).collect()
 }
 
 /// Who may start a cluster that is down, from where, and by whose word.
 fn of_recovery(told: &Told, user: Option<&str>) -> (&'static str, String) {
-    let by = user.map(|user| format!(", asked for by {user}")).unwrap_or_default();
+    let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
     match told {
         Told::Granted(Recovery { member, position, until, loss }) => {
             let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
@@ -154,7 +156,7 @@ pub fn found(news: &News<'_>) -> Notice {
     Notice {
         regarding: regarding(*kind, &id.namespace, &id.name, uid),
         reason: format!("Audit{}", news.rule),
-        action: "Audit",
+        action: "Audit".to_owned(),
         note: report::audit::note(news),
     }
 }
@@ -173,7 +175,7 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
         name: Some("gatera".to_owned()),
         ..ObjectReference::default()
     };
-    Notice { regarding, reason, action: "Register", note }
+    Notice { regarding, reason, action: "Register".to_owned(), note }
 }
 
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
@@ -226,7 +228,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
             type_: if reason == RECOVERY_OVER { EventType::Normal } else { EventType::Warning },
             reason,
             note: Some(note.chars().take(LONGEST_NOTE).collect()),
-            action: action.into(),
+            action,
             secondary: None,
         };
         if let Err(error) = recorder.publish(&event, &regarding).await {

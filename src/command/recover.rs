@@ -79,6 +79,7 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
         settings,
         want,
         agreed,
+        begun: agreed,
         acted: false,
         since: Instant::now(),
         table: String::new(),
@@ -93,8 +94,10 @@ struct Way<'a> {
     options: &'a Options,
     settings: &'a Settings,
     want: Want,
-    /// A person said yes.
+    /// A person said yes to who starts the cluster.
     agreed: bool,
+    /// Or to what comes before that.
+    begun: bool,
     /// Something was done.
     acted: bool,
     /// Since when nothing has changed in the table.
@@ -103,6 +106,12 @@ struct Way<'a> {
     told: Told,
     /// What was done again and again.
     tries: BTreeMap<String, u32>,
+}
+
+/// Whether a person was asked just now, or nobody has to be.
+enum Asked {
+    Now,
+    Before,
 }
 
 impl Way<'_> {
@@ -119,8 +128,11 @@ impl Way<'_> {
             }
             let still = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
             let step = recovery::next(cluster, &view, &self.want, still);
-            if let ControlFlow::Break(exit) = self.ends(&step, cluster, &view, out)? {
-                return Ok(exit);
+            match self.ends(&step, cluster, &view, out)? {
+                ControlFlow::Break(exit) => return Ok(exit),
+                // The question may have taken a while.
+                ControlFlow::Continue(Asked::Now) => continue,
+                ControlFlow::Continue(Asked::Before) => {}
             }
             self.told.step(report::says(&step), out)?;
             if self.options.of.gives_up(self.since, out)? {
@@ -140,11 +152,11 @@ impl Way<'_> {
         cluster: &Cluster,
         view: &View<'_>,
         out: &mut impl Write,
-    ) -> anyhow::Result<ControlFlow<Exit>> {
+    ) -> anyhow::Result<ControlFlow<Exit, Asked>> {
         let exit = match step {
             // Whoever was made anew is waited for.
             Step::Serves if self.acted && recovery::next_in_turn(cluster, view).is_some() => {
-                return Ok(ControlFlow::Continue(()));
+                return Ok(ControlFlow::Continue(Asked::Before));
             }
             Step::Serves => {
                 writeln!(out, "{}", report::serves(cluster, view))?;
@@ -158,20 +170,24 @@ impl Way<'_> {
                 write!(out, "{}{}", self.table, report::refusal(cluster, stake, from.as_deref()))?;
                 Exit::Refused
             }
-            _ if self.agreed => return Ok(ControlFlow::Continue(())),
+            Step::Ask { .. } if self.agreed => return Ok(ControlFlow::Continue(Asked::Before)),
+            step if self.begun && !matches!(step, Step::Ask { .. }) => {
+                return Ok(ControlFlow::Continue(Asked::Before));
+            }
             step => {
                 // What was granted was agreed to.
                 let begins = matches!(step, Step::Ask { .. } | Step::Scale { .. })
                     || matches!(step, Step::Restart { .. }) && cluster.recovery().is_none();
                 if !self.options.of.dry_run && !begins {
-                    return Ok(ControlFlow::Continue(()));
+                    return Ok(ControlFlow::Continue(Asked::Before));
                 }
                 write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
                 if self.options.of.dry_run {
                     Exit::Clean
                 } else if agrees(out)? {
-                    self.agreed = true;
-                    return Ok(ControlFlow::Continue(()));
+                    self.agreed |= matches!(step, Step::Ask { .. });
+                    self.begun = true;
+                    return Ok(ControlFlow::Continue(Asked::Now));
                 } else {
                     Exit::Refused
                 }
@@ -237,9 +253,10 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         }
         Step::TakeBack(_) => take_off(seen).await,
         Step::Finish { .. } => {
-            take_off(seen).await?;
+            // Until all of that is done a recovery is under way, and whoever comes after goes on with it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
-            seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await
+            seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
+            take_off(seen).await
         }
         Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),
     }

@@ -3,8 +3,10 @@
 //! Owns: the loop of looking and doing, and hearing where a member's data ended when it left. What comes next is `decide::stop`'s.
 
 use std::io::Write;
-use std::time::Instant;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use decide::config::Settings;
 use decide::galera::start_note::{self, Position};
 use decide::marks::stopped::Record;
@@ -13,12 +15,12 @@ use decide::report::stop as report;
 use decide::report::visible;
 use decide::stop::{self, Step};
 use decide::view::View;
-use futures_util::TryStreamExt as _;
+use futures_util::{Stream, TryStreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Exit;
 use super::look;
@@ -26,6 +28,12 @@ use super::walk::{LOOK, Of, Seen, Told, agrees, in_time, release};
 
 /// For so long the last one may be stopped.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
+
+/// In seconds: a replica of the guard has seen it by then.
+const SEEN_AFTER: u32 = 10;
+
+/// In seconds: a pod is listened to for so long before everything is looked at again.
+const LISTENS: u32 = 60;
 
 /// Stops it.
 pub fn run(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
@@ -41,15 +49,16 @@ async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Resul
         let step = stop::next(cluster, &view);
         match &step {
             Step::Stopped => {
+                take_off(&seen).await?;
                 write!(out, "{}", report::stopped(cluster))?;
                 return Ok(Exit::Clean);
             }
-            Step::Cannot(why) => {
-                writeln!(out, "{} cannot be stopped: {}", seen.id, visible(why))?;
-                return Ok(Exit::Refused);
-            }
             _ if cluster.workload.replicas() > fewest => {
                 writeln!(out, "{}", report::healed(cluster, fewest))?;
+                return Ok(Exit::Refused);
+            }
+            Step::Cannot(why) => {
+                writeln!(out, "{} cannot be stopped: {}", seen.id, visible(why))?;
                 return Ok(Exit::Refused);
             }
             _ if !agreed => {
@@ -60,7 +69,9 @@ async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Resul
                 if !agrees(out)? {
                     return Ok(Exit::Refused);
                 }
+                // It may have taken a while.
                 agreed = true;
+                continue;
             }
             _ => {}
         }
@@ -85,16 +96,23 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
             // What it says at its end is said to whoever listens already.
-            let from = seen.pods().get(member).await?.metadata.resource_version.unwrap_or_default();
+            let Some(last) = Leaving::of(seen, member).await? else { return Ok(()) };
             leave(seen, *to).await?;
-            record(seen, claims, end_of(seen, member, from).await?).await
+            ended(seen, claims, last).await
         }
-        Step::Follow { member, claims } => {
-            let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(()) };
-            let from = pod.metadata.resource_version.unwrap_or_default();
-            record(seen, claims, end_of(seen, member, from).await?).await
-        }
+        Step::Follow { member, claims } => match Leaving::of(seen, member).await? {
+            Some(last) => ended(seen, claims, last).await,
+            None => Ok(()),
+        },
         Step::Stopped | Step::Wait(_) | Step::Cannot(_) => Ok(()),
+    }
+}
+
+/// Where its data ended is recorded; what is not known changes nothing.
+async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<()> {
+    match last.end().await {
+        Some(position) => record(seen, claims, Some(position)).await,
+        None => Ok(()),
     }
 }
 
@@ -103,49 +121,75 @@ async fn leave(seen: &Seen, to: i64) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
     }
-    let own = seen.cluster()?.workload.metadata.mark(OVERRIDE);
-    let command = "kubectl annotate statefulset";
-    anyhow::ensure!(
-        own.is_none(),
-        "there is an override on the StatefulSet already; take it off first: {command} {} -n {} gatera.dev/override-",
-        seen.id.name,
-        seen.id.namespace
-    );
-    seen.annotate(release("G01", ASKED, "gatera stop stops the last member")?).await?;
-    let done = seen.scale(to).await;
+    seen.annotate(release("G01", ASKED, stop::RELEASE)?).await?;
+    let mut done = seen.scale(to).await;
+    // The replica that is asked may not have seen it yet.
+    for _ in 0..SEEN_AFTER {
+        if done.is_ok() {
+            break;
+        }
+        sleep(Duration::from_secs(1)).await;
+        done = seen.scale(to).await;
+    }
     seen.annotate(json!({ format!("{PREFIX}{OVERRIDE}"): null })).await?;
     done
 }
 
+/// Ours, of a run that was killed.
+async fn take_off(seen: &Seen) -> anyhow::Result<()> {
+    let ours = |text: &str| text.ends_with(&format!(" reason={}", stop::RELEASE));
+    if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(ours) {
+        seen.annotate(json!({ format!("{PREFIX}{OVERRIDE}"): null })).await?;
+    }
+    Ok(())
+}
+
 async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
-    let of = cluster.stopped_members().unwrap_or_else(|| cluster.workload.replicas());
+    let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
     let record = Record { position, of, since: in_time(SignedDuration::ZERO)? };
     seen.record(claims, Some(&record.to_string())).await
 }
 
-/// Follows the pod until it is gone, and returns where its data ended, if it told that.
-async fn end_of(seen: &Seen, member: &str, mut from: String) -> anyhow::Result<Option<Position>> {
-    let only = WatchParams::default().fields(&format!("metadata.name={member}"));
-    let mut end = None;
-    loop {
-        let mut events = Box::pin(seen.pods().watch(&only, &from).await?);
-        loop {
-            match events.try_next().await {
-                Ok(Some(WatchEvent::Modified(pod) | WatchEvent::Added(pod))) => end = told(&pod).or(end),
-                Ok(Some(WatchEvent::Deleted(pod))) => return Ok(told(&pod).or(end)),
-                Ok(Some(_)) => {}
-                Ok(None) | Err(_) => break,
+/// A pod that is listened to until it is gone, or for a while.
+struct Leaving {
+    uid: Option<String>,
+    events: Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<Pod>>>>>,
+}
+
+impl Leaving {
+    /// `None`: there is no such pod.
+    async fn of(seen: &Seen, member: &str) -> anyhow::Result<Option<Self>> {
+        let Some(pod) = seen.pods().get_opt(member).await? else { return Ok(None) };
+        let only = WatchParams::default().fields(&format!("metadata.name={member}")).timeout(LISTENS);
+        let from = pod.metadata.resource_version.unwrap_or_default();
+        let events = seen.pods().watch(&only, &from).await.context("listening to what it says")?;
+        Ok(Some(Self { uid: pod.metadata.uid, events: Box::pin(events) }))
+    }
+
+    /// Where its data ended, if it told that. Whoever takes longer is listened to again after the next look.
+    async fn end(mut self) -> Option<Position> {
+        let mut end = None;
+        let listen = async {
+            while let Ok(Some(event)) = self.events.try_next().await {
+                let (pod, gone) = match event {
+                    WatchEvent::Added(pod) | WatchEvent::Modified(pod) => (pod, false),
+                    WatchEvent::Deleted(pod) => (pod, true),
+                    WatchEvent::Bookmark(_) => continue,
+                    WatchEvent::Error(_) => break,
+                };
+                if pod.metadata.uid != self.uid {
+                    break;
+                }
+                end = told(&pod).or(end.take());
+                if gone {
+                    break;
+                }
             }
-        }
-        // A watch ends now and then.
-        match seen.pods().get_opt(member).await? {
-            None => return Ok(end),
-            Some(pod) => {
-                end = told(&pod).or(end);
-                from = pod.metadata.resource_version.unwrap_or_default();
-            }
-        }
+        };
+        // A connection may have gone without a word.
+        let _ = timeout(Duration::from_secs(u64::from(LISTENS) + 5), listen).await;
+        end
     }
 }
 

@@ -16,6 +16,7 @@ use decide::view::{Cluster, Id, World};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
@@ -26,8 +27,8 @@ use crate::act::telemetry::chain;
 
 /// How often it is looked.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// Whom the API server names as the writer.
-pub const MANAGER: &str = "gatera";
+/// Whom the API server names as the writer; not the guard, who has fields of its own.
+pub const MANAGER: &str = "gatera-command";
 /// Two of us may write at once, and a third.
 const MOST_TRIES: u32 = 5;
 
@@ -122,14 +123,21 @@ impl Seen {
         Ok(())
     }
 
-    /// The field is nobody's afterwards, so that whoever set it before may set it again.
+    /// From what was seen, and from nothing else. The field is nobody's afterwards, so that whoever set it before may set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
-        let patch = json!({ "spec": { "replicas": to } });
+        let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
+        let replicas = now.spec.and_then(|spec| spec.replicas).unwrap_or_default();
+        anyhow::ensure!(i64::from(replicas) == seen, "its replicas are {replicas} by now, and not {seen}");
+        let version = now.metadata.resource_version;
+        let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
         self.sets().patch_scale(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
         for _ in 0..MOST_TRIES {
             let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
-            let others: Vec<_> = fields.iter().filter(|it| it.manager.as_deref() != Some(MANAGER)).collect();
+            let ours = |it: &&ManagedFieldsEntry| {
+                it.manager.as_deref() == Some(MANAGER) && it.subresource.as_deref() == Some("scale")
+            };
+            let others: Vec<_> = fields.iter().filter(|it| !ours(it)).collect();
             if others.len() == fields.len() || others.is_empty() {
                 return Ok(());
             }

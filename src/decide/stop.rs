@@ -3,8 +3,12 @@
 //! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
 //! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
 
-use crate::marks::RECOVER;
-use crate::view::{Cluster, Member, State, View};
+use crate::galera::data::Backing;
+use crate::marks::overrides::Override;
+use crate::marks::{OVERRIDE, RECOVER};
+use crate::object::Kind;
+use crate::rules::take_off;
+use crate::view::{Cluster, Id, Member, State, View};
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,9 +74,18 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
     cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
 }
 
+/// The override by which the last member leaves says so; it is nobody else's.
+pub const RELEASE: &str = "gatera stop stops the last member";
+
 /// Why not, whoever waits.
 fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    let claimless = cluster.members.iter().find(|member| claims(cluster, member.ordinal).is_empty());
+    not_in_this_state(cluster, view)
+        .or_else(|| loses_data(cluster, view))
+        .or_else(|| never_starts_again(cluster))
+        .or_else(|| released(cluster, view))
+}
+
+fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     match view.state(cluster) {
         _ if cluster.workload.metadata.mark(RECOVER).is_some() => Some(format!(
             "a recovery is under way: {} goes on with it, and --abort takes it back",
@@ -84,13 +97,59 @@ fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
             view.describe(cluster),
             cluster.recover_command()
         )),
-        _ => claimless.map(|member| {
-            format!(
-                "{} keeps its data on no claim of its own: what it has would go with its pod",
-                member.name
-            )
-        }),
+        _ => None,
     }
+}
+
+/// Whoever leaves would take its data along.
+fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    if cluster.workload.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" {
+        let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: write Retain first";
+        return Some(why.to_owned());
+    }
+    if let Some(claim) = cluster.claims.iter().find(|claim| claim.going) {
+        let name = &claim.name;
+        return Some(format!(
+            "claim {name} is being deleted, and goes with its pod: copy what is on it first"
+        ));
+    }
+    let place = view.place_of_data(&cluster.id.namespace, &cluster.workload);
+    let kept = |member: &&Member| match place.as_ref().map(|place| &place.backing) {
+        Some(Backing::Template(template)) => {
+            claims(cluster, member.ordinal).contains(&format!("{template}-{}", member.name))
+        }
+        Some(_) => false,
+        None => !claims(cluster, member.ordinal).is_empty(),
+    };
+    let member = cluster.members.iter().find(|member| !kept(member))?;
+    Some(format!("{} keeps its data on no claim of its own: what it has would go with its pod", member.name))
+}
+
+/// Nobody would know who may start first.
+fn never_starts_again(cluster: &Cluster) -> Option<String> {
+    if cluster.has_no_identity() {
+        let why = "it has no identity, so nothing would tell who may start first: gatera explain G04, a cluster without an identity";
+        return Some(why.to_owned());
+    }
+    let blind = cluster.members.iter().find(|member| member.pod.as_deref().is_some_and(|pod| !pod.step))?;
+    Some(format!(
+        "{} does not start by gatera's step, so gatera start could not ask it where its data ends; gatera explain G01 and G04 tell how \
+         to stop and start it by hand",
+        blind.name
+    ))
+}
+
+/// Somebody's override would be written over.
+fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let text = cluster.workload.metadata.mark(OVERRIDE)?;
+    let counts = Override::read(text, view.now).is_ok_and(|it| it.reason != RELEASE);
+    let Id { namespace, name } = &cluster.id;
+    counts.then(|| {
+        format!(
+            "there is an override on its StatefulSet; take it off first: {}",
+            take_off(Kind::StatefulSet, namespace, name)
+        )
+    })
 }
 
 fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {

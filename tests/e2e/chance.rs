@@ -7,7 +7,7 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::galera::Galera;
+use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::guarded;
 use crate::install::{formed, password};
@@ -100,8 +100,18 @@ fn led_back(galera: &Galera<'_>, chance: &mut Chance) {
         let _ = child.kill();
         println!("  killed, or done: {}", child.wait().unwrap());
     }
-    let output = recover(galera, &["--yes"]).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    println!("{text}");
-    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    // A moment after the lights went out kubelets may not have noticed, and a cluster that seems to serve is left alone.
+    patiently("all members to be Ready", || {
+        let output = recover(galera, &["--yes"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        println!("{text}");
+        assert!(
+            output.status.success(),
+            "{}: {text}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let all = (0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal)));
+        if all { Ok(()) } else { Err(text) }
+    });
 }

@@ -180,7 +180,8 @@ fn stopped_uninstalled_and_started(galera: &Galera<'_>, cluster: &str) {
     assert!(ends[0] >= ends[1] && ends[1] >= ends[2], "the last one has all of it: {ends:?}");
     let held = galera.lab.get(&galera.namespace, &set);
     assert_eq!(held["spec"]["replicas"], 0);
-    let ours = |it: &Value| it["manager"] == "gatera" && it["fieldsV1"].to_string().contains("f:replicas");
+    let ours =
+        |it: &Value| it["manager"] == "gatera-command" && it["fieldsV1"].to_string().contains("f:replicas");
     let fields = held["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     assert!(!fields.iter().any(ours), "the field is nobody's: {fields:#?}");
 

@@ -45,6 +45,18 @@ fn what_a_person_reads() {
         || Scene { replicas: Some(0), ended: vec![363, 360, 351], ..members(["absent", "absent", "absent"]) };
     let half = |words| Scene { replicas: Some(2), ended: vec![0, 0, 351], ..members(words) };
     let rolls = json!({ "status": { "observedGeneration": 1, "currentRevision": "a", "updateRevision": "b", "updatedReplicas": 1 } });
+    let deletes = json!({ "spec": { "persistentVolumeClaimRetentionPolicy": { "whenScaled": "Delete" } } });
+    let (_, mut going) =
+        members(["ready"; 3]).object(&format!("PersistentVolumeClaim/datadir-{STATEFUL_SET}-1"));
+    going["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
+    going["apiVersion"] = json!("v1");
+    let (_, mut blind) = members(["ready"; 3]).object(&format!("Pod/{STATEFUL_SET}-1"));
+    blind["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
+    let mark = |key: &str, text: &str| json!({ "metadata": { "annotations": { key: text } } });
+    let none = mark("gatera.dev/identity", "none");
+    let overrides =
+        |reason| mark("gatera.dev/override", &format!("G01 until=2026-12-01T10:00:00Z reason={reason}"));
+    let (released, ours) = (overrides("moving house"), overrides(stop::RELEASE));
     let rows = [
         ("all are Ready", members(["ready"; 3])),
         ("and that is recorded", Scene { ended: vec![0; 3], ..members(["ready"; 3]) }),
@@ -59,6 +71,15 @@ fn what_a_person_reads() {
         ("a recovery is under way", Scene { stateful_set: asked, ..members(["ready"; 3]) }),
         ("nobody ever held data", Scene { data: "none".into(), claims: false, ..members(["starting"; 3]) }),
         ("no claims", Scene { claims: false, ..members(["ready"; 3]) }),
+        ("claims go with their members", Scene { stateful_set: deletes, ..members(["ready"; 3]) }),
+        ("a claim is being deleted", Scene { also: vec![going], ..members(["ready"; 3]) }),
+        ("it could not be started again", Scene { also: vec![blind], ..members(["ready"; 3]) }),
+        ("it has no identity", Scene { stateful_set: none, ..members(["ready"; 3]) }),
+        ("somebody's override is there", Scene { stateful_set: released, ..members(["ready"; 3]) }),
+        (
+            "our own override was left",
+            Scene { stateful_set: ours, ended: vec![0, 0, 0], ..members(["ready"; 3]) },
+        ),
         ("the bootstrap node is there", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
         ("nothing is known", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
     ];

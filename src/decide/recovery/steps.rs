@@ -108,14 +108,19 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Serves;
     }
     match fewer {
-        Some(_) if !cluster.leaving.is_empty() => return Step::Wait("members are still leaving".to_owned()),
-        Some(to) => return Step::Scale { to },
+        Some(_) if want.all && !cluster.leaving.is_empty() => {
+            return Step::Wait("members are still leaving".to_owned());
+        }
+        Some(to) if want.all => return Step::Scale { to },
+        Some(_) if cluster.members.is_empty() => {
+            return Step::Cannot(format!("it was stopped in order: {} starts it", cluster.start_command()));
+        }
         None if cluster.members.is_empty() => {
             let why = "it has 0 replicas, and nothing on its claims tells how many it had: set them to what they were, with the override \
                        of G01 (gatera explain G01), and run this again";
             return Step::Cannot(why.to_owned());
         }
-        None => {}
+        _ => {}
     }
     if !cluster.has_data() {
         let why =
@@ -155,7 +160,8 @@ fn told(cluster: &Cluster, rows: &[Row<'_>], view: &View<'_>, still: SignedDurat
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
-    let lost = |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, view, still);
+    let lost =
+        |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
     let served = rows.iter().find(lost);
     if let Some(row) = served {
         return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
@@ -247,7 +253,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
     match told {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
-        _ if has_served(first) && !has_lost_the_others(first, view, still) => {
+        _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => {
             Step::Wait(format!("{} has started the cluster, and is not Ready at the moment", first.name))
         }
         _ if has_served(first) => {
@@ -264,9 +270,10 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
 }
 
 /// Whoever served and is not Ready may be giving a copy, which is seen by nobody: that may last longer.
-fn has_lost_the_others(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
+fn has_lost_the_others(member: &Member, cluster: &Cluster, view: &View<'_>, still: SignedDuration) -> bool {
     let alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
-    still >= if alone { SETTLED } else { PATIENCE }
+    let copies = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
+    still >= SETTLED && (alone || still >= PATIENCE && !cluster.members.iter().any(copies))
 }
 
 fn gone_on() -> Step {

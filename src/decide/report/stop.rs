@@ -34,7 +34,7 @@ pub fn says(step: &Step) -> String {
 pub fn healed(cluster: &Cluster, fewest: i64) -> String {
     format!(
         "somebody set the replicas of {} back to {} from {fewest}: Helm, a GitOps tool or an autoscaler that knows another number; \
-         suspend it, and run this again",
+         suspend it, and run this again; or gatera start, which takes back what was recorded for the stop",
         cluster.id,
         cluster.workload.replicas()
     )

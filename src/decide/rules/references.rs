@@ -31,7 +31,7 @@ use super::{Rule, Verb, WRITTEN};
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, View, is_cluster};
+use crate::view::{Cluster, Freshness, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",
@@ -57,9 +57,17 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
-    // Of a cluster that is stopped nobody reads anything, and whoever applies it again brings this with it.
-    let lives = |cluster: &&Cluster| cluster.has_data() && !cluster.is_stopped();
-    let users: Vec<_> = view.concerned(review).into_iter().filter(lives).collect();
+    // Of a cluster that is stopped nobody reads anything, and whoever applies it again brings this with it; but not its passwords.
+    let stopped = |cluster: &&Cluster| cluster.is_stopped() && view.freshness == Freshness::Current;
+    let (stopped, users): (Vec<_>, Vec<_>) =
+        view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
+    if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {
+        let says =
+            format!("{} is stopped, and its data opens with the passwords in it alone", cluster.id.name);
+        let why = "a new Secret has other passwords than the data on the claims";
+        let instead = "keep it, or a copy of it, until the cluster is started again".to_owned();
+        return Some(Finding { verdict: Verdict::Warn, ..finding(String::new(), says, why, instead) });
+    }
     let cluster = *users.first()?;
     let Cluster { id, workload, .. } = cluster;
     let whose = users.iter().map(|cluster| &*cluster.id.name).collect::<Vec<_>>().join(" and ");
