@@ -146,6 +146,16 @@ fn a_start_that_cannot_be_says_why() {
 }
 
 /// The end of an override on a page is half an hour from when the page is read.
+/// Nothing is promised that is not kept.
+#[test]
+fn what_several_steps_do_is_told_as_text_only() {
+    for verb in ["recover", "start", "stop"] {
+        let ran = gatera(&[verb, "galera", "--output=json"], b"");
+        let says = "gatera: each step is told as it happens, as text: leave out --output\n";
+        assert_eq!((ran.code, &*ran.err), (2, says), "{verb}");
+    }
+}
+
 fn without_times(page: &str) -> String {
     let mut parts = page.split("until=");
     let first = parts.next().unwrap_or_default().to_owned();

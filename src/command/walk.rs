@@ -22,7 +22,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::look::{self, Look};
+use super::look::{self, Look, Output};
 use crate::act::telemetry::chain;
 
 /// How often it is looked.
@@ -64,6 +64,10 @@ impl Of {
 
     /// The only cluster of this name, as it is now.
     pub async fn seen(&self, settings: &Settings) -> anyhow::Result<Seen> {
+        anyhow::ensure!(
+            matches!(self.look.output, Output::Text),
+            "each step is told as it happens, as text: leave out --output"
+        );
         let (world, client, id) = look::one(&self.cluster, &self.look, settings).await?;
         Ok(Seen { client, world, id })
     }

@@ -221,7 +221,10 @@ pub fn of_any_size_it_comes_back() {
         galera.until_ready(members);
         until_bootstrap_is_removed(&galera);
         let cluster = galera.until_synced(members, members);
-        gate::it_is_recorded(&galera, &cluster);
+        // A single member parts from nobody, and is not asked.
+        if members > 1 {
+            gate::it_is_recorded(&galera, &cluster);
+        }
         galera.fill();
         if !more.is_empty() {
             made_anew_with(&galera, more);
