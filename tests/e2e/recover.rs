@@ -221,10 +221,12 @@ pub fn of_any_size_it_comes_back() {
         galera.until_ready(members);
         until_bootstrap_is_removed(&galera);
         let cluster = galera.until_synced(members, members);
-        // A single member parts from nobody, and is not asked.
-        if members > 1 {
-            gate::it_is_recorded(&galera, &cluster);
-        }
+        patiently("its identity to be recorded", || {
+            let set = galera.lab.get(&galera.namespace, &format!("statefulset/{name}-galera"));
+            let recorded = &set["metadata"]["annotations"]["gatera.dev/identity"];
+            // A single member parts from nobody, and is not asked.
+            if members == 1 || *recorded == *cluster { Ok(()) } else { Err(recorded.to_string()) }
+        });
         galera.fill();
         if !more.is_empty() {
             made_anew_with(&galera, more);
