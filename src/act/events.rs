@@ -15,7 +15,7 @@ use decide::plan::Announcement;
 use decide::plan::rollout::STOPPED;
 use decide::report;
 use decide::review::{Operation, Origin, Review};
-use decide::rules::{self, Told};
+use decide::rules::{self, Turn};
 use decide::verdict::{Decision, Effect, Finding, Softened};
 use decide::view::{Id, View};
 use jiff::{SignedDuration, Timestamp};
@@ -51,7 +51,7 @@ pub struct Notice {
 /// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
 /// once. `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
-    let recovery = rules::told(review).filter(|_| decision.allowed());
+    let recovery = rules::turn(review).filter(|_| decision.allowed());
     let silent = decision.judged.is_empty() && recovery.is_none();
     if review.dry_run || review.origin != Origin::Validating || silent {
         return Vec::new();
@@ -80,8 +80,8 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         };
         Some(Notice { regarding: about.clone(), reason, action: "Admit".to_owned(), note })
     });
-    let recovery = recovery.map(|told| {
-        let (reason, note) = of_recovery(&told, user);
+    let recovery = recovery.map(|turn| {
+        let (reason, note) = of_recovery(&turn, user);
         // Events of one reason and action are folded into one, and keep its words: each grant is one of its own.
         let action = format!("Recover{:016x}", Fingerprint::of(&note).number());
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
@@ -90,16 +90,16 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
 }
 
 /// Who may start a cluster that is down, from where, and by whose word.
-fn of_recovery(told: &Told, user: Option<&str>) -> (&'static str, String) {
+fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
     let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
-    match told {
-        Told::Granted(Recovery { member, position, until, loss }) => {
+    match turn {
+        Turn::Granted(Recovery { member, position, until, loss }) => {
             let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
             let note =
                 format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");
             ("RecoveryGranted", report::visible(&note))
         }
-        Told::Over => (RECOVERY_OVER, format!("the recovery is done, or was taken back{by}")),
+        Turn::Over => (RECOVERY_OVER, format!("the recovery is done, or was taken back{by}")),
     }
 }
 

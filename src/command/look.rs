@@ -50,15 +50,32 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
     Ok(all)
 }
 
+/// One cluster at one look.
+pub struct Seen {
+    /// With whose rights.
+    pub client: Client,
+    /// Everything that was seen.
+    pub world: World,
+    /// Which cluster.
+    pub id: Id,
+}
+
+impl Seen {
+    /// The cluster as it was.
+    pub fn cluster(&self) -> anyhow::Result<&Cluster> {
+        self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
+    }
+}
+
 /// One look, and the only cluster of this name.
-pub async fn one(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, Id)> {
+pub async fn one(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<Seen> {
     let (world, client) = listed(look, settings).await?;
     let clusters = named(&world, Some(name), look)?;
     let [cluster] = clusters[..] else {
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
     };
     let id = cluster.id.clone();
-    Ok((world, client, id))
+    Ok(Seen { client, world, id })
 }
 
 /// On a runtime of its own.

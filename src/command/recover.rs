@@ -25,8 +25,8 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
-use super::look;
-use super::walk::{LOOK, MANAGER, Of, Seen, Told, agrees, in_time, params, release};
+use super::look::{self, Seen};
+use super::walk::{LOOK, MANAGER, Of, Said, agrees, in_time, params, release};
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -83,7 +83,7 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
         acted: false,
         since: Instant::now(),
         table: String::new(),
-        told: Told::default(),
+        told: Said::default(),
         tries: BTreeMap::new(),
     };
     look::block_on(way.go(out))
@@ -103,7 +103,7 @@ struct Way<'a> {
     /// Since when nothing has changed in the table.
     since: Instant,
     table: String,
-    told: Told,
+    told: Said,
     /// What was done again and again.
     tries: BTreeMap<String, u32>,
 }

@@ -14,17 +14,18 @@ use decide::report::rollout::{self as report, Copy};
 use decide::report::visible;
 use decide::revision::{Digest, Revision};
 use decide::story::Story;
-use decide::view::{Cluster, Id, View, Wish, World};
+use decide::view::{Cluster, View, Wish};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{look, status};
+use super::look::{self, Seen};
+use super::status;
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
@@ -67,6 +68,12 @@ pub struct Of {
     look: look::Look,
 }
 
+impl Of {
+    async fn seen(&self, settings: &Settings) -> anyhow::Result<Seen> {
+        look::one(&self.cluster, &self.look, settings).await
+    }
+}
+
 impl Ask {
     /// The settings file.
     pub fn config(&self) -> Option<&std::path::Path> {
@@ -88,7 +95,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
             Ask::Status { of, watch } => status(of, *watch, settings, out).await,
             Ask::History(of) => history(of, settings, out).await,
             Ask::Pause(of) => {
-                let asked = Asked::of(of, settings).await?;
+                let asked = of.seen(settings).await?;
                 asked.wish(Some(Wish::Paused)).await?;
                 Ok(writeln!(
                     out,
@@ -97,7 +104,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 )?)
             }
             Ask::Resume(of) => {
-                let asked = Asked::of(of, settings).await?;
+                let asked = of.seen(settings).await?;
                 asked.wish(None).await?;
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
                 let stays =
@@ -105,7 +112,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 Ok(writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?)
             }
             Ask::Retry(of) => {
-                let asked = Asked::of(of, settings).await?;
+                let asked = of.seen(settings).await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
                 if Wish::of(&asked.cluster()?.workload.metadata) == Some(Wish::Paused) {
@@ -148,14 +155,14 @@ async fn status(
 }
 
 async fn history(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = Asked::of(of, settings).await?;
+    let asked = of.seen(settings).await?;
     let copies = asked.copies().await?;
     let cluster = asked.cluster()?;
     Ok(out.write_all(report::history(cluster, &copies).as_bytes())?)
 }
 
 async fn undo(of: &Of, to: Option<&str>, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = Asked::of(of, settings).await?;
+    let asked = of.seen(settings).await?;
     let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
     let revision = match to {
@@ -199,23 +206,7 @@ fn earlier(cluster: &Cluster, copies: &[Copy]) -> Option<Revision> {
     })
 }
 
-/// One cluster, as it is.
-struct Asked {
-    client: Client,
-    world: World,
-    id: Id,
-}
-
-impl Asked {
-    async fn of(of: &Of, settings: &Settings) -> anyhow::Result<Self> {
-        let (world, client, id) = look::one(&of.cluster, &of.look, settings).await?;
-        Ok(Self { client, world, id })
-    }
-
-    fn cluster(&self) -> anyhow::Result<&Cluster> {
-        self.world.cluster(&self.id.namespace, &self.id.name).context("it has gone")
-    }
-
+impl Seen {
     /// Why what the ConfigMaps hold was given up.
     fn given_up(&self) -> Option<&str> {
         let cluster = self.cluster().ok()?;

@@ -23,8 +23,8 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
-use super::look;
-use super::walk::{LOOK, Of, Seen, Told, agrees, in_time, release};
+use super::look::{self, Seen};
+use super::walk::{LOOK, Of, Said, agrees, in_time, release};
 
 /// For so long the last one may be stopped.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
@@ -41,7 +41,7 @@ pub fn run(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result
 }
 
 async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (mut told, mut agreed) = (Told::default(), of.agreed());
+    let (mut told, mut agreed) = (Said::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     loop {
         let seen = of.seen(settings).await?;

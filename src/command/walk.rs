@@ -1,5 +1,5 @@
-//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): the cluster at one look, what is
-//! done to it with the rights of whoever asks, and what is told of it.
+//! What the commands share that do several steps by themselves (`recover`, `start`, `stop`): their options, what is done to the
+//! cluster with the rights of whoever asks, and what is told of it.
 //!
 //! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
 
@@ -12,17 +12,16 @@ use clap::Args;
 use decide::config::Settings;
 use decide::marks::{OVERRIDE, PREFIX, STOPPED};
 use decide::report::visible;
-use decide::view::{Cluster, Id, World};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::look::{self, Look, Output};
+use super::look::{self, Look, Output, Seen};
 use crate::act::telemetry::chain;
 
 /// How often it is looked.
@@ -68,8 +67,7 @@ impl Of {
             matches!(self.look.output, Output::Text),
             "each step is told as it happens, as text: leave out --output"
         );
-        let (world, client, id) = look::one(&self.cluster, &self.look, settings).await?;
-        Ok(Seen { client, world, id })
+        look::one(&self.cluster, &self.look, settings).await
     }
 
     /// Nothing has changed for too long, and that is said.
@@ -82,22 +80,8 @@ impl Of {
     }
 }
 
-/// The cluster at one look.
-pub struct Seen {
-    /// With whose rights.
-    pub client: Client,
-    /// Everything that was seen.
-    pub world: World,
-    /// Which cluster.
-    pub id: Id,
-}
-
+/// What is done to it.
 impl Seen {
-    /// The cluster as it was.
-    pub fn cluster(&self) -> anyhow::Result<&Cluster> {
-        self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
-    }
-
     /// Pods of its namespace.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.id.namespace)
@@ -175,9 +159,9 @@ pub fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
 
 /// What was said last of the step, and of why it is not done: neither is repeated while nothing changes.
 #[derive(Default)]
-pub struct Told([String; 2]);
+pub struct Said([String; 2]);
 
-impl Told {
+impl Said {
     /// What comes next, with the time.
     pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
         if text == self.0[0] {

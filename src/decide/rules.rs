@@ -36,7 +36,7 @@ mod whole_stop;
 
 pub use departure::{Departure, departure, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
-pub use recovery::{Told, told};
+pub use recovery::{Turn, turn};
 pub use second_bootstrap::held_at_zero;
 pub use waived::take_off;
 

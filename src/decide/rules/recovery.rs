@@ -92,7 +92,7 @@ pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
 
 /// A change that grants a recovery, or ends one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Turn {
     /// This member may start the cluster now.
     Granted(Recovery),
     /// It is done, or was taken back.
@@ -100,12 +100,12 @@ pub enum Told {
 }
 
 /// What everybody should see of it.
-pub fn told(review: &Review) -> Option<Told> {
+pub fn turn(review: &Review) -> Option<Turn> {
     let mark = |object| of_set(object)?.mark(marks::RECOVERY);
     match (mark(review.old.as_ref()), mark(review.new.as_ref())) {
         (before, now) if before == now => None,
-        (_, Some(now)) => Recovery::of(now).ok().map(Told::Granted),
-        (_, None) => review.new.is_some().then_some(Told::Over),
+        (_, Some(now)) => Recovery::of(now).ok().map(Turn::Granted),
+        (_, None) => review.new.is_some().then_some(Turn::Over),
     }
 }
 

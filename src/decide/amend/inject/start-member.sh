@@ -122,13 +122,17 @@ is_id() {
     case $1 in *[!0-9a-f-]* | "$zeros") return 1 ;; ????????-????-????-????-????????????) return 0 ;; *) return 1 ;; esac
 }
 
-# Sets right: the position from which this member may start the cluster again, by the guard's word, and until when; and recorded:
-# the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one that lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a container that
-# starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing is refused here) stop nobody.
+# Sets right: the position from which this member may start the cluster again, by the guard's word, and until when;
+# and recorded: the cluster that this member belongs to, by the guard's word in an annotation of the pod; `none`: one
+# that lost its identity. Before the guard knows it (`unknown`) this pod remembers what it has seen itself, for a
+# container that starts again without its data. `founds` (somebody has taken the responsibility) and `free` (nothing
+# is refused here) stop nobody.
 read_recorded() {
     recorded='' seen='' right=''
     read -r recorded <"$identity"
-    case $recorded in 'recovery '*) right=${recorded#recovery } recorded='' right_ends=${right##* until=} right=${right% until=*} ;; esac
+    case $recorded in
+        'recovery '*) right=${recorded#recovery } recorded='' right_ends=${right##* until=} right=${right% until=*} ;;
+    esac
     [ -z "$right" ] || [ ! -e "$run/led" ] || recorded=${right%:*} # it is used up
     is_id "$recorded" && return 0
     [ "$recorded" != none ] || return 0
