@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
+const REFUSED: &str = "refused there are prepared transactions, and somebody has to decide them";
 const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 
 fn at(id: &str, seqno: u64) -> String {
@@ -76,6 +77,18 @@ fn what_a_person_reads() {
         ("an older one and its price", down(), from("0", Some("12 transactions")), 0),
         ("another price", down(), from("0", Some("1 transaction")), 0),
         ("nobody of that name", down(), from("7", None), 0),
+        (
+            "one was refused by its step, in this run",
+            members([REFUSED, &newest, &newer]),
+            Want::default(),
+            600,
+        ),
+        (
+            "one was refused by its step before",
+            members([REFUSED, &newest, &newer]),
+            Want { before: vec!["pod-0".to_owned()], ..Want::default() },
+            600,
+        ),
         ("two histories", members([&other, &newest, &newer]), Want::default(), 0),
         (
             "one is empty",
@@ -161,6 +174,56 @@ fn the_end_of_a_log_is_not_where_the_data_ends() {
         let text = reads(&scene, &Want::default(), 0);
         let silent = format!("waiting: {STATEFUL_SET}-0 has not told yet where its data ends");
         assert_eq!(text == silent, !believed, "{message}: {text}");
+    }
+}
+
+/// A server that joined, and fell, told before where its data ended then. The Event of that is still there.
+#[test]
+fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
+    let said = format!(
+        "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:351, stopped in order, \
+         safe_to_bootstrap 0"
+    );
+    let run = json!({ "startedAt": "2026-12-01T09:25:00Z" });
+    let ended =
+        json!({ "exitCode": 137, "startedAt": "2026-12-01T09:25:00Z", "message": "WSREP: Synchronized" });
+    let rests = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+    for (what, state, last, believed) in [
+        ("it runs, and has not joined", json!({ "running": run }), json!({}), true),
+        ("it joined, and fell a moment ago", json!({ "terminated": ended }), json!({}), false),
+        (
+            "it joined, fell, and is not started again yet",
+            rests.clone(),
+            json!({ "terminated": ended }),
+            false,
+        ),
+    ] {
+        let mut scene =
+            Scene { members: vec!["starting".to_owned(), at(ID, 363), at(ID, 360)], ..Scene::default() };
+        let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
+        pod["spec"]["containers"][0]["startupProbe"] =
+            json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
+        pod["spec"]["containers"][0]["command"] =
+            json!(["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"]);
+        pod["status"]["containerStatuses"] =
+            json!([{ "name": "mariadb", "restartCount": 3, "state": state, "lastState": last }]);
+        scene.also.push(pod);
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in scene.objects() {
+            facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0"));
+        facts.hear(&id, "pod-0", "2026-12-01T09:25:10Z".parse().unwrap(), &said);
+        let world = World::build(facts, Freshness::Current);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let step = |still| recovery::next(cluster, &view, &Want::default(), SignedDuration::from_secs(still));
+        let asks = matches!(step(0), Step::Ask { .. });
+        assert_eq!(asks, believed, "{what}: {:?}", step(0));
+        // Its kubelet may let it rest for minutes.
+        let anew = matches!(step(20), Step::Restart { member, .. } if member == format!("{STATEFUL_SET}-0"));
+        assert_eq!(anew, !believed, "{what}: {:?}", step(20));
     }
 }
 

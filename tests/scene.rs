@@ -28,7 +28,7 @@ pub fn now() -> Timestamp {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scene {
     /// One word per member: ready, unverified, starting, gives (it has started, and is not Ready at the moment), pending, stuck, preparing (in vain), unpulled, going, absent; or told and
-    /// what its step told at its start.
+    /// what its step told at its start, or refused and why it did not start.
     pub members: Vec<String>,
     /// More or less than there are words for.
     pub replicas: Option<i64>,
@@ -309,7 +309,12 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
         }
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
         "absent" => return None,
-        told if told.starts_with("told ") => starts(&mut pod, &told["told ".len()..]),
+        told if told.starts_with("told ") => {
+            starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &told["told ".len()..]));
+        }
+        refused if refused.starts_with("refused ") => {
+            starts(&mut pod, &format!("gatera did not start the server: {}", &refused["refused ".len()..]));
+        }
         other => panic!("no member is called {other:?}"),
     }
     Some(pod)
@@ -317,7 +322,7 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
 
 /// It tried to start, and told these words.
 fn starts(pod: &mut Value, words: &str) {
-    let message = format!("start of 2026-12-01T09:29:00Z: {words}\n");
+    let message = format!("{words}\n");
     let ended =
         json!({ "terminated": { "exitCode": 1, "startedAt": "2026-12-01T09:29:00Z", "message": message } });
     pod["spec"]["containers"][0]["startupProbe"] =

@@ -14,6 +14,8 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// Between two words of the API server, for whoever waits for one: a link may stall without closing. Longer than a round
 /// of any watch.
 const SILENCE: Duration = Duration::from_secs(12);
+/// The same for a person's command, which may listen to a pod for a minute.
+const PERSONS_SILENCE: Duration = Duration::from_secs(75);
 
 /// As the guard: the file, or the pod's service account.
 pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
@@ -31,12 +33,14 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 
 /// As the person at the terminal: the file, or what kubectl would take.
 pub async fn person(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => file(path).await?,
         None => Config::infer().await.ok().context(
             "no --kubeconfig, and neither KUBECONFIG nor ~/.kube/config nor a pod's service account will do",
         )?,
     };
+    config.read_timeout = Some(PERSONS_SILENCE);
+    config.reset_reader_on_write = true;
     Client::try_from(config).context("preparing the client")
 }
 

@@ -26,7 +26,7 @@ use tokio::time::sleep;
 
 use super::Exit;
 use super::look::{self, Seen};
-use super::walk::{LOOK, MANAGER, Of, Said, agrees, in_time, params, release};
+use super::walk::{LOOK, MANAGER, Of, Said, agrees, in_time, is_away, params, release};
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -71,8 +71,12 @@ pub enum To {
 
 /// Leads it back.
 pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let want =
-        Want { from: options.from.clone(), loss: options.accept_loss.clone(), all: to == To::StartAll };
+    let want = Want {
+        from: options.from.clone(),
+        loss: options.accept_loss.clone(),
+        all: to == To::StartAll,
+        before: Vec::new(),
+    };
     let agreed = options.of.agreed();
     let way = Way {
         options,
@@ -117,12 +121,15 @@ enum Asked {
 impl Way<'_> {
     async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
-            let seen = self.options.of.seen(self.settings).await?;
+            let seen = self.options.of.seen(self.settings, &mut self.told, out).await?;
             if self.options.abort {
                 return abort(&seen, out).await;
             }
             let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), self.settings));
             let now = report::table(cluster, &view);
+            if self.table.is_empty() {
+                self.want.before = cluster.pods().map(|pod| pod.uid.clone()).collect();
+            }
             if now != self.table {
                 (self.table, self.since) = (now, Instant::now());
             }
@@ -163,7 +170,8 @@ impl Way<'_> {
                 Exit::Clean
             }
             Step::Cannot(why) => {
-                writeln!(out, "{} cannot be recovered: {}", cluster.id, visible(why))?;
+                let what = if self.want.all { "started" } else { "recovered" };
+                writeln!(out, "{} cannot be {what}: {}", cluster.id, visible(why))?;
                 Exit::Refused
             }
             Step::Refuse { stake, from } => {
@@ -219,8 +227,8 @@ impl Way<'_> {
             }
             Err(problem) => {
                 self.told.problem(&problem, out)?;
-                // The guard hears a little later what servers told.
-                if matches!(step, Step::Ask { .. }) && self.since.elapsed() > HEARD {
+                // The guard hears a little later what servers told. One that does not answer is waited for.
+                if matches!(step, Step::Ask { .. }) && self.since.elapsed() > HEARD && !is_away(&problem) {
                     return Ok(ControlFlow::Break(Exit::Refused));
                 }
             }
@@ -249,7 +257,7 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         Step::Ask { member, at, loss } => {
             let (member, position, loss) = (member.clone(), at.clone(), loss.clone());
             let asked = Recovery { member, position, until: in_time(VALID)?, loss };
-            seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked.to_string() })).await
+            ask(seen, &asked.to_string()).await
         }
         Step::TakeBack(_) => take_off(seen).await,
         Step::Finish { .. } => {
@@ -262,9 +270,24 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
     }
 }
 
+/// What the guard did not repeat counts for nobody.
+async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
+    let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
+    let granted = set.metadata.annotations.unwrap_or_default();
+    if granted.get(&format!("{PREFIX}{RECOVERY}")).is_none_or(|it| it != asked) {
+        take_off(seen).await?;
+        anyhow::bail!(
+            "the guard did not confirm it: it is away, or it only warns in this namespace (gatera.dev/mode) or of G20, and does not know \
+             yet what members told"
+        );
+    }
+    Ok(())
+}
+
 /// The guard's mark goes with what was asked for.
 async fn take_off(seen: &Seen) -> anyhow::Result<()> {
-    seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null })).await
+    let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
+    seen.annotate(nothing).await.map(drop)
 }
 
 async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {

@@ -44,7 +44,7 @@ async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Resul
     let (mut told, mut agreed) = (Said::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     loop {
-        let seen = of.seen(settings).await?;
+        let seen = of.seen(settings, &mut told, out).await?;
         let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), settings));
         let step = stop::next(cluster, &view);
         match &step {

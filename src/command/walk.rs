@@ -20,6 +20,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
+use tokio::time::sleep;
 
 use super::look::{self, Look, Output, Seen};
 use crate::act::telemetry::chain;
@@ -29,7 +30,7 @@ pub const LOOK: Duration = Duration::from_secs(2);
 /// Whom the API server names as the writer; not the guard, who has fields of its own.
 pub const MANAGER: &str = "gatera-command";
 /// Two of us may write at once, and a third.
-const MOST_TRIES: u32 = 5;
+const MOST_WRITES: u32 = 5;
 
 /// Of which cluster, and how.
 #[derive(Clone, Debug, Args)]
@@ -61,18 +62,36 @@ impl Of {
         self.yes && !self.dry_run
     }
 
-    /// The only cluster of this name, as it is now.
-    pub async fn seen(&self, settings: &Settings) -> anyhow::Result<Seen> {
+    /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
+    pub async fn seen(
+        &self,
+        settings: &Settings,
+        told: &mut Said,
+        out: &mut impl Write,
+    ) -> anyhow::Result<Seen> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),
             "each step is told as it happens, as text: leave out --output"
         );
-        look::one(&self.cluster, &self.look, settings).await
+        let began = Instant::now();
+        loop {
+            match look::one(&self.cluster, &self.look, settings).await {
+                Err(problem) if told.began() && is_away(&problem) && began.elapsed() < self.patience() => {
+                    told.problem(&problem, out)?;
+                    sleep(LOOK).await;
+                }
+                seen => return seen,
+            }
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_secs(60 * self.patience)
     }
 
     /// Nothing has changed for too long, and that is said.
     pub fn gives_up(&self, since: Instant, out: &mut impl Write) -> io::Result<bool> {
-        let late = since.elapsed() > Duration::from_secs(60 * self.patience);
+        let late = since.elapsed() > self.patience();
         if late {
             writeln!(out, "nothing has changed for {} minutes; run this again to go on", self.patience)?;
         }
@@ -92,12 +111,11 @@ impl Seen {
         Api::namespaced(self.client.clone(), &self.id.namespace)
     }
 
-    /// The same StatefulSet as was looked at.
-    pub async fn annotate(&self, annotations: Value) -> anyhow::Result<()> {
+    /// The same StatefulSet as was looked at; returns what became of it.
+    pub async fn annotate(&self, annotations: Value) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
         let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
-        self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
-        Ok(())
+        Ok(self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?)
     }
 
     /// What is recorded on these claims; `None`: nothing any more.
@@ -119,7 +137,7 @@ impl Seen {
         let version = now.metadata.resource_version;
         let patch = json!({ "metadata": { "resourceVersion": version }, "spec": { "replicas": to } });
         self.sets().patch_scale(&self.id.name, &params(), &Patch::Merge(&patch)).await?;
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MOST_WRITES {
             let set: PartialObjectMeta<StatefulSet> = self.sets().get_metadata(&self.id.name).await?;
             let fields = set.metadata.managed_fields.unwrap_or_default();
             let ours = |it: &&ManagedFieldsEntry| {
@@ -138,6 +156,12 @@ impl Seen {
         }
         Ok(())
     }
+}
+
+/// The API server, or a guard that it asks, does not answer at the moment: nothing was refused.
+pub fn is_away(problem: &anyhow::Error) -> bool {
+    let cause = problem.chain().find_map(|it| it.downcast_ref::<kube::Error>());
+    cause.is_some_and(|it| !matches!(it, kube::Error::Api(status) if status.code < 500))
 }
 
 /// By whom.
@@ -162,6 +186,11 @@ pub fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
 pub struct Said([String; 2]);
 
 impl Said {
+    /// A step was told.
+    fn began(&self) -> bool {
+        !self.0[0].is_empty()
+    }
+
     /// What comes next, with the time.
     pub fn step(&mut self, text: String, out: &mut impl Write) -> io::Result<()> {
         if text == self.0[0] {

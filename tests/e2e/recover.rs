@@ -23,7 +23,7 @@ pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     walk("recover", galera, more)
 }
 
-fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
+pub fn walk(verb: &str, galera: &Galera<'_>, more: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
     command
         .args([verb, &galera.name, "--namespace", &galera.namespace, "--kubeconfig"])
@@ -46,7 +46,7 @@ pub fn released(galera: &Galera<'_>, pod: &str) -> Output {
 }
 
 /// All at once.
-fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
+pub fn all_made_to_leave(galera: &Galera<'_>, members: usize) {
     for ordinal in 0..members {
         released(galera, &galera.member(ordinal)).succeeded();
     }
@@ -114,7 +114,7 @@ fn while_somebody_heals<T>(galera: &Galera<'_>, work: impl FnOnce() -> T) -> T {
 }
 
 /// Its exit code, and what it says.
-fn outcome(mut command: Command) -> (Option<i32>, String) {
+pub fn outcome(mut command: Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8(output.stdout).unwrap())
 }

@@ -36,6 +36,8 @@ enum Does {
     Serves,
     /// It is not Ready for a moment, because it gives a copy.
     Gives,
+    /// It served and fell, and its kubelet lets it rest. Where its data ended before that is still to be heard.
+    Rests,
     Leaves,
 }
 
@@ -91,6 +93,12 @@ impl State {
                 json!(if pod.does.serves() { "2026-12-01T09:10:00Z" } else { began });
             status["started"] = json!(pod.does.serves());
             status["restartCount"] = json!(u8::from(pod.led && !pod.does.serves()));
+            if pod.does == Does::Rests {
+                let status = &mut object["status"]["containerStatuses"][0];
+                status["restartCount"] = json!(1);
+                status["state"] = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+                status["lastState"] = json!({ "terminated": { "exitCode": 137, "startedAt": began, "message": "WSREP: Synchronized" } });
+            }
             if pod.does == Does::Leaves {
                 object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
             }
@@ -108,13 +116,15 @@ impl State {
             facts.put(Object::read(kind, &object.to_string()).unwrap());
         }
         for (ordinal, pod) in self.pods.iter().enumerate() {
-            if pod.as_ref().map(|pod| pod.does) != Some(Does::Told) {
-                continue;
-            }
+            let ends = match pod.as_ref().map(|pod| pod.does) {
+                Some(Does::Told) => self.data[ordinal],
+                Some(Does::Rests) => self.data[ordinal].saturating_sub(1),
+                _ => continue,
+            };
             let said = format!(
                 "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:{}, stopped in order, \
                  safe_to_bootstrap 0",
-                self.data[ordinal]
+                ends
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
             facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
@@ -184,6 +194,36 @@ impl State {
         Pod { right: right.map(|it| it.position.seqno), finds: self.serves(), ..FRESH }
     }
 
+    /// Whose new pod would be given the right to start the cluster, and from where.
+    fn leads(&self, settings: &Settings) -> Option<(usize, u64)> {
+        let (member, _) = self.granted?;
+        let world = self.world(settings);
+        let view = View::new(&world, scene::now(), settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let right = recovery::leads(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
+        Some((member, right.position.seqno))
+    }
+
+    /// A guard decides about what is done now by what it saw a moment ago: who would have led then, and who was believed then.
+    fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
+        let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
+            let mut late = self.clone();
+            late.pods[member] = Some(Pod { right: Some(at), finds: self.serves(), ..FRESH });
+            late
+        });
+        // What is granted by now stands on the object itself.
+        let asked = believed.iter().filter(|it| self.granted.is_none_or(|granted| granted.0 == it.0));
+        made.into_iter().chain(asked.map(|it| Self { granted: Some(*it), ..self.clone() })).collect()
+    }
+
+    /// Nobody looks at the pod that is made: the guard is away.
+    fn unseen(&self, settings: &Settings) -> Option<Self> {
+        let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
+        let mut after = self.clone();
+        after.pods[member] = Some(Pod { finds: self.serves(), ..FRESH });
+        Some(after)
+    }
+
     /// What happens by itself, sooner or later; an error: what must never happen.
     fn proceeds(&self) -> Result<Vec<Self>, String> {
         let mut all = Vec::new();
@@ -227,6 +267,7 @@ impl State {
                             after.data[it] = newest.unwrap();
                         }
                         Does::Gives => becomes.does = Does::Serves,
+                        Does::Rests => becomes.does = Does::Starts,
                         Does::Leaves => after.pods[it] = None,
                         Does::Told | Does::Refused | Does::Serves => continue,
                     }
@@ -262,7 +303,9 @@ impl State {
                 let mut falls = self.clone();
                 let fell = falls.pods[it].as_mut().unwrap();
                 (fell.does, fell.finds) = (Does::Starts, false);
-                all.push(falls);
+                let mut rests = falls.clone();
+                rests.pods[it].as_mut().unwrap().does = Does::Rests;
+                all.extend([falls, rests]);
             }
             if !matches!(pod.does, Does::Leaves) {
                 let mut deleted = self.clone();
@@ -330,10 +373,21 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         }
         let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
         let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), ..Want::default() });
-        for want in named.chain([Want::default()]) {
-            next.extend(state.commanded(&settings, &want).ok().flatten());
-        }
+        let again = Want { before: (0..3).map(|it| format!("pod-{it}")).collect(), ..Want::default() };
+        let commanded = named
+            .chain([Want::default(), again])
+            .filter_map(|want| state.commanded(&settings, &want).ok().flatten());
+        let commanded: Vec<_> = commanded.collect();
+        let asked: Vec<_> =
+            commanded.iter().filter_map(|it| it.granted).filter(|it| Some(*it) != state.granted).collect();
+        next.extend(commanded);
         next.extend(state.suffers());
+        next.extend(state.unseen(&settings));
+        if depth + 2 <= deepest {
+            let leads = state.leads(&settings);
+            let late = next.iter().flat_map(|after| after.seen_late(leads, &asked));
+            queue.extend(late.map(|state| (state, depth + 2)));
+        }
         queue.extend(next.into_iter().map(|state| (state, depth + 1)));
     }
     println!("{} states", seen.len());

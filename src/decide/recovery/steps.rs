@@ -28,6 +28,8 @@ pub struct Want {
     pub loss: Option<String>,
     /// As many members as there were before `gatera stop`, also where some of them serve.
     pub all: bool,
+    /// Pods, by uid, that were there when the person asked: what their step refused may have been mended since.
+    pub before: Vec<String>,
 }
 
 /// What comes next.
@@ -100,7 +102,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     let fewer = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {
         // A recovery may have been taken back when the first one served already.
-        return left_behind(cluster, first, view)
+        return left_behind(cluster, first, view, still)
             .or_else(|| want.all.then(|| all_of_it(cluster, fewer)).flatten())
             .unwrap_or(Step::Serves);
     }
@@ -128,7 +130,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Cannot(why.to_owned());
     }
     let rows = table::rows(cluster, view);
-    told(cluster, &rows, view, still).unwrap_or_else(|| choose(cluster, &rows, want))
+    told(cluster, &rows, view, want, still).unwrap_or_else(|| choose(cluster, &rows, want))
 }
 
 /// A stop that was not gone through with is taken back, and so is the record of one that is over.
@@ -147,7 +149,13 @@ fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
 }
 
 /// Until every member told where its data ends.
-fn told(cluster: &Cluster, rows: &[Row<'_>], view: &View<'_>, still: SignedDuration) -> Option<Step> {
+fn told(
+    cluster: &Cluster,
+    rows: &[Row<'_>],
+    view: &View<'_>,
+    want: &Want,
+    still: SignedDuration,
+) -> Option<Step> {
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
@@ -159,6 +167,23 @@ fn told(cluster: &Cluster, rows: &[Row<'_>], view: &View<'_>, still: SignedDurat
         cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
+    }
+    let refused = |member: &&Member| {
+        let pod = member.pod.as_deref().filter(|pod| !pod.going && want.before.contains(&pod.uid));
+        pod.is_some_and(|pod| matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_))))
+    };
+    if let Some(member) = cluster.members.iter().find(refused) {
+        let why = "so that what its step refused is looked at again".to_owned();
+        return Some(restart(cluster, member, why));
+    }
+    // A kubelet lets a server that fell again and again rest for minutes; of a new pod it remembers nothing.
+    let rests = |row: &&Row<'_>| {
+        let fell =
+            |pod: &PodFact| pod.step && !pod.running && pod.restarts > 0 && !pod.going && !pod.lacks_an_image;
+        still >= SETTLED && matches!(row.told, Told::NotYet(_)) && row.member.pod.as_deref().is_some_and(fell)
+    };
+    if let Some(row) = rows.iter().find(rests) {
+        return Some(restart(cluster, row.member, "so that it tells where its data ends".to_owned()));
     }
     let lost =
         |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
@@ -230,7 +255,7 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         return Step::TakeBack(format!("{} is not a member of it any more", recovery.member));
     };
     if first.ready() {
-        return others(cluster, first, view);
+        return others(cluster, first, view, still);
     }
     if serves(cluster) {
         return Step::TakeBack("the cluster serves without it".to_owned());
@@ -281,12 +306,12 @@ fn gone_on() -> Step {
 }
 
 /// The first one serves; each of the others in turn, until all are Ready that can be.
-fn others(cluster: &Cluster, first: &Member, view: &View<'_>) -> Step {
+fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Step {
     let Some(member) = next_in_turn(cluster, view) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
         return Step::Finish { without: away.map(|member| member.name.clone()).collect() };
     };
-    left_behind(cluster, first, view).unwrap_or_else(|| {
+    left_behind(cluster, first, view, still).unwrap_or_else(|| {
         let name = &member.name;
         let lower = |other: &&Member| other.ordinal < member.ordinal && !other.ready();
         match &member.pod {
@@ -317,13 +342,15 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
     claimless || Condition::of(member, view) == Some(Condition::NodeAway)
 }
 
-/// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests.
-fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>) -> Option<Step> {
+/// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests. Whoever
+/// has served, and lost the others a moment ago, may find them again.
+fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Option<Step> {
     let member = next_in_turn(cluster, view)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
     let rests = !pod.running && pod.restarts > 0 && cluster.recovery().is_some();
     let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || rests);
-    vain.then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
+    let settled = !has_served(member) || still >= SETTLED;
+    (vain && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
 
 /// Its pod is made anew, if its data stays.

@@ -68,7 +68,7 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
         ),
         Stake::Unknown(why) => (
             why.clone(),
-            "bring back who may have newer data (a node that does not answer, a claim that is missing), and run this again".to_owned(),
+            "bring back who may have newer data (a node that does not answer, a claim that is missing, a disk that is full), and run this again".to_owned(),
         ),
         other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
     };

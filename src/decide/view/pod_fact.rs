@@ -81,14 +81,17 @@ pub struct PodFact {
 const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
-    /// Its server told this, by another way than its pod. It counts if it was told in the server's last run: what is older
-    /// was before it went on. Of one start the last word counts: what is told comes in its order.
+    /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it
+    /// went on. When that run has ended only what it left behind counts, which is emptied when it joins: it may have gone on. Of
+    /// one start the last word counts: what is told comes in its order.
     pub fn heard(&mut self, note: StartNote) {
-        let (StartNote::Started(start), Some(began)) = (&note, self.began) else { return };
+        let (StartNote::Started(start), Some(began), true) = (&note, self.began, self.running) else {
+            return;
+        };
         let newer = |known: &StartNote| match known {
             StartNote::Started(known) => known.at <= start.at,
             // It refused in an earlier run; this one goes on.
-            StartNote::Refused(_) => self.running,
+            StartNote::Refused(_) => true,
         };
         // Kubelets write whole seconds.
         let of_this_run = start.at.as_second() >= began.as_second();

@@ -1,0 +1,189 @@
+//! What happens to volumes while nobody looks: a cluster is stopped in order, one of its volumes is emptied, lost, replaced by an
+//! older copy or by another cluster's, cannot be written or is full, or a copy is cut short. `gatera start` never goes on without a
+//! word where data may be missing; whoever does what it prints has the cluster back.
+//!
+//! Part of `make drills`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::galera::{Galera, patiently};
+use crate::gate;
+use crate::guard::guarded;
+use crate::install::{formed, grown};
+use crate::power;
+use crate::recover::{Cordoned, all_made_to_leave, outcome, recover, walk};
+
+fn claim(galera: &Galera<'_>, ordinal: usize) -> String {
+    format!("{}-datadir-{}", galera.name, galera.member(ordinal))
+}
+
+fn volume(galera: &Galera<'_>, ordinal: usize) -> PathBuf {
+    galera.lab.volume_of(&galera.namespace, &claim(galera, ordinal))
+}
+
+/// With the rights of this machine, which owns the disks.
+fn shell(line: &str, paths: &[&Path]) {
+    let status = Command::new("sh").args(["-euc", line, "sh"]).args(paths).status().unwrap();
+    assert!(status.success(), "{line} {paths:?}");
+}
+
+fn stopped(galera: &Galera<'_>) {
+    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// It does not start without a word; what it says names this. What it prints is then done, word for word; where it leaves open
+/// whose data is right, `right` is named.
+fn started_as_told(galera: &Galera<'_>, what: &str, says: &[&str], right: Option<usize>) {
+    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    println!("--- {what}\n{text}");
+    assert_eq!(code, Some(1), "{text}");
+    for words in says {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (_, way) = text
+        .rsplit_once(&format!(": gatera recover {}-galera -n {} --from ", galera.name, galera.namespace))
+        .expect("the way on");
+    let (from, loss) = way.trim().split_once(" --accept-loss ").expect("what is lost by it");
+    let named = right.map(|ordinal| galera.member(ordinal));
+    assert_eq!(from == "MEMBER", named.is_some(), "{text}");
+    let from = named.as_deref().unwrap_or(from);
+    let (code, text) =
+        outcome(recover(galera, &["--yes", "--from", from, "--accept-loss", loss.trim_matches('\'')]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+/// All are back, in the cluster that it was, with these rows.
+fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    for ordinal in 0..3 {
+        assert_eq!(galera.rows(&galera.member(ordinal)).succeeded().trim(), rows.to_string());
+    }
+    power::members_agree(galera, "shop.t");
+}
+
+#[test]
+fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
+    let galera = formed(guarded(), "volumes");
+    let cluster = galera.until_synced(3, 3);
+    gate::it_is_recorded(&galera, &cluster);
+    galera.fill();
+    let aside = |name: &str| galera.lab.folder().join(name);
+
+    // An older copy of the newest: what it had when it was stopped is more.
+    stopped(&galera);
+    let older = aside("older");
+    shell(r#"cp -a "$1" "$2""#, &[&volume(&galera, 0), &older]);
+    let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+    assert_eq!(code, Some(0), "{text}");
+    galera.ask(&galera.member(1), "INSERT INTO shop.t VALUES (4,'four'),(5,'five')");
+    stopped(&galera);
+    shell(r#"rm -rf "$2" && mv "$1" "$2""#, &[&older, &volume(&galera, 0)]);
+    let newer =
+        format!("claim {} had newer data when it was stopped, and nobody has it now", claim(&galera, 0));
+    started_as_told(&galera, "an older copy", &[&newer], None);
+    whole(&galera, &cluster, 5);
+
+    // The newest is empty, then another one.
+    for ordinal in [0, 2] {
+        stopped(&galera);
+        shell(r#"find "$1" -mindepth 1 -delete"#, &[&volume(&galera, ordinal)]);
+        let empty = format!("{} is empty, and may have had newer data", galera.member(ordinal));
+        started_as_told(&galera, "an empty volume", &[&empty], None);
+        whole(&galera, &cluster, 5);
+    }
+
+    // The claim itself is lost, against every advice: its member gets a new one.
+    stopped(&galera);
+    let lost = format!("pvc/{}", claim(&galera, 1));
+    let until = Timestamp::now() + Duration::from_secs(600);
+    let release = format!("gatera.dev/override=G07 until={until:.0} reason=a drill");
+    galera.kubectl(&["annotate", &lost, &release]).succeeded();
+    galera.kubectl(&["delete", &lost, "--timeout=60s"]).succeeded();
+    let empty = format!("{} has no claim with a volume, and may have had newer data", galera.member(1));
+    started_as_told(&galera, "a lost claim", &[&empty], None);
+    whole(&galera, &cluster, 5);
+
+    // Somebody else's data.
+    let other = formed(guarded(), "strangers");
+    let strangers = other.until_synced(3, 3);
+    gate::it_is_recorded(&other, &strangers);
+    stopped(&other);
+    stopped(&galera);
+    shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&volume(&other, 0), &volume(&galera, 2)]);
+    let differs = format!("have different histories ({cluster} and {strangers}): two clusters were founded");
+    started_as_told(&galera, "another cluster's data", &[&differs], None);
+    whole(&galera, &cluster, 5);
+}
+
+/// The newest cannot start, and says why; when its disk is well again, all of it is there.
+#[test]
+fn a_volume_that_cannot_be_written_is_said() {
+    let galera = formed(guarded(), "disks");
+    let cluster = galera.until_synced(3, 3);
+    gate::it_is_recorded(&galera, &cluster);
+    galera.fill();
+    for (what, breaks, mends, says) in [
+        ("read-only", r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1""#, r#"umount "$1""#, ""),
+        (
+            "full",
+            r#"mv "$1" "$1.was" && mkdir "$1" && size=$(du -sk "$1.was" | cut -f1)
+               mount -t tmpfs -o "size=$((size + 256))k" tmpfs "$1" && chown --reference="$1.was" "$1"
+               cp -a "$1.was/." "$1/" && { head -c 1G /dev/zero >"$1/filler" || true; } 2>/dev/null"#,
+            r#"rm -rf "$1.was" && mv "$1/filler" "$1.filler" 2>/dev/null || true
+               rm -f "$1.filler""#,
+            "",
+        ),
+    ] {
+        stopped(&galera);
+        let newest = volume(&galera, 0);
+        shell(breaks, &[&newest]);
+        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        println!("--- {what}: {code:?}\n{text}");
+        assert_ne!(code, Some(0), "{text}");
+        assert!(text.contains(says), "{text}");
+        shell(mends, &[&newest]);
+        let (code, text) = outcome(walk("start", &galera, &["--yes"]));
+        println!("{text}");
+        assert_eq!(code, Some(0), "{text}");
+        whole(&galera, &cluster, 3);
+    }
+}
+
+/// Half a copy is nobody's data: whoever holds it is not started from, and nobody waits for it.
+#[test]
+fn a_copy_that_was_cut_short_is_not_started_from() {
+    let galera = formed(guarded(), "half");
+    let cluster = galera.until_synced(3, 3);
+    gate::it_is_recorded(&galera, &cluster);
+    galera.fill();
+    grown(&galera);
+    let joiner = galera.member(2);
+    {
+        let set = format!("statefulset/{}-galera", galera.name);
+        galera.kubectl(&["scale", &set, "--replicas=2"]).succeeded();
+        galera.until_gone(&format!("pod/{joiner}"));
+        shell(r#"find "$1" -mindepth 1 -delete"#, &[&volume(&galera, 2)]);
+        galera.kubectl(&["scale", &set, "--replicas=3"]).succeeded();
+        patiently("it receives a copy", || {
+            let half = fs::exists(volume(&galera, 2).join("sst_in_progress")).unwrap();
+            if half { Ok(()) } else { Err("nothing yet".to_owned()) }
+        });
+        power::killed_if_it_runs(&joiner);
+        let _cordoned = Cordoned::all(&galera);
+        all_made_to_leave(&galera, 3);
+    }
+    let (code, text) = outcome(recover(&galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).succeeded();
+    assert!(log.contains("a state transfer was not finished, safe_to_bootstrap 0"), "{log}");
+    whole(&galera, &cluster, 3);
+}
