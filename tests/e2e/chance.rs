@@ -1,7 +1,7 @@
 //! Whatever happened: servers are killed, members are made to leave, in an order and at moments that a seed chose, rows are written
 //! between, until nobody serves. `gatera recover`, killed now and then, leads back, and every acknowledged row is there.
 //!
-//! Part of `make drills`; GATERA_ROUNDS says how many, GATERA_SEED which.
+//! Part of `make drills`; GATERA_ROUNDS says how many, GATERA_SEED which. Two of them are part of `make e2e` (`recover.rs`).
 
 use std::env;
 use std::thread;
@@ -35,6 +35,7 @@ fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
+/// Rounds of it, in a cluster of their own.
 pub fn whatever_happens_no_acknowledged_row_is_lost() {
     let seed = number("GATERA_SEED")
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()));
@@ -43,23 +44,25 @@ pub fn whatever_happens_no_acknowledged_row_is_lost() {
     gate::it_is_recorded(&galera, &cluster);
     galera.fill();
     let writer = Writer::start(&galera, &password(&galera));
-    let rounds = number("GATERA_ROUNDS").unwrap_or(5);
-    for round in 0..rounds {
-        let mut chance = Chance(seed.wrapping_add(round));
-        println!("round {round}: GATERA_SEED={}", seed.wrapping_add(round));
+    rounds(&galera, &cluster, &writer, seed, number("GATERA_ROUNDS").unwrap_or(5));
+    let (acknowledged, failed) = writer.finish(3);
+    println!("chance: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
+/// So many, each from a seed of its own.
+pub fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, rounds: u64) {
+    for seed in seed..seed.wrapping_add(rounds) {
+        let mut chance = Chance(seed);
+        println!("GATERA_SEED={seed}");
         writer.until_writes();
-        lights_out(&galera, &mut chance);
+        lights_out(galera, &mut chance);
         let began = Instant::now();
-        led_back(&galera, &mut chance);
+        led_back(galera, &mut chance);
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-        println!("round {round}: back after {:.1} s", began.elapsed().as_secs_f64());
-        power::members_agree(&galera, "shop.t");
+        println!("GATERA_SEED={seed}: back after {:.1} s", began.elapsed().as_secs_f64());
+        power::members_agree(galera, "shop.t");
     }
-    let (acknowledged, failed) = writer.finish(3);
-    println!(
-        "chance: {rounds} rounds from seed {seed}, {acknowledged} rows acknowledged, none lost; {failed} were tried again"
-    );
 }
 
 /// Until nobody serves.

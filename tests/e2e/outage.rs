@@ -90,6 +90,12 @@ fn a_node_that_stays_away_is_gone_on_without() {
     recover::a_node_that_stays_away_is_gone_on_without();
 }
 
+/// The command waits for whom it asks.
+#[test]
+fn a_recovery_outlives_the_api_server_and_the_guard() {
+    recover::it_outlives_the_api_server_and_the_guard();
+}
+
 /// One, two, five, and three at once.
 #[test]
 fn of_any_size_it_comes_back() {

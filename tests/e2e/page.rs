@@ -71,14 +71,3 @@ pub fn followed(galera: &Galera<'_>) {
         shell(galera, &head, block).succeeded();
     }
 }
-
-#[test]
-fn temporary() {
-    let galera = crate::install::formed(crate::guard::guarded(), "night");
-    let cluster = galera.until_synced(3, 3);
-    crate::gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
-    crate::recover::all_made_to_leave(&galera, 3);
-    followed(&galera);
-    assert_eq!(galera.until_synced(3, 3), cluster);
-}

@@ -65,18 +65,19 @@ pub fn pause_server(pod: &str) {
     kill_process(server_of(pod), Signal::STOP).unwrap();
 }
 
-/// The kubelets of these pods' nodes do nothing until this value goes: nobody starts what dies there.
+/// These processes do nothing until this value goes. Where they are kubelets, nobody starts what dies there.
 pub struct Still(Vec<Pid>);
 
 impl Drop for Still {
     fn drop(&mut self) {
-        for kubelet in &self.0 {
+        for process in &self.0 {
             // It may have ended with the lab.
-            let _ = kill_process(*kubelet, Signal::CONT);
+            let _ = kill_process(*process, Signal::CONT);
         }
     }
 }
 
+/// The kubelets of these pods' nodes.
 pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
     let kubelet = |pod: &String| {
         let pod = galera.pod(pod).unwrap();
@@ -92,6 +93,15 @@ pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
         kill_process(*kubelet, Signal::STOP).unwrap();
     }
     still
+}
+
+/// It takes connections, and answers nobody for so long.
+pub fn api_server_stalls(so_long: Duration) {
+    let is_it =
+        |path: &Path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == "kube-apiserver";
+    let still = Still(vec![pid(&process(is_it).expect("it runs"))]);
+    kill_process(still.0[0], Signal::STOP).unwrap();
+    thread::sleep(so_long);
 }
 
 /// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.

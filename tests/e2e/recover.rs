@@ -18,6 +18,7 @@ use crate::install::{events, formed, helm, password, until_bootstrap_is_removed}
 use crate::lab::{Output, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
+use crate::{chance, page};
 
 pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     walk("recover", galera, more)
@@ -150,6 +151,34 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
 
     // It had nothing newer: it joins when its node is back.
     drop(still);
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    power::members_agree(&galera, "shop.t");
+}
+
+/// After every line it says the API server stalls for a while, or every guard is gone. It waits, and comes to its end. Part of
+/// `make drills`.
+pub fn it_outlives_the_api_server_and_the_guard() {
+    let galera = formed(guarded(), "outlives");
+    let cluster = galera.until_synced(3, 3);
+    gate::it_is_recorded(&galera, &cluster);
+    galera.fill();
+    all_made_to_leave(&galera, 3);
+    let mut child = recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    for (count, line) in BufReader::new(child.stdout.take().unwrap()).lines().enumerate() {
+        println!("{}", line.unwrap());
+        match count {
+            1 | 4 | 7 => power::api_server_stalls(Duration::from_secs(15)),
+            // Whoever asks is not answered meanwhile, or by nobody.
+            2 | 5 | 8 => {
+                let guards =
+                    ["--namespace=gatera", "delete", "pods", "--all", "--wait=false", "--grace-period=1"];
+                galera.lab.kubectl(User::Admin, &guards);
+            }
+            _ => {}
+        }
+    }
+    assert!(child.wait().unwrap().success());
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     power::members_agree(&galera, "shop.t");
@@ -314,6 +343,13 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     writer.until_writes();
     stopped_uninstalled_and_started(&galera, &cluster);
     writer.until_writes();
+
+    // By a person who has only the page.
+    all_made_to_leave(&galera, 3);
+    page::followed(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+    chance::rounds(&galera, &cluster, &writer, 1, 2);
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("back: {acknowledged} rows acknowledged, none lost; {failed} were tried again");

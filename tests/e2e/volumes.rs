@@ -131,15 +131,19 @@ fn a_volume_that_cannot_be_written_is_said() {
     gate::it_is_recorded(&galera, &cluster);
     galera.fill();
     for (what, breaks, mends, says) in [
-        ("read-only", r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1""#, r#"umount "$1""#, ""),
+        (
+            "read-only",
+            r#"mount --bind "$1" "$1" && mount -o remount,bind,ro "$1""#,
+            r#"umount "$1""#,
+            "grastate.dat or /run/gatera cannot be written",
+        ),
         (
             "full",
             r#"mv "$1" "$1.was" && mkdir "$1" && size=$(du -sk "$1.was" | cut -f1)
                mount -t tmpfs -o "size=$((size + 256))k" tmpfs "$1" && chown --reference="$1.was" "$1"
                cp -a "$1.was/." "$1/" && { head -c 1G /dev/zero >"$1/filler" || true; } 2>/dev/null"#,
-            r#"rm -rf "$1.was" && mv "$1/filler" "$1.filler" 2>/dev/null || true
-               rm -f "$1.filler""#,
-            "",
+            r#"rm -rf "$1.was" "$1/filler" && mount -o remount,size=1G "$1""#,
+            "cannot be written (its disk is full), so the server did not look at the data in it",
         ),
     ] {
         stopped(&galera);

@@ -151,6 +151,15 @@ fn cases() -> Vec<Case> {
             ..crashed()
         },
         Case {
+            what: "a transfer that had hardly begun",
+            data: false,
+            state: None,
+            transfer: true,
+            position: None,
+            says: "a state transfer was not finished, safe_to_bootstrap unknown".into(),
+            ..crashed()
+        },
+        Case {
             what: "an empty volume",
             state: None,
             view: None,
@@ -200,6 +209,11 @@ fn without_a_position_nothing_is_started_on_a_guess() {
             ("", "could not be recovered"),
             ("[ERROR] Found 2 prepared transactions! It means\n", "prepared transactions"),
             ("WSREP: Recovered position: $(id)\n", "could not be recovered"),
+            (
+                "[ERROR] mariadbd: Error writing file './ddl_recovery.log' (Errcode: 28 \"No space left on device\")\n",
+                "cannot be written (its disk is full), so the server did not look at the data in it;",
+            ),
+            ("[ERROR] InnoDB: Operating system error number 30 in a file operation.\n", "(it is read-only)"),
         ],
         |pod, (recovered, says)| {
             server(pod, recovered);

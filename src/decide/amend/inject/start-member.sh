@@ -271,12 +271,14 @@ recover() {
     await
     recovering='' child=''
     [ -z "$asked" ] || exit 143
-    prepared='' skipped=''
+    prepared='' skipped='' hindered=''
     while IFS= read -r line; do
         case $line in
             *"WSREP: Recovered position: "*) position=${line##*"WSREP: Recovered position: "} ;;
             *"skipping position recovery"*) skipped=yes ;;
             *"prepared transaction"*) prepared=yes ;;
+            *"No space left on device"* | *"rror number 28"*) hindered='its disk is full' ;;
+            *"Read-only file system"* | *"rror number 30"*) hindered='it is read-only' ;;
         esac
     done <"$log"
     [ -z "$skipped" ] || return 0
@@ -287,6 +289,8 @@ recover() {
     esac
     if [ "$code" != 0 ] || [ -z "$position" ]; then
         while IFS= read -r line; do echo "$line"; done <"$log" >&2
+        [ -z "$hindered" ] || refuse "$datadir cannot be written ($hindered), so the server did not look at the data in it; mend that," \
+            "and this member starts again"
         # Without an id in grastate.dat Galera takes no position, and copies everything anew.
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
         [ -z "$prepared" ] || refuse "there are prepared transactions, and somebody has to decide them: the server's words are" \
@@ -345,7 +349,7 @@ prepare() {
     position='' own='' at='' founds=''
     read_recorded
     gate
-    if [ -z "$uuid" ] && ! holds_data; then
+    if [ -z "$uuid" ] && ! holds_data && [ ! -e "$datadir/sst_in_progress" ]; then
         tell "empty"
     elif [ -n "$own_position" ]; then
         tell "position $own_position by option"
