@@ -15,11 +15,12 @@ pub mod status;
 pub mod stop;
 pub mod walk;
 
+use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use decide::config::Settings;
 use jiff::Timestamp;
 
@@ -87,6 +88,14 @@ impl From<Exit> for ExitCode {
 }
 
 impl Cli {
+    /// What was asked for; a mistake in it ends the process. kubectl runs a file called `kubectl-gatera` as `kubectl gatera`.
+    pub fn asked() -> Self {
+        let own = Self::command();
+        let plugin = env::args_os().next().is_some_and(|name| Path::new(&name).ends_with("kubectl-gatera"));
+        let matches = if plugin { own.bin_name("kubectl gatera") } else { own }.get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
     /// Runs the command. A pipe that is closed at the other end (`| head`) is no failure.
     pub fn run(self) -> ExitCode {
         match self.answer() {

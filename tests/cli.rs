@@ -145,7 +145,21 @@ fn a_start_that_cannot_be_says_why() {
     }
 }
 
-/// The end of an override on a page is half an hour from when the page is read.
+/// kubectl finds it by its name.
+#[cfg(unix)]
+#[test]
+fn a_link_makes_it_a_plugin_of_kubectl() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("kubectl-gatera");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gatera"), &link).unwrap();
+    let says = |program: &Path| {
+        let output = Command::new(program).args(["recover", "--help"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(says(&link).contains("\nUsage: kubectl gatera recover [OPTIONS] <CLUSTER>\n"), "{}", says(&link));
+    assert!(says(Path::new(env!("CARGO_BIN_EXE_gatera"))).contains("\nUsage: gatera recover "));
+}
+
 /// Nothing is promised that is not kept.
 #[test]
 fn what_several_steps_do_is_told_as_text_only() {
@@ -156,6 +170,7 @@ fn what_several_steps_do_is_told_as_text_only() {
     }
 }
 
+/// The end of an override on a page is half an hour from when the page is read.
 fn without_times(page: &str) -> String {
     let mut parts = page.split("until=");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -122,9 +122,8 @@ impl State {
                 _ => continue,
             };
             let said = format!(
-                "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:{}, stopped in order, \
-                 safe_to_bootstrap 0",
-                ends
+                "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:{ends}, stopped in order, \
+                 safe_to_bootstrap 0"
             );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
             facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
