@@ -27,7 +27,7 @@ E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test 
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
 	$(E2E) --list >/dev/null
-	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c 'said=$$($(E2E) --nocapture @:: 2>&1); code=$$?; echo "$$said"; exit $$code'
+	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
 	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: $(ALONE:%=--skip %::)
 
 drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux)

@@ -221,12 +221,18 @@ fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let step = |still| recovery::next(cluster, &view, &Want::default(), SignedDuration::from_secs(still));
-        let asks = matches!(step(0), Step::Ask { .. });
-        assert_eq!(asks, believed, "{what}: {:?}", step(0));
-        // Its kubelet may let it rest for minutes.
-        let anew = matches!(step(20), Step::Restart { member, .. } if member == format!("{STATEFUL_SET}-0"));
-        assert_eq!(anew, !believed, "{what}: {:?}", step(20));
+        let step = |still, before: &[&str]| {
+            let want = Want { before: before.iter().map(|&uid| uid.to_owned()).collect(), ..Want::default() };
+            recovery::next(cluster, &view, &want, SignedDuration::from_secs(still))
+        };
+        let asks = matches!(step(0, &[]), Step::Ask { .. });
+        assert_eq!(asks, believed, "{what}: {:?}", step(0, &[]));
+        // Its kubelet may let it rest for minutes: it is made anew once.
+        let member = format!("{STATEFUL_SET}-0");
+        let anew = matches!(step(20, &["pod-0"]), Step::Restart { member: again, .. } if again == member);
+        assert_eq!(anew, !believed, "{what}: {:?}", step(20, &["pod-0"]));
+        let refuses = matches!(step(600, &["pod-of-before"]), Step::Refuse { from: Some(_), .. });
+        assert_eq!(refuses, !believed, "{what}: {:?}", step(600, &["pod-of-before"]));
     }
 }
 

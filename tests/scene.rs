@@ -314,6 +314,8 @@ fn member(ordinal: usize, word: &str) -> Option<Value> {
         }
         refused if refused.starts_with("refused ") => {
             starts(&mut pod, &format!("gatera did not start the server: {}", &refused["refused ".len()..]));
+            pod["status"]["containerStatuses"][0]["state"] =
+                json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         }
         other => panic!("no member is called {other:?}"),
     }

@@ -20,6 +20,7 @@ use decide::report::visible;
 use decide::view::{Cluster, View};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
 use serde_json::json;
 use tokio::time::sleep;
@@ -34,6 +35,8 @@ const VALID: SignedDuration = SignedDuration::from_mins(30);
 const ASKED: SignedDuration = SignedDuration::from_mins(5);
 /// What one look shows the guard has heard by then.
 const HEARD: Duration = Duration::from_secs(60);
+/// A look that took longer says nothing about how long things have been so.
+const LONG: Duration = Duration::from_secs(10);
 /// The same thing is tried so often.
 const MOST_TRIES: u32 = 5;
 
@@ -121,7 +124,12 @@ enum Asked {
 impl Way<'_> {
     async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
+            let asked = Instant::now();
             let seen = self.options.of.seen(self.settings, &mut self.told, out).await?;
+            if asked.elapsed() > LONG {
+                // Nobody looked meanwhile, and what is shown may be from before.
+                self.since = Instant::now();
+            }
             if self.options.abort {
                 return abort(&seen, out).await;
             }
@@ -270,12 +278,14 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
     }
 }
 
-/// What the guard did not repeat counts for nobody.
+/// What the guard did not repeat counts for nobody; what it granted to somebody else stays.
 async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
     let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
-    let granted = set.metadata.annotations.unwrap_or_default();
-    if granted.get(&format!("{PREFIX}{RECOVERY}")).is_none_or(|it| it != asked) {
-        take_off(seen).await?;
+    let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
+    if granted.as_deref() != Some(asked) {
+        let back = json!({ format!("{PREFIX}{RECOVER}"): granted });
+        let done = seen.annotate_version(set.metadata.resource_version.as_deref(), back).await;
+        done.context("taking back what the guard did not confirm")?;
         anyhow::bail!(
             "the guard did not confirm it: it is away, or it only warns in this namespace (gatera.dev/mode) or of G20, and does not know \
              yet what members told"

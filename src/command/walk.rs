@@ -113,8 +113,20 @@ impl Seen {
 
     /// The same StatefulSet as was looked at; returns what became of it.
     pub async fn annotate(&self, annotations: Value) -> anyhow::Result<StatefulSet> {
+        self.annotate_version(None, annotations).await
+    }
+
+    /// The same, if nobody has changed it since it had this version.
+    pub async fn annotate_version(
+        &self,
+        version: Option<&str>,
+        annotations: Value,
+    ) -> anyhow::Result<StatefulSet> {
         let uid = &self.cluster()?.workload.metadata.uid;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+        let mut patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+        if let Some(version) = version {
+            patch["metadata"]["resourceVersion"] = json!(version);
+        }
         Ok(self.sets().patch(&self.id.name, &params(), &Patch::Merge(&patch)).await?)
     }
 
@@ -158,10 +170,13 @@ impl Seen {
     }
 }
 
-/// The API server, or a guard that it asks, does not answer at the moment: nothing was refused.
+/// The API server, or a guard that it asks, does not answer at the moment, or has too much to do: nothing was refused.
 pub fn is_away(problem: &anyhow::Error) -> bool {
-    let cause = problem.chain().find_map(|it| it.downcast_ref::<kube::Error>());
-    cause.is_some_and(|it| !matches!(it, kube::Error::Api(status) if status.code < 500))
+    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
+        Some(kube::Error::Api(status)) => status.code >= 500 || matches!(status.code, 408 | 429),
+        Some(kube::Error::Service(_) | kube::Error::HyperError(_) | kube::Error::ReadEvents(_)) => true,
+        _ => false,
+    }
 }
 
 /// By whom.
@@ -232,4 +247,27 @@ pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
         writeln!(out, "nothing was done")?;
     }
     Ok(yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn who_refuses_is_there() {
+        let says = |code| {
+            let status = Status { code, ..Status::default() };
+            is_away(&anyhow::Error::from(kube::Error::Api(Box::new(status))).context("asking"))
+        };
+        for (code, away) in
+            [(400, false), (403, false), (404, false), (409, false), (429, true), (500, true), (504, true)]
+        {
+            assert_eq!(says(code), away, "{code}");
+        }
+        let link = kube::Error::Service(Box::new(io::Error::other("connection refused")));
+        assert!(is_away(&link.into()));
+        assert!(!is_away(&anyhow::anyhow!("there is no Galera cluster g")));
+    }
 }

@@ -23,8 +23,8 @@ fn blocks() -> Vec<String> {
 fn shell(galera: &Galera<'_>, head: &str, block: &str) -> Output {
     println!("{block}");
     let path = format!("{}:{}", galera.lab.tools_folder().display(), std::env::var("PATH").unwrap());
-    let mut sh = Command::new("sh");
-    sh.args(["-c", &format!("{head}\n{block}")]).env("PATH", path);
+    let mut sh = Command::new("timeout");
+    sh.args(["600", "sh", "-c", &format!("{head}\n{block}")]).env("PATH", path);
     let output = sh.env("KUBECONFIG", galera.lab.kubeconfig(User::Admin)).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let (stdout, stderr) = (text(output.stdout), text(output.stderr));
@@ -46,15 +46,15 @@ pub fn followed(galera: &Galera<'_>) {
     shell(galera, &head, pods);
     let (newest, end) = patiently("each to tell where its data ends", || {
         let told = shell(galera, &head, ends).stdout;
-        // "gatera: start of TIME: position ID:SEQNO (...)"
-        let position = |line: &str| {
-            line.split_once("position ")
-                .map(|it| it.1.split([' ', ',']).next().unwrap_or_default().to_owned())
+        // "NAME: gatera: start of TIME: position ID:SEQNO, ..."
+        let position = |n: usize| {
+            let line = told.lines().find(|line| line.starts_with(&format!("{}: ", galera.member(n))))?;
+            Some((n, line.split_once("position ")?.1.split([' ', ',']).next()?.to_owned()))
         };
-        let told: Vec<String> = told.lines().filter_map(position).collect();
-        let number = |end: &String| end.rsplit_once(':').and_then(|it| it.1.parse::<u64>().ok());
-        let newest = told.iter().enumerate().max_by_key(|(_, end)| number(end));
-        newest.filter(|_| told.len() == 3).map(|(n, end)| (n, end.clone())).ok_or_else(|| told.join(", "))
+        let told: Vec<_> = (0..3).filter_map(position).collect();
+        let number = |end: &str| end.rsplit_once(':').and_then(|it| it.1.parse::<u64>().ok());
+        let newest = told.iter().max_by_key(|(_, end)| number(end)).cloned();
+        newest.filter(|_| told.len() == 3).ok_or_else(|| format!("{told:?}"))
     });
     let (example, commands) = ask.split_once('\n').unwrap();
     assert!(example.starts_with("N=1 end="), "{example}");

@@ -3,7 +3,7 @@
 //! that is no event. Members behave as the step and Galera do. Nobody may start the cluster who lacks what another one has,
 //! nobody beside one that serves; and from wherever the world has led, the command alone leads back.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use decide::config::Settings;
 use decide::marks::recovery::Recovery;
@@ -103,6 +103,8 @@ impl State {
                 object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
             }
             if pod.does == Does::Refused {
+                object["status"]["containerStatuses"][0]["state"] =
+                    json!({ "waiting": { "reason": "CrashLoopBackOff" } });
                 let words = "gatera did not start the server: it was to start the cluster from elsewhere";
                 object["status"]["containerStatuses"][0]["lastState"] =
                     json!({ "terminated": { "exitCode": 1, "message": words } });
@@ -359,13 +361,16 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         },
     ];
     let mut queue: VecDeque<_> = begins.into_iter().map(|state| (state, 0)).collect();
-    let mut seen = BTreeSet::new();
+    // The fewest events after which a state was seen.
+    let mut seen = BTreeMap::new();
     while let Some((state, depth)) = queue.pop_front() {
-        if !seen.insert(state.clone()) {
-            continue;
-        }
-        if let Err(problem) = state.clone().led_back(&settings) {
-            panic!("{problem}");
+        match seen.insert(state.clone(), depth) {
+            Some(before) if before <= depth => {
+                seen.insert(state, before);
+                continue;
+            }
+            Some(_) => {}
+            None => state.clone().led_back(&settings).unwrap_or_else(|problem| panic!("{problem}")),
         }
         if depth == deepest {
             continue;

@@ -168,22 +168,12 @@ fn told(
     if let Some(member) = with_a_right {
         return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
     }
-    let refused = |member: &&Member| {
-        let pod = member.pod.as_deref().filter(|pod| !pod.going && want.before.contains(&pod.uid));
-        pod.is_some_and(|pod| matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_))))
-    };
-    if let Some(member) = cluster.members.iter().find(refused) {
-        let why = "so that what its step refused is looked at again".to_owned();
-        return Some(restart(cluster, member, why));
-    }
-    // A kubelet lets a server that fell again and again rest for minutes; of a new pod it remembers nothing.
-    let rests = |row: &&Row<'_>| {
-        let fell =
-            |pod: &PodFact| pod.step && !pod.running && pod.restarts > 0 && !pod.going && !pod.lacks_an_image;
-        still >= SETTLED && matches!(row.told, Told::NotYet(_)) && row.member.pod.as_deref().is_some_and(fell)
-    };
-    if let Some(row) = rows.iter().find(rests) {
-        return Some(restart(cluster, row.member, "so that it tells where its data ends".to_owned()));
+    if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
+        return Some(restart(
+            cluster,
+            row.member,
+            "so that it is asked again where its data ends".to_owned(),
+        ));
     }
     let lost =
         |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
@@ -213,6 +203,30 @@ fn told(
             "{name} has restored its last view: if all of that are back, they form the cluster by themselves"
         ))
     })
+}
+
+/// Its pod was there when the person asked, and its server is not started at the moment: what its step refused may have been mended
+/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Once: of a new pod
+/// what it says counts.
+fn is_asked_again(
+    row: &Row<'_>,
+    cluster: &Cluster,
+    view: &View<'_>,
+    want: &Want,
+    still: SignedDuration,
+) -> bool {
+    let Some(pod) = row.member.pod.as_deref().filter(|pod| want.before.contains(&pod.uid)) else {
+        return false;
+    };
+    let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
+    let stays =
+        cluster.claims.iter().filter(|claim| claim.ordinal == row.member.ordinal).all(|claim| !claim.going);
+    if pod.running || pod.going || !reachable || !stays {
+        return false;
+    }
+    let refused = matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
+    let silent = matches!(row.told, Told::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
+    refused || silent && still >= SETTLED
 }
 
 /// The newest, or whom the person names.
