@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
-use crate::guard::guarded;
-use crate::install::{formed, password};
+use crate::install::password;
 use crate::power;
 use crate::recover::{Cordoned, recover, released};
 use crate::writer::Writer;
@@ -39,10 +38,7 @@ fn number(name: &str) -> Option<u64> {
 pub fn whatever_happens_no_acknowledged_row_is_lost() {
     let seed = number("GATERA_SEED")
         .unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs()));
-    let galera = formed(guarded(), "chance");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("chance");
     let writer = Writer::start(&galera, &password(&galera));
     rounds(&galera, &cluster, &writer, seed, number("GATERA_ROUNDS").unwrap_or(5));
     let (acknowledged, failed) = writer.finish(3);

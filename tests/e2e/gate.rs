@@ -14,11 +14,7 @@ const KNOWS: &str = "gatera.dev/identity";
 
 #[test]
 fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
-    let galera = formed(guarded(), "gate");
-    let cluster = galera.until_synced(3, 3);
-    galera.fill();
-    it_is_recorded(&galera, &cluster);
-
+    let (galera, cluster) = known("gate");
     let members: Vec<_> = (0..3).map(|it| format!("{}.gate-hs", galera.member(it))).collect();
     let list = format!("gcomm://{}", members.join(","));
     let create = ["create", "secret", "generic", "switch", &format!("--from-literal=address={list}")];
@@ -57,6 +53,15 @@ fn a_member_that_would_found_a_second_cluster_is_stopped_in_its_pod() {
     galera.kubectl(&["delete", "pod", &lonely]).succeeded();
     galera.until_ready(3);
     assert_eq!(galera.until_synced(3, 3), cluster);
+}
+
+/// A cluster of three with three rows, whose id is recorded everywhere.
+pub fn known(name: &str) -> (Galera<'static>, String) {
+    let galera = formed(guarded(), name);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    it_is_recorded(&galera, &cluster);
+    (galera, cluster)
 }
 
 /// On the StatefulSet, on every pod, and, a little later, in every pod.

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::galera::{Galera, patiently};
 use crate::gate;
 use crate::guard::guarded;
-use crate::install::{events, formed, helm, password, until_bootstrap_is_removed};
+use crate::install::{events, helm, password, until_bootstrap_is_removed};
 use crate::lab::{Output, User};
 use crate::power::{self, Kill};
 use crate::writer::Writer;
@@ -123,10 +123,7 @@ pub fn outcome(mut command: Command) -> (Option<i32>, String) {
 /// The most likely case after a power failure: one node stays away, and the others never stop waiting for its member. Part of
 /// `make drills`.
 pub fn a_node_that_stays_away_is_gone_on_without() {
-    let galera = formed(guarded(), "without");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("without");
     let pods = [0, 1, 2].map(|ordinal| galera.member(ordinal));
     let still = power::stand_still(&galera, &pods[2..]);
     power::kill_servers(&[&pods[2]]);
@@ -159,10 +156,7 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
 /// After every line it says the API server stalls for a while, or every guard is gone. It waits, and comes to its end. Part of
 /// `make drills`.
 pub fn it_outlives_the_api_server_and_the_guard() {
-    let galera = formed(guarded(), "outlives");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("outlives");
     all_made_to_leave(&galera, 3);
     let mut child = recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap();
     for (count, line) in BufReader::new(child.stdout.take().unwrap()).lines().enumerate() {
@@ -296,10 +290,7 @@ fn made_anew_with(galera: &Galera<'_>, policy: &str) {
 
 #[test]
 fn a_cluster_that_is_down_comes_back_by_one_command() {
-    let galera = formed(guarded(), "back");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("back");
     let writer = Writer::start(&galera, &password(&galera));
     let set = || {
         let set = galera.lab.get(&galera.namespace, "statefulset/back-galera");

@@ -13,8 +13,7 @@ use jiff::Timestamp;
 
 use crate::galera::{Galera, patiently};
 use crate::gate;
-use crate::guard::guarded;
-use crate::install::{formed, grown};
+use crate::install::grown;
 use crate::power;
 use crate::recover::{Cordoned, all_made_to_leave, outcome, recover, walk};
 
@@ -71,10 +70,7 @@ fn whole(galera: &Galera<'_>, cluster: &str, rows: usize) {
 
 #[test]
 fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
-    let galera = formed(guarded(), "volumes");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("volumes");
     let aside = |name: &str| galera.lab.folder().join(name);
 
     // An older copy of the newest: what it had when it was stopped is more.
@@ -112,9 +108,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
     whole(&galera, &cluster, 5);
 
     // Somebody else's data.
-    let other = formed(guarded(), "strangers");
-    let strangers = other.until_synced(3, 3);
-    gate::it_is_recorded(&other, &strangers);
+    let (other, strangers) = gate::known("strangers");
     stopped(&other);
     stopped(&galera);
     shell(r#"rm -rf "$2" && cp -a "$1" "$2""#, &[&volume(&other, 0), &volume(&galera, 2)]);
@@ -126,10 +120,7 @@ fn whatever_happens_to_a_volume_nobody_starts_without_its_data_in_silence() {
 /// The newest cannot start, and says why; when its disk is well again, all of it is there.
 #[test]
 fn a_volume_that_cannot_be_written_is_said() {
-    let galera = formed(guarded(), "disks");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("disks");
     for (what, breaks, mends, says) in [
         (
             "read-only",
@@ -164,10 +155,7 @@ fn a_volume_that_cannot_be_written_is_said() {
 /// Half a copy is nobody's data: whoever holds it is not started from, and nobody waits for it.
 #[test]
 fn a_copy_that_was_cut_short_is_not_started_from() {
-    let galera = formed(guarded(), "half");
-    let cluster = galera.until_synced(3, 3);
-    gate::it_is_recorded(&galera, &cluster);
-    galera.fill();
+    let (galera, cluster) = gate::known("half");
     grown(&galera);
     let joiner = galera.member(2);
     {
