@@ -90,7 +90,7 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
         acted: false,
         since: Instant::now(),
         table: String::new(),
-        told: Said::default(),
+        said: Said::default(),
         tries: BTreeMap::new(),
     };
     look::block_on(way.go(out))
@@ -110,7 +110,7 @@ struct Way<'a> {
     /// Since when nothing has changed in the table.
     since: Instant,
     table: String,
-    told: Said,
+    said: Said,
     /// What was done again and again.
     tries: BTreeMap<String, u32>,
 }
@@ -125,7 +125,7 @@ impl Way<'_> {
     async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let asked = Instant::now();
-            let seen = self.options.of.seen(self.settings, &mut self.told, out).await?;
+            let seen = self.options.of.seen(self.settings, &mut self.said, out).await?;
             if asked.elapsed() > LONG {
                 // Nobody looked meanwhile, and what is shown may be from before.
                 self.since = Instant::now();
@@ -149,7 +149,7 @@ impl Way<'_> {
                 ControlFlow::Continue(Asked::Now) => continue,
                 ControlFlow::Continue(Asked::Before) => {}
             }
-            self.told.step(report::says(&step), out)?;
+            self.said.step(report::says(&step), out)?;
             if self.options.of.gives_up(self.since, out)? {
                 return Ok(Exit::Undecided);
             }
@@ -234,7 +234,7 @@ impl Way<'_> {
                 }
             }
             Err(problem) => {
-                self.told.problem(&problem, out)?;
+                self.said.problem(&problem, out)?;
                 // The guard hears a little later what servers told. One that does not answer is waited for.
                 if matches!(step, Step::Ask { .. }) && self.since.elapsed() > HEARD && !is_away(&problem) {
                     return Ok(ControlFlow::Break(Exit::Refused));
@@ -287,8 +287,8 @@ async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
         let done = seen.annotate_version(set.metadata.resource_version.as_deref(), back).await;
         done.context("taking back what the guard did not confirm")?;
         anyhow::bail!(
-            "the guard did not confirm it: it is away, or it only warns in this namespace (gatera.dev/mode) or of G20, and does not know \
-             yet what members told"
+            "the guard did not confirm it, and nobody starts without its word: it is away, or it only warns (gatera.dev/mode of the \
+             namespace, or the mode of G20) and has not heard yet what members told"
         );
     }
     Ok(())

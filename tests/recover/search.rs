@@ -187,12 +187,8 @@ impl State {
 
     /// A new pod, as the guard prepares it.
     fn fresh(&self, ordinal: usize) -> Pod {
-        let settings = Settings::default();
-        let world = self.world(&settings);
-        let view = View::new(&world, scene::now(), &settings);
-        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let right = recovery::leads(cluster, &format!("{STATEFUL_SET}-{ordinal}"), &view);
-        Pod { right: right.map(|it| it.position.seqno), finds: self.serves(), ..FRESH }
+        let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
+        Pod { right: right.map(|it| it.1), finds: self.serves(), ..FRESH }
     }
 
     /// Whose new pod would be given the right to start the cluster, and from where.
