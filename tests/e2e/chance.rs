@@ -56,8 +56,10 @@ pub fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64
         led_back(galera, &mut chance);
         galera.until_ready(3);
         assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-        println!("GATERA_SEED={seed}: back after {:.1} s", began.elapsed().as_secs_f64());
+        let back = began.elapsed().as_secs_f64();
         power::members_agree(galera, "shop.t");
+        let (acknowledged, _) = writer.counted(3);
+        println!("GATERA_SEED={seed}: back after {back:.1} s; {acknowledged} rows acknowledged, none lost");
     }
 }
 

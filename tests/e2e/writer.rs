@@ -87,13 +87,11 @@ impl<'a> Writer<'a> {
         });
     }
 
-    /// Ends it. Every acknowledged row is on every one of these members; returns how many there were, and how often it
-    /// had to try again.
-    pub fn finish(self, members: usize) -> (usize, usize) {
-        let log = self.printed();
+    /// Every row that was acknowledged until now is on every one of these members; returns how many there are, and how
+    /// often it had to try again.
+    pub fn counted(&self, members: usize) -> (usize, usize) {
         let acknowledged = self.acknowledged();
-        let failed = log.lines().filter(|line| line.starts_with("failed")).count();
-        self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
+        let failed = self.printed().lines().filter(|line| line.starts_with("failed")).count();
         for ordinal in 0..members {
             let pod = self.galera.member(ordinal);
             let rows =
@@ -103,5 +101,12 @@ impl<'a> Writer<'a> {
             assert!(lost.is_empty(), "{pod} lost {} of {} rows: {lost:?}", lost.len(), acknowledged.len());
         }
         (acknowledged.len(), failed)
+    }
+
+    /// Ends it, and counts.
+    pub fn finish(self, members: usize) -> (usize, usize) {
+        let counted = self.counted(members);
+        self.galera.kubectl(&["delete", "pod", POD, "--now"]).succeeded();
+        counted
     }
 }
