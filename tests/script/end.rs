@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use decide::galera::start_note;
 
-use super::pod::{Pod, for_each};
+use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, ZEROS, run, server, state};
 
 #[test]
@@ -73,6 +73,29 @@ fn the_exit_code_is_the_servers() {
     });
 }
 
+/// Seen on real servers: a copy that another one cut short, and a server that says what it needs and waits for ever. What an
+/// earlier server said does not count, nor what is said by one that has joined.
+#[test]
+fn a_server_that_says_it_has_to_be_started_again_is() {
+    let words = b"WSREP: Receiving IST failed, node restart required: IST receiver reported failure";
+    let rows = [
+        ("JOINING", &words[..], 10, 137),
+        ("JOINING", b"WSREP: Receiving IST failed", 10, 7),
+        ("JOINING", words, -10, 7),
+        ("SYNCED", words, 10, 7),
+    ];
+    for_each(&rows, |pod, &(doing, warning, written, code)| {
+        server(pod, "");
+        let hangs = "trap '' TERM; i=0; while [ $i -lt 20 ]; do sleep 1; i=$((i+1)); done; exit 7";
+        pod.tool("mariadbd", hangs).shell_on_path().file(&status(doing, warning));
+        pod.written(START.checked_add_signed(written).unwrap());
+        let outcome = run(pod, "mariadbd --datadir=DATA");
+        let killed = outcome.err.contains("has to be started again, and does not end");
+        assert_eq!(killed, code == 137, "{doing} {written}: {}", outcome.err);
+        outcome.exits(code);
+    });
+}
+
 /// Whoever stops the cluster records it (`gatera stop`). Of a server that did not stop in order nothing is told.
 #[test]
 fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
@@ -131,10 +154,7 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
     ];
     for_each(&rows, |pod, &(body, state, joined, code)| {
         server(pod, "");
-        pod.tool("mariadbd", body).tool("sh", &format!(r#"exec {} "$@""#, pod.shell.display()));
-        if pod.in_busybox() {
-            pod.tool("sh", &format!(r#"exec {} sh "$@""#, pod.shell.display()));
-        }
+        pod.tool("mariadbd", body).shell_on_path();
         if !state.is_empty() {
             pod.state(state);
         }

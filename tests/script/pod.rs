@@ -141,6 +141,12 @@ impl Pod {
         self
     }
 
+    /// Its own shell is what it calls `sh`.
+    pub(super) fn shell_on_path(&self) -> &Self {
+        let applet = if self.in_busybox() { "sh " } else { "" };
+        self.tool("sh", &format!(r#"exec {} {applet}"$@""#, self.shell.display()))
+    }
+
     /// The shell takes this tool from the PATH. A static busybox may prefer its own to any other.
     pub(super) fn looks_for(&self, tool: &str) -> bool {
         let mut command = Command::new(&self.shell);

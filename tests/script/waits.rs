@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::pod::{BOOT, START, for_each};
+use super::pod::{BOOT, START, for_each, status};
 
 /// A server that joins, and to which nothing comes: after two minutes it is said.
 #[test]
@@ -40,6 +40,15 @@ fn a_transfer_that_has_failed_is_told() {
             pod.write("proc/7/cmdline", "bash").connections("tcp", &[]);
             pod.run("started").exits(1).prints(&format!("the server is {doing}\n"));
         }
+    });
+    // The server itself knows before two minutes are over.
+    for_each(&[("JOINING", ", and nothing comes in"), ("CONNECTED", "")], |pod, (doing, comes)| {
+        pod.file(&status(
+            doing,
+            b"WSREP: Receiving IST failed, node restart required: IST receiver reported",
+        ));
+        let says = format!("the server is {doing}{comes}; it says: node restart required\n");
+        pod.run("started").exits(1).prints(&says);
     });
     // What an earlier server of this pod did is over.
     for_each(&[()], |pod, ()| {

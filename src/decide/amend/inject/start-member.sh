@@ -3,6 +3,8 @@
 #
 #   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ..., or mariadbd ...
 #
+# With GATERA_ONLY_TELLS=yes it only tells where the data ends.
+#
 # A position is the number of the last transaction that a member has, together with the id of the history it belongs
 # to: UUID:SEQNO. A server that was stopped in order finds its position in grastate.dat. After a crash it stands only
 # in InnoDB's own files. On a host mysqld_safe or systemd gets it from there; in a container nobody does, and members
@@ -32,14 +34,14 @@ child='' asked='' recovering='' killer=''
 say() { echo "gatera: $*" >&2; }
 
 # What this start knows of its data. In the log; beside the status file, where the probe reads it; and as the message
-# that the kubelet keeps when the container ends. That one is emptied when joining is over: it is then no longer true,
-# and an empty one makes way for the server's own last words.
+# that the kubelet keeps when the container ends; emptied when joining is over, it makes way for the server's last words.
 tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
     say "$line"
     # `true`, because a failed redirection of `:` would end the shell.
     { echo "$line" >"$run/start"; true >"$run/joined"; echo "$line" >"$message"; } 2>/dev/null
+    [ -z "${GATERA_ONLY_TELLS:-}" ] || exit 0
 }
 
 # Not started on a guess. The words stay in the termination message.
@@ -194,8 +196,8 @@ make_safe() {
     mv -f "$new_state" "$home/grastate.dat"
 }
 
-# Joining another cluster than its own, a member throws its data away. That may be right: the cluster may have been founded
-# anew. It is named, and a person has a minute, once: probes that know nothing of it must not kill it again and again.
+# Joining another cluster than its own, a member throws its data away. That may be right: it may have been founded anew.
+# A person has a minute, once: probes that know nothing of it must not kill it again and again.
 name_stranger() {
     is_id "$own" || own=$uuid
     is_id "$own" && is_id "$recorded" && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
@@ -405,6 +407,16 @@ tell_end() {
     { echo "$line" >"$message"; } 2>/dev/null
 }
 
+# Galera may say that it has to be started again, and hang.
+watch_over() {
+    while sleep 5 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
+        case $(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) in *'node restart required'*) ;; *) continue ;; esac
+        say "the server says that it has to be started again, and does not end"
+        kill -TERM $$
+        return
+    done
+}
+
 # Everything else goes on as it is: log files are opened anew on SIGHUP.
 # shellcheck disable=SC2317 # by `trap`
 pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
@@ -413,7 +425,7 @@ pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 look_at_self
 trap stop TERM INT QUIT
 trap pass_on HUP
-split_command "$@" || exec "$@" # whatever it is, it is none of ours
+split_command "$@" || [ -n "${GATERA_ONLY_TELLS:-}" ] || exec "$@" # whatever it is, it is none of ours
 command -v "$1" >/dev/null || refuse "this image has no $1; gatera.dev/start: keep on the pod template leaves its command alone"
 of_server() { shift "$before"; prepare "$@"; }
 of_server "$@"
@@ -421,8 +433,11 @@ of_server "$@"
 [ -z "$founds" ] || set -- "$@" "$founds"
 [ -z "$asked" ] || exit 143
 [ -n "$may_signal" ] || exec "$@"
+watch_over &
+watcher=$!
 "$@" &
 await
+kill -KILL "$watcher" 2>/dev/null
 [ -z "$killer" ] || kill "$killer" 2>/dev/null
 [ -z "$asked" ] || [ "$code" != 0 ] || tell_end
 exit "$code"

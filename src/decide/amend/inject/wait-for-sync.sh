@@ -201,10 +201,17 @@ answers() {
     case $? in 124 | 143) echo "the server does not answer on its port" && return 1 ;; esac
 }
 
+# It tells so, and may then neither do it nor end: Galera's own words for a copy that broke off.
+has_to_restart() {
+    case $now in GONE | STALE | UNKNOWN) return 1 ;; esac
+    grep -qs 'node restart required' "$status_file"
+}
+
 # A joiner copies (a script of the transfer runs, or its donor is connected to one of its ports), or works on what it got. If it
 # did neither for two minutes, its transfer has failed and the server hangs, or its donor is busy with another.
 stalls() {
     [ "$now" = JOINING ] || return 1
+    ! has_to_restart || return 0
     copies=''
     for dir in "$proc"/[0-9]*; do # its own options have a `-` before that word
         case $(tr '\000' ' ' <"$dir/cmdline") in wsrep_sst_* | *[/\ ]wsrep_sst_*) copies=yes ;; esac
@@ -257,6 +264,7 @@ require() {
     said=$(in_words "$now")
     ! stalls || said="$said, and nothing comes in"
     ! disk_is_full || said="$said; its disk is full"
+    ! has_to_restart || said="$said; it says: node restart required"
     leave_words
     echo "$said${start:+; $start}"
     exit 1
