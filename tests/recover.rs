@@ -1,5 +1,8 @@
-//! `gatera recover`, without a cluster: what a person reads in each situation; and, in `search.rs`, what can happen on the way.
+//! `gatera recover`, without a cluster: what a person reads in each situation; in `reader.rs`, where a pod does not run; and, in
+//! `search.rs`, what can happen on the way.
 
+mod model;
+mod reader;
 mod search;
 mod stop;
 
@@ -243,7 +246,7 @@ fn who_copies_from_nobody_is_made_anew() {
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let (before, after) = ("2026-12-01T09:00:00Z", "2026-12-01T09:20:00Z");
-    let next = |first: &str, third: &str, granted: bool| {
+    let next = |first: &str, third: &str, granted: bool, does: &str| {
         let mut scene = Scene {
             members: ["starting", "ready", "starting"].map(str::to_owned).to_vec(),
             ..Scene::default()
@@ -266,10 +269,12 @@ fn who_copies_from_nobody_is_made_anew() {
             facts.put(Object::read(kind, &object.to_string()).unwrap());
         }
         for ordinal in [0, 2] {
-            let said = "Startup probe failed: the server is JOINING; start of 2026-12-01T09:25:00Z: a state transfer was not finished, \
-                        safe_to_bootstrap 0";
+            let said = format!(
+                "Startup probe failed: the server is JOINING{does}; start of 2026-12-01T09:25:00Z: a state transfer was not finished, \
+                 safe_to_bootstrap 0"
+            );
             let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), said);
+            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
         }
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, scene::now(), &settings);
@@ -281,10 +286,14 @@ fn who_copies_from_nobody_is_made_anew() {
             recovery::restarts(cluster, &pod, &view),
         )
     };
-    assert_eq!(next(before, before, true), (true, true));
-    assert_eq!(next(after, before, true), (false, false), "it began after the first one");
-    assert_eq!(next(before, after, true), (false, false), "another one may have led it to the first one");
-    assert_eq!(next(before, before, false), (false, false), "no recovery is under way");
+    assert_eq!(next(before, before, true, ""), (true, true));
+    assert_eq!(next(after, before, true, ""), (false, false), "it began after the first one");
+    assert_eq!(next(before, after, true, ""), (false, false), "another one may have led it to the first one");
+    assert_eq!(next(before, before, false, ""), (false, false), "no recovery is under way");
+    // Its transfer broke off, whoever came first.
+    let broke_off = ", and nothing comes in; it says: node restart required";
+    assert_eq!(next(after, after, true, broke_off), (true, true));
+    assert_eq!(next(after, after, false, broke_off), (false, false), "a person decides");
 }
 
 /// What a replica of the guard grants, and gives to a new pod, by what it knows.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use decide::galera::adopt::Adoption;
+use decide::galera::adopt::{Adoption, READER};
 use decide::object::{Kind, Object, Unreadable};
 use decide::view::{Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -178,7 +178,8 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
     let watched = WATCHED.iter().flat_map(|(kind, group, plural, narrowed)| {
         let resource = resource(*kind, group, plural);
         let selectors = if *narrowed {
-            adoption.selectors().iter().map(|it| Some(it.to_string())).collect()
+            let adopted = adoption.selectors().iter().map(ToString::to_string);
+            adopted.chain([READER.to_owned()]).map(Some).collect()
         } else {
             vec![None]
         };

@@ -1,7 +1,9 @@
 //! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
 //!
-//! Owns: the loop of looking and doing, and the question before it. What comes next is `decide::recovery`'s; who may start first
+//! Owns: the loop of looking and doing, and the question before it; `recover/doing.rs` does it. What comes next is `decide::recovery`'s; who may start first
 //! is the guard's to say. Nothing is remembered between two looks: run again, it goes on where it was.
+
+mod doing;
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,27 +14,18 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use clap::Args;
 use decide::config::Settings;
-use decide::marks::recovery::Recovery;
-use decide::marks::{PREFIX, RECOVER, RECOVERY};
+use decide::marks::RECOVER;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
 use decide::report::visible;
 use decide::view::{Cluster, View};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
-use serde_json::json;
 use tokio::time::sleep;
 
 use super::Exit;
 use super::look::{self, Seen};
-use super::walk::{LOOK, MANAGER, Of, Said, agrees, in_time, is_away, params, release};
+use super::walk::{LOOK, Of, Said, agrees, is_away};
 
-/// For so long a member may start first; the transfers that follow need no permission.
-const VALID: SignedDuration = SignedDuration::from_mins(30);
-/// For so long a member may be asked where its data ends.
-const ASKED: SignedDuration = SignedDuration::from_mins(5);
 /// What one look shows the guard has heard by then.
 const HEARD: Duration = Duration::from_secs(60);
 /// A look that took longer says nothing about how long things have been so.
@@ -136,13 +129,16 @@ impl Way<'_> {
             let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), self.settings));
             let now = report::table(cluster, &view);
             if self.table.is_empty() {
-                self.want.before = cluster.pods().map(|pod| pod.uid.clone()).collect();
+                self.want.before = cluster
+                    .pods()
+                    .chain(cluster.readers.iter().map(AsRef::as_ref))
+                    .map(|pod| pod.uid.clone())
+                    .collect();
             }
             if now != self.table {
                 (self.table, self.since) = (now, Instant::now());
             }
-            let still = SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX);
-            let step = recovery::next(cluster, &view, &self.want, still);
+            let step = recovery::next(cluster, &view, &self.want, self.still());
             match self.ends(&step, cluster, &view, out)? {
                 ControlFlow::Break(exit) => return Ok(exit),
                 // The question may have taken a while.
@@ -160,6 +156,11 @@ impl Way<'_> {
         }
     }
 
+    /// How long nothing has changed.
+    fn still(&self) -> SignedDuration {
+        SignedDuration::try_from(self.since.elapsed()).unwrap_or(SignedDuration::MAX)
+    }
+
     /// What ends it before anything is done, and the question whether it is to be done.
     fn ends(
         &mut self,
@@ -170,7 +171,7 @@ impl Way<'_> {
     ) -> anyhow::Result<ControlFlow<Exit, Asked>> {
         let exit = match step {
             // Whoever was made anew is waited for.
-            Step::Serves if self.acted && recovery::next_in_turn(cluster, view).is_some() => {
+            Step::Serves if self.acted && recovery::next_in_turn(cluster, view, self.still()).is_some() => {
                 return Ok(ControlFlow::Continue(Asked::Before));
             }
             Step::Serves => {
@@ -219,7 +220,7 @@ impl Way<'_> {
         out: &mut impl Write,
     ) -> anyhow::Result<ControlFlow<Exit>> {
         self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
-        match act(seen, step).await {
+        match doing::act(seen, step).await {
             Ok(()) => {
                 if let Step::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
@@ -257,92 +258,16 @@ impl Way<'_> {
     }
 }
 
-async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
-    match step {
-        Step::Scale { to } => seen.scale(*to).await,
-        Step::Create { ordinal, .. } => create(seen, *ordinal).await,
-        Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
-        Step::Ask { member, at, loss } => {
-            let (member, position, loss) = (member.clone(), at.clone(), loss.clone());
-            let asked = Recovery { member, position, until: in_time(VALID)?, loss };
-            ask(seen, &asked.to_string()).await
-        }
-        Step::TakeBack(_) => take_off(seen).await,
-        Step::Finish { .. } => {
-            // Until all of that is done a recovery is under way, and whoever comes after goes on with it.
-            let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
-            seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
-            take_off(seen).await
-        }
-        Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),
-    }
-}
-
-/// What the guard did not repeat counts for nobody; what it granted to somebody else stays.
-async fn ask(seen: &Seen, asked: &str) -> anyhow::Result<()> {
-    let set = seen.annotate(json!({ format!("{PREFIX}{RECOVER}"): asked })).await?;
-    let granted = set.annotations().get(&format!("{PREFIX}{RECOVERY}")).cloned();
-    if granted.as_deref() != Some(asked) {
-        let back = json!({ format!("{PREFIX}{RECOVER}"): granted });
-        let done = seen.annotate_version(set.metadata.resource_version.as_deref(), back).await;
-        done.context("taking back what the guard did not confirm")?;
-        anyhow::bail!(
-            "the guard did not confirm it, and nobody starts without its word: it is away, or it only warns (gatera.dev/mode of the \
-             namespace, or the mode of G20) and has not heard yet what members told"
-        );
-    }
-    Ok(())
-}
-
-/// The guard's mark goes with what was asked for.
-async fn take_off(seen: &Seen) -> anyhow::Result<()> {
-    let nothing = json!({ format!("{PREFIX}{RECOVER}"): null, format!("{PREFIX}{RECOVERY}"): null });
-    seen.annotate(nothing).await.map(drop)
-}
-
 async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
     if seen.cluster()?.workload.metadata.mark(RECOVER).is_none() {
         writeln!(out, "no recovery of {} is under way", seen.id)?;
         return Ok(Exit::Clean);
     }
-    take_off(seen).await.context("taking it back")?;
+    doing::take_off(seen).await.context("taking it back")?;
     writeln!(
         out,
         "what was asked for {} is taken back; members that were made anew stay as they are",
         seen.id
     )?;
     Ok(Exit::Clean)
-}
-
-/// Whoever made it first, it is one pod: a name is given once.
-async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
-    let set = seen.sets().get(&seen.id.name).await?;
-    let pod = recovery::member_pod(&serde_json::to_value(&set)?, ordinal).context("it is no StatefulSet")?;
-    let pod: Pod = serde_json::from_value(pod)?;
-    match seen
-        .pods()
-        .create(&PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }, &pod)
-        .await
-    {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        result => result.map(drop).map_err(anyhow::Error::from),
-    }
-}
-
-/// The very pod that was looked at. Before anything is asked for, the guard would keep a server that runs, and rightly: so the
-/// person's word stands on the pod, and goes with it.
-async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
-    let pods = seen.pods();
-    if seen.cluster()?.recovery().is_none() {
-        let release = release("G02", ASKED, "gatera recover asks it where its data ends")?;
-        let patch = json!({ "metadata": { "uid": uid, "annotations": release } });
-        pods.patch(member, &params(), &Patch::Merge(&patch)).await?;
-    }
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
-    let delete = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-    match pods.delete(member, &delete).await {
-        // It has gone, or is another one by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
-        result => result.map(drop).map_err(anyhow::Error::from),
-    }
 }

@@ -13,6 +13,7 @@ mod fingerprint;
 mod meta;
 mod node;
 mod pod;
+mod pod_status;
 mod policy;
 mod quantity;
 mod reader;

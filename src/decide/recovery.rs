@@ -5,18 +5,23 @@
 //! |---|---|
 //! | `table.rs` | where each member's data ends, and what would be lost by starting from it |
 //! | `steps.rs` | what `gatera recover` does next |
+//! | `asking.rs` | what makes every member tell where its data ends |
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
+//! | `reader.rs` | a pod that reads what a member has whose own does not run |
 //!
 //! Owns [`verify`], by which the guard repeats what was asked for in a mark of its own, or does not. Nothing here founds
 //! anything: the member's step does, at its start, if its data is what the mark says (`start-member.sh`).
 
+mod asking;
 mod pod;
+mod reader;
 mod steps;
 mod table;
 
-pub use pod::member_pod;
+pub use pod::{at_revision, member_pod};
+pub use reader::{name as reader_name, reader_pod};
 pub use steps::{Step, Want, next, next_in_turn};
-pub use table::{Row, Stake, Told, rows, stake};
+pub use table::{Newer, Row, Stake, Told, rows, stake};
 
 use jiff::SignedDuration;
 

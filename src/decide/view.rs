@@ -37,7 +37,7 @@ pub use cluster::{Bootstrap, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::{Facts, Id};
 pub use last_look::{Changed, LastLook};
-pub use pod_fact::PodFact;
+pub use pod_fact::{PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
 pub use wish::Wish;
 pub use world::{World, is_cluster};

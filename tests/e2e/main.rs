@@ -19,6 +19,7 @@ mod galera;
 mod gate;
 mod guard;
 mod guard_life;
+mod held;
 mod install;
 #[path = "../lab/mod.rs"]
 mod lab;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::galera::{Galera, patiently};
+use crate::lab::lives_as_long_as_we_do;
 
 /// As the kernel does when memory runs out, or as a power failure does to all of them: found first, then killed within the
 /// same moment. The pods of this lab are processes of this machine.
@@ -95,13 +96,37 @@ pub fn stand_still(galera: &Galera<'_>, pods: &[String]) -> Still {
     still
 }
 
-/// It takes connections, and answers nobody for so long.
-pub fn api_server_stalls(so_long: Duration) {
+fn api_server() -> PathBuf {
     let is_it =
         |path: &Path| fs::read_to_string(path.join("comm")).unwrap_or_default().trim() == "kube-apiserver";
-    let still = Still(vec![pid(&process(is_it).expect("it runs"))]);
+    process(is_it).expect("it runs")
+}
+
+/// It takes connections, and answers nobody for so long.
+pub fn api_server_stalls(so_long: Duration) {
+    let still = Still(vec![pid(&api_server())]);
     kill_process(still.0[0], Signal::STOP).unwrap();
     thread::sleep(so_long);
+}
+
+/// It dies in the middle of whatever it does, is away for so long, and is started again as it was.
+pub fn api_server_is_killed(so_long: Duration) {
+    let it = api_server();
+    let folder = fs::read_link(it.join("cwd")).unwrap();
+    let words = fs::read_to_string(it.join("cmdline")).unwrap();
+    let (program, arguments) = words.trim_end_matches('\0').split_once('\0').unwrap();
+    kill_process(pid(&it), Signal::KILL).unwrap();
+    thread::sleep(so_long);
+    let log = fs::File::create(folder.join("kube-apiserver-again.log")).unwrap();
+    let again = lives_as_long_as_we_do(Path::new(program))
+        .args(arguments.split('\0'))
+        .current_dir(&folder)
+        .stdout(log.try_clone().unwrap())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    // It is everybody's from now on, and ends when this process does.
+    std::mem::forget(again);
 }
 
 /// A DDL leaves zeros in `grastate.dat` while it runs. Says how many of them are in one, if not all are.

@@ -153,7 +153,7 @@ pub fn a_node_that_stays_away_is_gone_on_without() {
     power::members_agree(&galera, "shop.t");
 }
 
-/// After every line it says the API server stalls for a while, or every guard is gone. It waits, and comes to its end. Part of
+/// After every line it says the API server dies, or stalls for a while, or every guard is gone. It waits, and comes to its end. Part of
 /// `make drills`.
 pub fn it_outlives_the_api_server_and_the_guard() {
     let (galera, cluster) = gate::known("outlives");
@@ -162,7 +162,8 @@ pub fn it_outlives_the_api_server_and_the_guard() {
     for (count, line) in BufReader::new(child.stdout.take().unwrap()).lines().enumerate() {
         println!("{}", line.unwrap());
         match count {
-            1 | 4 | 7 => power::api_server_stalls(Duration::from_secs(15)),
+            1 | 4 => power::api_server_is_killed(Duration::from_secs(5)),
+            7 => power::api_server_stalls(Duration::from_secs(15)),
             // Whoever asks is not answered meanwhile, or by nobody.
             2 | 5 | 8 => {
                 let guards =

@@ -26,6 +26,7 @@ use crate::view::{Cluster, PodFact, View};
 
 use profile::Profile;
 
+pub use files::START_SCRIPT_TEXT;
 pub use ours::{Doubt, doubt};
 pub use start::Start;
 

@@ -81,6 +81,10 @@ impl Requirement {
 /// Labels that name a cluster, the first one that is there.
 pub const INSTANCE_LABELS: [&str; 3] = ["gatera.dev/cluster", "instance", "app.kubernetes.io/instance"];
 
+/// On a pod that reads what a member has and does nothing else; its value is the member. It is of no cluster, so that no Service,
+/// no budget and no anti-affinity counts it.
+pub const READER: &str = "gatera.dev/reads";
+
 /// Which cluster of its namespace a pod belongs to, by the label that names it.
 pub fn instance(labels: &Labels) -> Option<&str> {
     INSTANCE_LABELS.iter().find_map(|key| labels.get(key)).map(|value| &**value)

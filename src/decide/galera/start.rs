@@ -7,7 +7,7 @@ use super::programs;
 use crate::object::{Container, Literal};
 
 /// The script that recovers the position, by whatever path a template carries it.
-const STEP: &str = "start-member.sh";
+pub const STEP: &str = "start-member.sh";
 
 /// What becomes of the position of a server that was not stopped in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +57,12 @@ impl Front {
 /// This word is the step.
 pub(super) fn is_step(word: &Literal) -> bool {
     name(word.look()) == STEP
+}
+
+/// What the step starts, of all words of a command; `None`: it does not stand in front.
+pub fn behind_the_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
+    let step = words.iter().position(|word| name(word) == STEP)?;
+    Some(&words[step + 1..])
 }
 
 fn name(path: &str) -> &str {

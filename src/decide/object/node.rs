@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use super::Meta;
 use super::meta::{list, or_default};
-use super::pod::{Condition, PodSpec, Toleration, condition};
+use super::pod::{PodSpec, Toleration};
+use super::pod_status::{Condition, condition};
 
 /// A Node, as far as it decides where a member can run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

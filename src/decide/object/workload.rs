@@ -201,6 +201,13 @@ impl Workload {
         self.status.observed_generation >= self.metadata.generation
     }
 
+    /// The revision that a pod of this ordinal is made from now, where that is not the newest template.
+    pub fn makes_older(&self, ordinal: i64) -> Option<&str> {
+        let older = &*self.status.current_revision;
+        let differs = !["", &*self.status.update_revision].contains(&older);
+        (differs && !self.makes_newest(ordinal)).then_some(older)
+    }
+
     /// A pod of this ordinal that is made now is made from the newest template, and not from the one before. Without details of
     /// RollingUpdate the StatefulSet controller counts those that it has not reached; OnDelete has everybody get the newest.
     pub fn makes_newest(&self, ordinal: i64) -> bool {
@@ -274,6 +281,10 @@ mod tests {
         ] {
             let it = workload(&format!(r#"{{"replicas":3,"updateStrategy":{strategy}}}"#), status);
             assert_eq!([0, 1, 2].map(|ordinal| it.makes_newest(ordinal)), newest, "{strategy}");
+            assert!((0..3).all(|ordinal| it.makes_older(ordinal).is_none()), "there is none");
         }
+        let status = r#"{"currentRevision":"a","updateRevision":"b"}"#;
+        let held = workload(r#"{"updateStrategy":{"rollingUpdate":{"partition":2}}}"#, status);
+        assert_eq!([1, 2].map(|ordinal| held.makes_older(ordinal)), [Some("a"), None]);
     }
 }

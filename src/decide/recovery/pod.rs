@@ -54,6 +54,17 @@ pub fn member_pod(set: &Value, ordinal: i64) -> Option<Value> {
     }))
 }
 
+/// The same StatefulSet as it was at this revision, which it keeps by this name: in the middle of a rollout it makes pods of
+/// members that are not reached from there. `None`: there is no template in it.
+pub fn at_revision(mut set: Value, name: &str, kept: &Value) -> Option<Value> {
+    let mut template = kept["spec"]["template"].as_object()?.clone();
+    // It is kept as a patch.
+    template.remove("$patch");
+    set["spec"]["template"] = Value::Object(template);
+    set["status"]["updateRevision"] = json!(name);
+    Some(set)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +97,11 @@ mod tests {
         assert_eq!(pod["spec"]["volumes"], volumes);
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "u-1");
         assert_eq!(member_pod(&json!({ "metadata": {} }), 0), None);
+        let before = json!({ "spec": { "template": { "$patch": "replace", "spec": { "containers": [{ "name": "older" }] } } } });
+        let pod = member_pod(&at_revision(set.clone(), "g-1a2", &before).unwrap(), 2).unwrap();
+        assert_eq!(pod["spec"]["containers"][0]["name"], "older");
+        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "g-1a2");
+        assert_eq!(pod["spec"]["volumes"].as_array().unwrap().len(), 1);
+        assert_eq!(at_revision(set, "g-1a2", &json!({})), None);
     }
 }

@@ -6,18 +6,18 @@
 
 use jiff::SignedDuration;
 
-use super::table::{self, Row, Told};
-use super::{Stake, came_before, has_a_right, has_served, serves, stake, still_true, waits_in_vain};
-use crate::galera::start_note::{Doing, StartNote};
+use super::table::{self, Row};
+use super::{Stake, asking, came_before, has_served, serves, stake, still_true, waits_in_vain};
+use crate::galera::start_note::StartNote;
 use crate::marks::RECOVER;
 use crate::marks::recovery::Recovery;
 use crate::view::condition::Condition;
-use crate::view::{Cluster, Member, PodFact, View};
+use crate::view::{Cluster, Member, View};
 
 /// Whoever told nothing for so long will not.
-const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
+pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
 /// Members whose last view is complete form the cluster again in less.
-const SETTLED: SignedDuration = SignedDuration::from_secs(20);
+pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(20);
 
 /// What a person wants.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,13 @@ pub enum Step {
         ordinal: i64,
         /// What for.
         why: String,
+    },
+    /// Have the data of this member read by a pod that does nothing else, because its own does not run.
+    Read {
+        /// The member.
+        member: String,
+        /// Such a pod from before, by uid, that has to go first.
+        instead_of: Option<String>,
     },
     /// Make this member's pod anew.
     Restart {
@@ -130,7 +137,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Cannot(why.to_owned());
     }
     let rows = table::rows(cluster, view);
-    told(cluster, &rows, view, want, still).unwrap_or_else(|| choose(cluster, &rows, want))
+    asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choose(cluster, &rows, want))
 }
 
 /// A stop that was not gone through with is taken back, and so is the record of one that is over.
@@ -148,87 +155,6 @@ fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
     })
 }
 
-/// Until every member told where its data ends.
-fn told(
-    cluster: &Cluster,
-    rows: &[Row<'_>],
-    view: &View<'_>,
-    want: &Want,
-    still: SignedDuration,
-) -> Option<Step> {
-    let bound =
-        |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
-    if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
-        let why = "so that it tells where its data ends".to_owned();
-        return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
-    }
-    // Whoever still has the right of an earlier recovery might use it beside the next.
-    let with_a_right =
-        cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
-    if let Some(member) = with_a_right {
-        return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
-    }
-    if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
-        return Some(restart(
-            cluster,
-            row.member,
-            "so that it is asked again where its data ends".to_owned(),
-        ));
-    }
-    let lost =
-        |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
-    let served = rows.iter().find(lost);
-    if let Some(row) = served {
-        return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
-    }
-    let silent = rows.iter().find_map(|row| match &row.told {
-        told @ (Told::NotYet(_) | Told::Served) => Some(format!("{} {told}", row.member.name)),
-        _ => None,
-    });
-    let asked = |row: &Row<'_>| {
-        // The server itself is asked, which takes its time after a crash.
-        let runs = row.member.pod.as_deref().is_some_and(|pod| pod.running && pod.step && !pod.stuck);
-        row.told == Told::Served || runs && matches!(row.told, Told::NotYet(_))
-    };
-    if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
-        return Some(Step::Wait(silent));
-    }
-    let forms = rows.iter().find(|row| {
-        let doing = |pod: &PodFact| pod.seen.or_else(|| pod.start_note.as_deref().and_then(StartNote::doing));
-        matches!(row.member.pod.as_deref().and_then(doing), Some(Doing::Waits | Doing::Receives))
-    });
-    forms.filter(|_| still < SETTLED).map(|row| {
-        let name = &row.member.name;
-        Step::Wait(format!(
-            "{name} has restored its last view: if all of that are back, they form the cluster by themselves"
-        ))
-    })
-}
-
-/// Its pod was there when the person asked, and its server is not started at the moment: what its step refused may have been mended
-/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Once: of a new pod
-/// what it says counts.
-fn is_asked_again(
-    row: &Row<'_>,
-    cluster: &Cluster,
-    view: &View<'_>,
-    want: &Want,
-    still: SignedDuration,
-) -> bool {
-    let Some(pod) = row.member.pod.as_deref().filter(|pod| want.before.contains(&pod.uid)) else {
-        return false;
-    };
-    let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
-    let stays =
-        cluster.claims.iter().filter(|claim| claim.ordinal == row.member.ordinal).all(|claim| !claim.going);
-    if pod.running || pod.going || !reachable || !stays {
-        return false;
-    }
-    let refused = matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
-    let silent = matches!(row.told, Told::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
-    refused || silent && still >= SETTLED
-}
-
 /// The newest, or whom the person names.
 fn choose(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
     let best = table::best(rows, cluster);
@@ -242,6 +168,17 @@ fn choose(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
             }
         }
     };
+    let why_not = |member: &Member| {
+        let (ns, name) = (&cluster.id.namespace, &member.name);
+        format!("the pod of {name} does not run: kubectl -n {ns} describe pod {name} says why")
+    };
+    match chosen {
+        Some(Row { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
+        None if rows.iter().all(|row| row.member.does_not_run()) => {
+            return Step::Cannot(rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "));
+        }
+        _ => {}
+    }
     let Some(row) = chosen else {
         let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
         return Step::Refuse { stake: Stake::Unknown(why), from: None };
@@ -292,6 +229,9 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
     match told {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
+        _ if first.does_not_run() && still >= PATIENCE => {
+            Step::TakeBack(format!("{} was to start the cluster, and its pod does not run", first.name))
+        }
         _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => {
             Step::Wait(format!("{} has started the cluster, and is not Ready at the moment", first.name))
         }
@@ -309,7 +249,12 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
 }
 
 /// Whoever served and is not Ready may be giving a copy, which is seen by nobody: that may last longer.
-fn has_lost_the_others(member: &Member, cluster: &Cluster, view: &View<'_>, still: SignedDuration) -> bool {
+pub(super) fn has_lost_the_others(
+    member: &Member,
+    cluster: &Cluster,
+    view: &View<'_>,
+    still: SignedDuration,
+) -> bool {
     let alone = matches!(Condition::of(member, view), Some(Condition::CutOff | Condition::Left));
     let copies = |other: &Member| Condition::of(other, view) == Some(Condition::Transfer);
     still >= SETTLED && (alone || still >= PATIENCE && !cluster.members.iter().any(copies))
@@ -321,7 +266,7 @@ fn gone_on() -> Step {
 
 /// The first one serves; each of the others in turn, until all are Ready that can be.
 fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Step {
-    let Some(member) = next_in_turn(cluster, view) else {
+    let Some(member) = next_in_turn(cluster, view, still) else {
         let away = cluster.members.iter().filter(|member| !member.ready());
         return Step::Finish { without: away.map(|member| member.name.clone()).collect() };
     };
@@ -335,6 +280,7 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
                 Step::Create { member: name.clone(), ordinal: member.ordinal, why }
             }
             None => Step::Wait(format!("{name} is made by its StatefulSet")),
+            Some(_) if member.does_not_run() => Step::Wait(format!("{name} has a pod that does not run")),
             Some(_) => {
                 let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
                 Step::Wait(format!("{name} {does}"))
@@ -343,9 +289,14 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
     })
 }
 
-/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, or for a claim that is lost.
-pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Member> {
-    cluster.members.iter().find(|member| !member.ready() && !stays_away(cluster, member, view))
+/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, for a claim that is lost, or for
+/// long for a pod that does not run.
+pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
+    let held_up = |member: &Member| still >= PATIENCE && member.does_not_run();
+    cluster
+        .members
+        .iter()
+        .find(|member| !member.ready() && !held_up(member) && !stays_away(cluster, member, view))
 }
 
 /// Its node does not answer, or it has neither a pod nor a claim.
@@ -356,19 +307,21 @@ fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
     claimless || Condition::of(member, view) == Some(Condition::NodeAway)
 }
 
-/// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests. Whoever
-/// has served, and lost the others a moment ago, may find them again.
+/// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests; or if it is
+/// about to copy, and nothing comes in. Whoever has served, and lost the others a moment ago, may find them again.
 fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDuration) -> Option<Step> {
-    let member = next_in_turn(cluster, view)?;
+    let member = next_in_turn(cluster, view, still)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
-    let rests = !pod.running && pod.restarts > 0 && cluster.recovery().is_some();
-    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || rests);
+    let rests = !pod.running && pod.restarts > 0;
+    let stalls = Condition::of(member, view) == Some(Condition::Stalled);
+    let led = cluster.recovery().is_some() && (rests || stalls);
+    let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || led);
     let settled = !has_served(member) || still >= SETTLED;
     (vain && settled).then(|| restart(cluster, member, format!("so that it finds {}", first.name)))
 }
 
 /// Its pod is made anew, if its data stays.
-fn restart(cluster: &Cluster, member: &Member, why: String) -> Step {
+pub(super) fn restart(cluster: &Cluster, member: &Member, why: String) -> Step {
     let name = &member.name;
     let Some(pod) = member.pod.as_deref() else { return Step::Wait(format!("{name} has no pod")) };
     let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();

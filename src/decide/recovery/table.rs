@@ -65,9 +65,34 @@ impl<'a> Told<'a> {
             Some(Condition::Leaving) => return Self::NotYet("is being deleted".to_owned()),
             _ => {}
         }
+        if let Some(reader) = member.reader.as_deref() {
+            return match reader.start_note.as_deref() {
+                Some(note) => Self::by(note),
+                None if reader.stuck => Self::Nothing(format!(
+                    "has a pod that does not run, and pod {} could not read its data (kubectl logs says why)",
+                    reader.name
+                )),
+                None => Self::NotYet(format!(
+                    "has a pod that does not run, and pod {} reads its data",
+                    reader.name
+                )),
+            };
+        }
         match pod.start_note.as_deref() {
-            Some(StartNote::Refused(why)) => Self::Nothing(format!("was not started by its step: {why}")),
-            Some(StartNote::Started(Start { from, safe_to_bootstrap, .. })) => match from {
+            Some(note) => Self::by(note),
+            None if !pod.step => Self::Nothing(
+                "does not start by gatera's step, so nobody asks it for its position".to_owned(),
+            ),
+            None if pod.running && pod.began.is_none() => Self::Served,
+            None if pod.stuck => Self::NotYet("keeps failing, and told no position".to_owned()),
+            None => Self::NotYet("has not told yet where its data ends".to_owned()),
+        }
+    }
+
+    fn by(note: &'a StartNote) -> Self {
+        match note {
+            StartNote::Refused(why) => Self::Nothing(format!("was not started by its step: {why}")),
+            StartNote::Started(Start { from, safe_to_bootstrap, .. }) => match from {
                 Beginning::Position(position, how) => {
                     Self::Position { position, how, safe: *safe_to_bootstrap == Some(true) }
                 }
@@ -77,12 +102,6 @@ impl<'a> Told<'a> {
                 }
                 Beginning::Words(words) => Self::Nothing(format!("told no position: {words}")),
             },
-            None if !pod.step => Self::Nothing(
-                "does not start by gatera's step, so nobody asks it for its position".to_owned(),
-            ),
-            None if pod.running && pod.began.is_none() => Self::Served,
-            None if pod.stuck => Self::NotYet("keeps failing, and told no position".to_owned()),
-            None => Self::NotYet("has not told yet where its data ends".to_owned()),
         }
     }
 
@@ -131,15 +150,43 @@ pub enum Stake {
     Transactions {
         /// How many.
         lost: u64,
-        /// Who has them, in words.
-        newer: String,
-        /// That is a member; else they were on a volume that is another one now.
-        there: bool,
+        /// Who has them.
+        newer: Newer,
     },
     /// Nobody can tell, for these reasons.
     Unknown(Vec<String>),
     /// It cannot be started from: nothing is known of its data.
     Impossible(String),
+}
+
+/// Who has newer data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Newer {
+    /// A member that could start.
+    Member(String),
+    /// One whose pod does not run.
+    HeldUp(String),
+    /// Nobody any more: this claim had it when it was stopped.
+    Claim(String),
+}
+
+impl Newer {
+    fn of(member: &Member) -> Self {
+        let name = member.name.clone();
+        if member.does_not_run() { Self::HeldUp(name) } else { Self::Member(name) }
+    }
+}
+
+impl fmt::Display for Newer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member(name) => write!(f, "{name} has newer data"),
+            Self::HeldUp(name) => write!(f, "{name} has newer data, and its pod does not run"),
+            Self::Claim(name) => {
+                write!(f, "claim {name} had newer data when it was stopped, and nobody has it now")
+            }
+        }
+    }
 }
 
 impl Stake {
@@ -158,7 +205,7 @@ impl fmt::Display for Stake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("nobody has newer data"),
-            Self::Transactions { newer, .. } => f.write_str(newer),
+            Self::Transactions { newer, .. } => newer.fmt(f),
             Self::Unknown(why) => f.write_str(&why.join("; ")),
             Self::Impossible(why) => f.write_str(why),
         }
@@ -181,7 +228,7 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
     for pod in cluster.leaving.iter().chain(&cluster.bootstrap.pods).filter(|pod| pod.running) {
         doubts.push(format!("{} still runs: what it does is not known", pod.name));
     }
-    let mut newest: Option<(String, u64, bool)> = None;
+    let mut newest: Option<(Newer, u64)> = None;
     for row in rows {
         match &row.told {
             Told::Position { position, .. } if position.id != own.id => doubts.push(format!(
@@ -192,7 +239,7 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
                 position.id
             )),
             Told::Position { position, .. } if newest.as_ref().is_none_or(|it| position.seqno > it.1) => {
-                newest = Some((format!("{} has newer data", name(row)), position.seqno, true));
+                newest = Some((Newer::of(row.member), position.seqno));
             }
             // Whoever copies everything had nothing that counted.
             Told::Position { .. } | Told::Unfinished => {}
@@ -212,28 +259,24 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
                 own.id
             ));
         } else if newest.as_ref().is_none_or(|it| ended.seqno > it.1) {
-            newest = Some((
-                format!("claim {} had newer data when it was stopped, and nobody has it now", claim.name),
-                ended.seqno,
-                false,
-            ));
+            newest = Some((Newer::Claim(claim.name.clone()), ended.seqno));
         }
     }
     match newest {
         _ if !doubts.is_empty() => Stake::Unknown(doubts),
-        Some((newer, most, there)) if most > own.seqno => {
-            Stake::Transactions { lost: most - own.seqno, newer, there }
-        }
+        Some((newer, most)) if most > own.seqno => Stake::Transactions { lost: most - own.seqno, newer },
         _ => Stake::Nothing,
     }
 }
 
 /// The best to start from: of the recorded history the newest; of equals one without a half-changed table, one that was stopped
-/// last, the first.
+/// last, the first. One whose pod does not run starts nothing.
 pub(super) fn best<'r, 'a>(rows: &'r [Row<'a>], cluster: &Cluster) -> Option<&'r Row<'a>> {
     let own = |row: &&Row<'_>| {
         let id = row.told.position().map(|it| &*it.id);
-        id.is_some() && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
+        id.is_some()
+            && !row.member.does_not_run()
+            && cluster.identity().is_none_or(|recorded| id == Some(recorded.as_str()))
     };
     rows.iter().filter(own).max_by_key(|row| (row.told.worth(), std::cmp::Reverse(row.member.ordinal)))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::visible;
 use crate::galera::start_note::Position;
-use crate::recovery::{Stake, Step, rows};
+use crate::recovery::{Newer, Stake, Step, rows};
 use crate::view::{Cluster, View};
 
 /// A line for each member.
@@ -14,7 +14,10 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
         let _ = writeln!(text, "  recorded identity: {identity}");
     }
     for row in rows(cluster, view) {
-        let ready = if row.member.ready() { "is Ready".to_owned() } else { row.told.to_string() };
+        let read = row.member.reader.iter().filter(|_| row.told.position().is_some());
+        let told =
+            read.fold(row.told.to_string(), |told, reader| format!("{told}; read by pod {}", reader.name));
+        let ready = if row.member.ready() { "is Ready".to_owned() } else { told };
         let _ = writeln!(text, "  {} {}", row.member.name, visible(&ready));
     }
     for claim in cluster.left_claims().filter(|claim| claim.bound) {
@@ -45,14 +48,20 @@ pub fn proposal(cluster: &Cluster, step: &Step) -> String {
 }
 
 fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> String {
-    let others = cluster.members.iter().map(|it| &*it.name).filter(|name| *name != member);
-    let others = others.collect::<Vec<_>>().join(", ");
+    let names = |held: bool| {
+        let others = cluster.members.iter().filter(|it| it.name != member && it.does_not_run() == held);
+        others.map(|it| &*it.name).collect::<Vec<_>>().join(", ")
+    };
+    let (others, held) = (names(false), names(true));
     let mut text = match loss {
         None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
         Some(loss) => format!("{member} starts the cluster from {at}. LOST BY IT: {loss}.\n"),
     };
     if !others.is_empty() {
         let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
+    }
+    if !held.is_empty() {
+        let _ = writeln!(text, "Nobody waits for {held}: its pod does not run, and joins when it does.");
     }
     text
 }
@@ -62,13 +71,20 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
     let mut text = "Not started, because something would be lost, or may be:\n".to_owned();
     let recover = cluster.recover_command();
     let (why, instead) = match stake {
-        Stake::Transactions { there: false, .. } => (
+        Stake::Transactions { newer: Newer::HeldUp(name), .. } => (
+            vec![stake.to_string()],
+            format!(
+                "mend what keeps its pod from running (kubectl -n {} describe pod {name}), and run this again",
+                cluster.id.namespace
+            ),
+        ),
+        Stake::Transactions { newer: Newer::Claim(_), .. } => (
             vec![stake.to_string()],
             "bring back the volume that was on that claim, or its newest backup, and run this again".to_owned(),
         ),
         Stake::Unknown(why) => (
             why.clone(),
-            "bring back who may have newer data (a node that does not answer, a claim that is missing, a disk that is full), and run this again".to_owned(),
+            "bring back who may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), and run this again".to_owned(),
         ),
         other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
     };
@@ -97,7 +113,7 @@ pub fn back(cluster: &Cluster, without: &[String]) -> String {
         return format!("{} is back: every member is Ready", cluster.id);
     }
     format!(
-        "{} is back without {}: bring back its node or its claim; if what it has is newer than what was started from, its server refuses \
+        "{} is back without {}: bring back its node or its claim, or mend what keeps its pod from running; if what it has is newer than what was started from, its server refuses \
          to join, and says so",
         cluster.id,
         without.join(", ")
@@ -112,6 +128,9 @@ pub fn says(step: &Step) -> String {
             format!("setting the replicas to {to}, on the way back to what they were before gatera stop")
         }
         Step::Create { member, why, .. } => format!("{member}: making its pod, {why}"),
+        Step::Read { member, .. } => {
+            format!("{member}: its pod does not run, so its data is read by a pod that does nothing else")
+        }
         Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
         Step::Ask { member, at, .. } => {
             format!("{member}: asking the guard whether it may start the cluster from {at}")

@@ -69,6 +69,8 @@ pub struct Member {
     pub name: String,
     /// Its pod.
     pub pod: Option<Arc<PodFact>>,
+    /// A pod that reads what it has, because its own has never run.
+    pub reader: Option<Arc<PodFact>>,
 }
 
 impl Member {
@@ -80,6 +82,12 @@ impl Member {
     /// Starting: its pod is there and may become Ready by waiting.
     pub fn starting(&self) -> bool {
         self.pod.as_ref().is_some_and(|pod| !pod.ready && !pod.going && !pod.stuck)
+    }
+
+    /// No node takes its pod, or nothing can be started in it: it has never run.
+    pub fn does_not_run(&self) -> bool {
+        let held_up = |pod: &PodFact| pod.node.is_empty() || pod.stuck || pod.lacks_an_image;
+        self.pod.as_deref().is_some_and(|pod| !pod.has_run && !pod.going && held_up(pod))
     }
 
     /// It served, and does not any more.
@@ -125,6 +133,8 @@ pub struct Cluster {
     pub members: Vec<Member>,
     /// Pods of the StatefulSet beyond its replicas: on their way out.
     pub leaving: Vec<Arc<PodFact>>,
+    /// Pods that read, or have read, what members have.
+    pub readers: Vec<Arc<PodFact>>,
     /// All claims made from its templates.
     pub claims: Vec<ClaimOf>,
     /// The bootstrap node.
@@ -165,11 +175,13 @@ impl Cluster {
         };
         let mut own: BTreeMap<&str, Arc<PodFact>> =
             facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
+        let readers: Vec<_> = facts.readers_of(&id).map(Arc::clone).collect();
         // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
             let pod = own.remove(&*name);
-            Member { ordinal, name, pod }
+            let reader = pod.as_deref().and_then(|pod| reader(pod, &readers));
+            Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
         let leaving = own.into_values().collect();
@@ -179,7 +191,7 @@ impl Cluster {
         let live = live(&id, &workload, facts);
         let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
         let recovery = recovery(&workload).map(Box::new);
-        Self { id, workload, members, leaving, claims, bootstrap, live, note, identity, recovery }
+        Self { id, workload, members, leaving, readers, claims, bootstrap, live, note, identity, recovery }
     }
 
     /// The name by which bootstrap objects refer to it.
@@ -342,6 +354,13 @@ fn recovery(workload: &Workload) -> Option<Recovery> {
     let (asked, granted) =
         (workload.metadata.mark(marks::RECOVER)?, workload.metadata.mark(marks::RECOVERY)?);
     Recovery::of(granted).ok().filter(|_| asked == granted)
+}
+
+/// Of exactly this pod, which has not run: else what was read may be old.
+fn reader(pod: &PodFact, readers: &[Arc<PodFact>]) -> Option<Arc<PodFact>> {
+    let of_it =
+        |it: &&Arc<PodFact>| it.reads.as_ref().is_some_and(|it| it.member == pod.name && it.uid == pod.uid);
+    readers.iter().find(of_it).filter(|_| !pod.has_run).map(Arc::clone)
 }
 
 /// What its servers would read now.

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use jiff::Timestamp;
 
 use super::index::{By, Index};
-use super::{PodFact, configuration};
+use super::{PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::object::{
@@ -101,7 +101,10 @@ impl Facts {
     pub fn put(&mut self, object: Object) -> bool {
         let (kind, id) = (object.kind(), Id::of(object.meta()));
         match object {
-            Object::Pod(it) if self.adoption.adopts(&it.metadata.labels) => {
+            Object::Pod(it)
+                if self.adoption.adopts(&it.metadata.labels)
+                    || it.metadata.labels.contains_key(adopt::READER) =>
+            {
                 self.put_pod(&id, PodFact::of(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
@@ -209,6 +212,10 @@ impl Facts {
                     .collect()
             }),
             Kind::Pod => self.pods.get(id).map(|it| {
+                if let Some(Reads { member, .. }) = &it.reads {
+                    let set = member.rsplit_once('-').map(|(set, _)| (By::ReaderOfSet, set.to_owned()));
+                    return set.into_iter().collect();
+                }
                 let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
                 let owner = match &it.owner {
                     None => Some(String::new()),
@@ -249,7 +256,7 @@ impl Facts {
         };
         for (by, word) in words {
             match by {
-                By::PodOfSet if !word.is_empty() => names.push(word.clone()),
+                By::PodOfSet | By::ReaderOfSet if !word.is_empty() => names.push(word.clone()),
                 By::PodOfInstance | By::DeploymentOfInstance => {
                     names.extend(found(By::SetOfInstance, word).map(str::to_owned));
                 }
@@ -350,6 +357,12 @@ impl Facts {
     pub fn lacks_a_pod(&self) -> bool {
         let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
         self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
+    }
+
+    /// The pods that read what its members have.
+    pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
     }
 
     /// The pods that a StatefulSet owns.

@@ -25,6 +25,8 @@ pub(super) enum By {
     PodOfInstance,
     /// A pod, by the StatefulSet that owns it; by an empty name, if nobody does.
     PodOfSet,
+    /// A pod that reads what a member has, by the StatefulSet of that member.
+    ReaderOfSet,
     /// A pod, by the copy of a ConfigMap that it was given.
     PodThatReads,
     /// A claim, by the cluster that its labels name.

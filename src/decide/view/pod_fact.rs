@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 
 use super::TEMPLATE;
+use crate::galera::adopt::READER;
 use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
@@ -43,6 +44,10 @@ pub struct PodFact {
     pub server: bool,
     /// The server's container runs, as far as the kubelet says.
     pub running: bool,
+    /// It runs, or has run.
+    pub has_run: bool,
+    /// It only reads the data of a member, whose own pod does not run.
+    pub reads: Option<Reads>,
     /// Seconds between "stop" and "die".
     pub grace: i64,
     /// It calls itself a bootstrap node.
@@ -75,6 +80,29 @@ pub struct PodFact {
     pub seen: Option<Doing>,
     /// When its server's container began to run the last time, if it has not started well.
     pub began: Option<Timestamp>,
+}
+
+/// Whose data a pod reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reads {
+    /// The member.
+    pub member: String,
+    /// The pod of that member, by uid: what was read is true as long as that one has not run.
+    pub uid: String,
+}
+
+impl Reads {
+    /// It says so, nobody makes it anew, it is of that pod, has the step in front, and one of its claims is named after the member.
+    fn of(pod: &Pod, server: Option<&Container>) -> Option<Self> {
+        let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
+        let owner =
+            pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
+        let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
+        let named = |claim: &str| claim.strip_suffix(&**member).is_some_and(|rest| rest.ends_with('-'));
+        let steps = server.is_some_and(|server| Front::of(server) == Front::Step);
+        let has = claims.map(|it| &*it.claim_name).any(named);
+        (steps && has).then(|| Self { member: (**member).to_owned(), uid: owner.uid.clone() })
+    }
 }
 
 /// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
@@ -133,6 +161,7 @@ impl PodFact {
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
         let server = server::in_pod(meta, &pod.spec);
+        let reads = Reads::of(pod, server);
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
@@ -147,6 +176,7 @@ impl PodFact {
             injected: meta.mark(marks::INJECTED).is_some(),
             server: server.is_some(),
             running: server.is_some_and(|server| pod.runs(&server.name)),
+            has_run: server.is_some_and(|server| pod.has_run(&server.name)),
             grace: pod.spec.grace(),
             bootstrap: adopt::is_bootstrap(&meta.labels),
             my_cnf: meta.mark(marks::MY_CNF).map(str::to_owned),
@@ -160,15 +190,17 @@ impl PodFact {
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
             template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),
             keeps_address: meta.mark(marks::ADDRESS) == Some("keep"),
-            start_note: server.and_then(|server| start_note(pod, server)).map(Box::new),
+            start_note: server.and_then(|server| start_note(pod, server, reads.is_some())).map(Box::new),
+            reads,
             seen: None,
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }
     }
 }
 
-/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago.
-fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
+/// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago, but where nobody
+/// joins.
+fn start_note(pod: &Pod, server: &Container, reads: bool) -> Option<StartNote> {
     let words = pod.last_words(&server.name)?;
     // A server that leaves no words has the end of its log there, where the step told of this start, too: by now it is old.
     let told =
@@ -178,7 +210,7 @@ fn start_note(pod: &Pod, server: &Container) -> Option<StartNote> {
     if pod.runs(&server.name) {
         note = note.without_doing();
     }
-    Some(note).filter(|note| has_our_probe(server) || matches!(note, StartNote::Refused(_)))
+    Some(note).filter(|note| reads || has_our_probe(server) || matches!(note, StartNote::Refused(_)))
 }
 
 fn has_our_probe(server: &Container) -> bool {

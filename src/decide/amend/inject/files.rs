@@ -23,7 +23,8 @@ pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
 /// The step in front of the server.
 pub(super) const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
-pub(super) const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
+/// Its text.
+pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
 pub(super) const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// The files of the first volume, and the marks they show.

@@ -1,0 +1,179 @@
+//! How a pod does, as its kubelet tells it: conditions, and the lives of its containers.
+
+use serde::Deserialize;
+
+use super::Pod;
+use super::meta::{list, or_default};
+
+/// How a pod does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodStatus {
+    /// Pending, Running, Succeeded, Failed.
+    #[serde(deserialize_with = "or_default")]
+    pub phase: String,
+    /// Conditions, of which Ready counts.
+    #[serde(deserialize_with = "list")]
+    pub conditions: Vec<Condition>,
+    /// How its containers do.
+    #[serde(deserialize_with = "list")]
+    pub container_statuses: Vec<ContainerStatus>,
+    /// How those do that come before them.
+    #[serde(deserialize_with = "list")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    /// Its name.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
+    /// True, False, Unknown.
+    #[serde(deserialize_with = "or_default")]
+    pub status: String,
+    /// Since when it is so.
+    #[serde(deserialize_with = "or_default")]
+    pub last_transition_time: String,
+}
+
+/// How a container does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStatus {
+    /// Name of the container.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
+    /// Waiting, running or terminated.
+    #[serde(deserialize_with = "or_default")]
+    pub state: ContainerState,
+    /// How it ended the last time.
+    #[serde(deserialize_with = "or_default")]
+    pub last_state: ContainerState,
+    /// Its startup probe has succeeded.
+    #[serde(deserialize_with = "or_default")]
+    pub started: bool,
+    /// How often it was started again.
+    #[serde(deserialize_with = "or_default")]
+    pub restart_count: i64,
+}
+
+/// Waiting, running or terminated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ContainerState {
+    /// Why it does not run (yet, or again).
+    pub waiting: Option<Waiting>,
+    /// It runs.
+    pub running: Option<Run>,
+    /// It has ended.
+    pub terminated: Option<Run>,
+}
+
+/// One life of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Run {
+    /// When it began, by the clock of its node.
+    #[serde(deserialize_with = "or_default")]
+    pub started_at: String,
+    /// Its last words, whoever wrote them.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
+}
+
+/// Why a container does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Waiting {
+    /// CrashLoopBackOff, ImagePullBackOff, ContainerCreating …
+    #[serde(deserialize_with = "or_default")]
+    pub reason: String,
+}
+
+const NO_IMAGE: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "InvalidImageName"];
+
+impl ContainerStatus {
+    fn waits_for(&self, reasons: &[&str]) -> bool {
+        self.state.waiting.as_ref().is_some_and(|it| reasons.contains(&&*it.reason))
+    }
+}
+
+impl Pod {
+    /// The kubelet says Ready, and the pod is not on its way out.
+    pub fn ready(&self) -> bool {
+        !self.metadata.going() && condition(&self.status.conditions, "Ready")
+    }
+
+    /// This container runs at the moment, as far as the kubelet says.
+    pub fn runs(&self, container: &str) -> bool {
+        self.status
+            .container_statuses
+            .iter()
+            .any(|status| status.name == container && status.state.running.is_some())
+    }
+
+    /// What this container left behind when it ended the last time, as long as it has not started well since.
+    pub fn last_words(&self, container: &str) -> Option<&str> {
+        let status = self.container_status(container)?;
+        let ended = status.state.terminated.as_ref().or(status.last_state.terminated.as_ref());
+        ended.filter(|_| !status.started).map(|ended| &*ended.message)
+    }
+
+    /// When this container began to run the last time, as the kubelet wrote it; `None`: it never did, or has started well.
+    pub fn began(&self, container: &str) -> Option<&str> {
+        let status = self.container_status(container).filter(|status| !status.started)?;
+        let runs = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
+        runs.into_iter().flatten().next().map(|run| &*run.started_at)
+    }
+
+    /// This container has run, however shortly.
+    pub fn has_run(&self, container: &str) -> bool {
+        let ran = |status: &ContainerStatus| {
+            let lives = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
+            status.restart_count > 0 || lives.into_iter().any(Option::is_some)
+        };
+        self.container_status(container).is_some_and(ran)
+    }
+
+    /// How often this container was started again.
+    pub fn restarts(&self, container: &str) -> i64 {
+        self.container_status(container).map_or(0, |status| status.restart_count)
+    }
+
+    /// Since when it is not Ready, as the kubelet wrote it.
+    pub fn unready_since(&self) -> Option<&str> {
+        let unready = |it: &&Condition| it.kind == "Ready" && it.status != "True";
+        self.status.conditions.iter().find(unready).map(|it| &*it.last_transition_time)
+    }
+
+    /// Since when this container runs, as the kubelet wrote it.
+    pub fn since(&self, container: &str) -> Option<&str> {
+        Some(&*self.container_status(container)?.state.running.as_ref()?.started_at)
+    }
+
+    fn container_status(&self, container: &str) -> Option<&ContainerStatus> {
+        self.status.container_statuses.iter().find(|status| status.name == container)
+    }
+
+    /// A container falls over again and again, or cannot start at all: no waiting will make this pod Ready.
+    pub fn stuck(&self) -> bool {
+        const HOPELESS: [&str; 3] =
+            ["CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError"];
+        let PodStatus { init_container_statuses, container_statuses, phase, .. } = &self.status;
+        let mut all = init_container_statuses.iter().chain(container_statuses);
+        phase == "Failed" || all.any(|it| it.waits_for(&HOPELESS) || it.waits_for(&NO_IMAGE))
+    }
+
+    /// The image of this container, or of one that comes before it, cannot be had.
+    pub fn lacks_an_image(&self, container: &str) -> bool {
+        let before = self.status.init_container_statuses.iter();
+        before.chain(self.container_status(container)).any(|it| it.waits_for(&NO_IMAGE))
+    }
+}
+
+/// It is so.
+pub(super) fn condition(conditions: &[Condition], kind: &str) -> bool {
+    conditions.iter().any(|condition| condition.kind == kind && condition.status == "True")
+}

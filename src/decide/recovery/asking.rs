@@ -1,0 +1,112 @@
+//! What makes every member tell where its data ends: pods are made, made anew, or stand in for one that does not run.
+//!
+//! Must not know: who will start first.
+
+use jiff::SignedDuration;
+
+use super::has_a_right;
+use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
+use super::table::{Row, Told};
+use crate::galera::start_note::{Doing, StartNote};
+use crate::view::condition::Condition;
+use crate::view::{Cluster, Member, PodFact, View};
+
+/// Until every member told where its data ends.
+pub(super) fn next(
+    cluster: &Cluster,
+    rows: &[Row<'_>],
+    view: &View<'_>,
+    want: &Want,
+    still: SignedDuration,
+) -> Option<Step> {
+    let bound =
+        |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
+    if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
+        let why = "so that it tells where its data ends".to_owned();
+        return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
+    }
+    // Whoever still has the right of an earlier recovery might use it beside the next.
+    let with_a_right =
+        cluster.members.iter().find(|it| it.pod.as_deref().is_some_and(|pod| has_a_right(pod) && !pod.going));
+    if let Some(member) = with_a_right {
+        return Some(restart(cluster, member, "so that it starts as an ordinary member".to_owned()));
+    }
+    if let Some(row) = rows.iter().find(|row| is_asked_again(row, cluster, view, want, still)) {
+        return Some(restart(
+            cluster,
+            row.member,
+            "so that it is asked again where its data ends".to_owned(),
+        ));
+    }
+    if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, want, still)) {
+        return Some(step);
+    }
+    let lost =
+        |row: &&Row<'_>| row.told == Told::Served && has_lost_the_others(row.member, cluster, view, still);
+    let served = rows.iter().find(lost);
+    if let Some(row) = served {
+        return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
+    }
+    let silent = rows.iter().find_map(|row| match &row.told {
+        told @ (Told::NotYet(_) | Told::Served) => Some(format!("{} {told}", row.member.name)),
+        _ => None,
+    });
+    let asked = |row: &Row<'_>| {
+        // The server itself is asked, which takes its time after a crash.
+        let pods = row.member.pod.iter().chain(&row.member.reader);
+        let runs = pods.into_iter().any(|pod| pod.running && pod.step && !pod.stuck);
+        row.told == Told::Served || runs && matches!(row.told, Told::NotYet(_))
+    };
+    if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
+        return Some(Step::Wait(silent));
+    }
+    let forms = rows.iter().find(|row| {
+        let doing = |pod: &PodFact| pod.seen.or_else(|| pod.start_note.as_deref().and_then(StartNote::doing));
+        matches!(row.member.pod.as_deref().and_then(doing), Some(Doing::Waits | Doing::Receives))
+    });
+    forms.filter(|_| still < SETTLED).map(|row| {
+        let name = &row.member.name;
+        Step::Wait(format!(
+            "{name} has restored its last view: if all of that are back, they form the cluster by themselves"
+        ))
+    })
+}
+
+/// Its pod was there when the person asked, and its server is not started at the moment: what its step refused may have been mended
+/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Once: of a new pod
+/// what it says counts.
+fn is_asked_again(
+    row: &Row<'_>,
+    cluster: &Cluster,
+    view: &View<'_>,
+    want: &Want,
+    still: SignedDuration,
+) -> bool {
+    let Some(pod) = row.member.pod.as_deref().filter(|pod| want.before.contains(&pod.uid)) else {
+        return false;
+    };
+    let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
+    let stays =
+        cluster.claims.iter().filter(|claim| claim.ordinal == row.member.ordinal).all(|claim| !claim.going);
+    if pod.running || pod.going || !reachable || !stays {
+        return false;
+    }
+    let refused = matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
+    let silent = matches!(row.told, Told::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
+    refused || silent && still >= SETTLED
+}
+
+/// Its pod does not run, and somebody else's does, who could start if it is known what this one has. One that could not read it
+/// before the person asked is made anew.
+fn is_to_be_read(row: &Row<'_>, rows: &[Row<'_>], want: &Want, still: SignedDuration) -> Option<Step> {
+    let Row { member, told } = row;
+    let step = member.pod.as_deref().is_some_and(|pod| pod.step)
+        && matches!(told, Told::NotYet(_) | Told::Nothing(_));
+    let others = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
+    if !step || !others || !member.does_not_run() || still < SETTLED {
+        return None;
+    }
+    let instead_of = member.reader.as_deref().map(|reader| reader.uid.clone());
+    let again = instead_of.as_ref().is_none_or(|uid| want.before.contains(uid));
+    again.then(|| Step::Read { member: member.name.clone(), instead_of })
+}

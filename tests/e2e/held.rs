@@ -1,0 +1,61 @@
+//! A member that no node takes, when the others have fallen, too: `gatera recover` has its volume read by a pod that does nothing
+//! else, so that nobody has to guess what it has. Part of `make drills`.
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently};
+use crate::gate;
+use crate::power;
+use crate::recover::{Cordoned, outcome, recover, released};
+
+/// So much of a processor the members want that are made from now on; the first two stay as they are.
+fn wants(galera: &Galera<'_>, processors: &str) {
+    let container = json!({ "name": "mariadb", "resources": { "requests": { "cpu": processors } } });
+    let change = json!({ "spec": {
+        "updateStrategy": { "rollingUpdate": { "partition": 2 } },
+        "template": { "spec": { "containers": [container] } },
+    } });
+    let set = format!("statefulset/{}-galera", galera.name);
+    galera.kubectl(&["patch", &set, "--type=strategic", "--patch", &change.to_string()]).succeeded();
+}
+
+fn until_no_node_takes(galera: &Galera<'_>, pod: &str) {
+    patiently("no node takes it", || {
+        let Some(it) = galera.pod(pod) else { return Err("it is not there".to_owned()) };
+        let waits =
+            it["spec"]["nodeName"] == Value::Null && it["metadata"]["deletionTimestamp"] == Value::Null;
+        if waits { Ok(()) } else { Err(it["spec"]["nodeName"].to_string()) }
+    });
+}
+
+#[test]
+fn a_member_that_no_node_takes_is_read() {
+    let (galera, cluster) = gate::known("held");
+    let [first, second, third] = [0, 1, 2].map(|ordinal| galera.member(ordinal));
+    wants(&galera, "640");
+    until_no_node_takes(&galera, &third);
+    galera.ask(&first, "INSERT INTO shop.t VALUES (4,'four')");
+    {
+        let _cordoned = Cordoned::all(&galera);
+        for pod in [&first, &second] {
+            released(&galera, pod).succeeded();
+            galera.kubectl(&["delete", "pod", pod, "--timeout=120s"]).succeeded();
+        }
+    }
+    let (code, text) = outcome(recover(&galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    let reads = format!("{third}: its pod does not run, so its data is read by a pod that does nothing else");
+    assert!(text.contains(&reads) && text.contains(&format!("is back without {third}: ")), "{text}");
+    galera.until_gone(&format!("pod/{third}-reader"));
+    for pod in [&first, &second] {
+        assert_eq!(galera.rows(pod).succeeded().trim(), "4");
+    }
+
+    // What no node took is made anew when it can be.
+    wants(&galera, "10m");
+    galera.kubectl(&["delete", "pod", &third]).succeeded();
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    power::members_agree(&galera, "shop.t");
+}

@@ -1,0 +1,311 @@
+//! Three members, their data, an obedient and a disobedient world, for `search.rs`: members behave as the step and Galera do, servers
+//! fall, pods are deleted by others, no node takes one, what was asked for is taken back.
+//!
+//! Must not know: what the command does about it.
+
+use decide::config::Settings;
+use decide::object::Object;
+use decide::recovery;
+use decide::view::{Facts, Freshness, Id, View, World};
+use serde_json::json;
+
+use super::{ID, reader};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// A member's pod.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pod {
+    /// The position from which it may start the cluster.
+    pub right: Option<u64>,
+    /// It did.
+    pub led: bool,
+    pub does: Does,
+    /// Started after the one that serves: it knows its address.
+    pub finds: bool,
+    /// Another pod reads what this one has, which does not run.
+    pub read: Option<Reader>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reader {
+    Runs,
+    Told(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Does {
+    Starts,
+    Told,
+    Refused,
+    Serves,
+    /// It is not Ready for a moment, because it gives a copy.
+    Gives,
+    /// It served and fell, and its kubelet lets it rest. Where its data ended before that is still to be heard.
+    Rests,
+    Leaves,
+    /// No node takes it: it has never run.
+    Held,
+}
+
+impl Reader {
+    pub fn told(self) -> Option<u64> {
+        match self {
+            Self::Runs => None,
+            Self::Told(seqno) => Some(seqno),
+        }
+    }
+}
+
+impl Does {
+    /// Clients and members find a server there, whether or not it is Ready.
+    pub fn serves(self) -> bool {
+        matches!(self, Self::Serves | Self::Gives)
+    }
+}
+
+/// Everything that matters.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct State {
+    pub pods: [Option<Pod>; 3],
+    /// The last transaction on each disk.
+    pub data: [u64; 3],
+    /// Who may start first, and where its data ended when that was verified.
+    pub granted: Option<(usize, u64)>,
+}
+
+pub const FRESH: Pod = Pod { right: None, led: false, does: Does::Starts, finds: false, read: None };
+
+impl State {
+    pub fn serves(&self) -> bool {
+        self.pods.iter().flatten().any(|pod| pod.does.serves())
+    }
+
+    pub fn does(&self, it: usize) -> Option<Does> {
+        self.pods[it].as_ref().map(|pod| pod.does)
+    }
+
+    /// As API servers show it.
+    pub fn world(&self, settings: &Settings) -> World {
+        let mut scene = Scene { members: vec!["absent".to_owned(); 3], ..Scene::default() };
+        scene.stateful_set = json!({ "metadata": { "annotations": { "gatera.dev/identity": ID } } });
+        if let Some(text) = self.mark() {
+            scene.stateful_set["metadata"]["annotations"]["gatera.dev/recover"] = json!(text);
+            scene.stateful_set["metadata"]["annotations"]["gatera.dev/recovery"] = json!(text);
+        }
+        for (ordinal, pod) in self.pods.iter().enumerate() {
+            let Some(pod) = pod else { continue };
+            let word = if pod.does == Does::Serves { "ready" } else { "starting" };
+            let words = vec!["absent".to_owned(); ordinal].into_iter().chain([word.to_owned()]).collect();
+            let one = Scene { members: words, ..Scene::default() };
+            let (_, mut object) = one.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+            let identity = pod
+                .right
+                .map_or(ID.to_owned(), |right| format!("recovery {ID}:{right} until=20261201100000"));
+            object["metadata"]["annotations"]["gatera.dev/identity"] = json!(identity);
+            let began = if pod.finds { "2026-12-01T09:20:00Z" } else { "2026-12-01T09:00:00Z" };
+            let status = &mut object["status"]["containerStatuses"][0];
+            status["state"]["running"]["startedAt"] =
+                json!(if pod.does.serves() { "2026-12-01T09:10:00Z" } else { began });
+            status["started"] = json!(pod.does.serves());
+            status["restartCount"] = json!(u8::from(pod.led && !pod.does.serves()));
+            if pod.does == Does::Rests {
+                let status = &mut object["status"]["containerStatuses"][0];
+                status["restartCount"] = json!(1);
+                status["state"] = json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+                status["lastState"] = json!({ "terminated": { "exitCode": 137, "startedAt": began, "message": "WSREP: Synchronized" } });
+            }
+            if pod.does == Does::Leaves {
+                object["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z");
+            }
+            if pod.does == Does::Refused {
+                object["status"]["containerStatuses"][0]["state"] =
+                    json!({ "waiting": { "reason": "CrashLoopBackOff" } });
+                let words = "gatera did not start the server: it was to start the cluster from elsewhere";
+                object["status"]["containerStatuses"][0]["lastState"] =
+                    json!({ "terminated": { "exitCode": 1, "message": words } });
+            }
+            object["spec"]["containers"][0]["startupProbe"] =
+                json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
+            if pod.does == Does::Held {
+                object["spec"].as_object_mut().unwrap().remove("nodeName");
+                object["status"] = json!({ "phase": "Pending" });
+            }
+            scene.also.extend(pod.read.map(|read| reader::pod(&object, read.told())));
+            scene.also.push(object);
+        }
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in scene.objects() {
+            facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        for (ordinal, pod) in self.pods.iter().enumerate() {
+            let ends = match pod.as_ref().map(|pod| pod.does) {
+                Some(Does::Told) => self.data[ordinal],
+                Some(Does::Rests) => self.data[ordinal].saturating_sub(1),
+                _ => continue,
+            };
+            let said = format!(
+                "Startup probe failed: the server is DISCONNECTED; start of 2026-12-01T09:25:00Z: position {ID}:{ends}, stopped in order, \
+                 safe_to_bootstrap 0"
+            );
+            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
+            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+        }
+        World::build(facts, Freshness::Current)
+    }
+
+    fn mark(&self) -> Option<String> {
+        let (member, at) = self.granted?;
+        Some(format!("{STATEFUL_SET}-{member} at {ID}:{at} until=2026-12-01T10:00:00Z"))
+    }
+
+    /// A new pod, as the guard prepares it.
+    pub fn fresh(&self, ordinal: usize) -> Pod {
+        let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
+        Pod { right: right.map(|it| it.1), finds: self.serves(), ..FRESH }
+    }
+
+    /// Whose new pod would be given the right to start the cluster, and from where.
+    pub fn leads(&self, settings: &Settings) -> Option<(usize, u64)> {
+        let (member, _) = self.granted?;
+        let world = self.world(settings);
+        let view = View::new(&world, scene::now(), settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let right = recovery::leads(cluster, &format!("{STATEFUL_SET}-{member}"), &view)?;
+        Some((member, right.position.seqno))
+    }
+
+    /// A guard decides about what is done now by what it saw a moment ago: who would have led then, and who was believed then.
+    pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
+        let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
+            let mut late = self.clone();
+            late.pods[member] = Some(Pod { right: Some(at), finds: self.serves(), ..FRESH });
+            late
+        });
+        // What is granted by now stands on the object itself.
+        let asked = believed.iter().filter(|it| self.granted.is_none_or(|granted| granted.0 == it.0));
+        made.into_iter().chain(asked.map(|it| Self { granted: Some(*it), ..self.clone() })).collect()
+    }
+
+    /// Nobody looks at the pod that is made: the guard is away.
+    pub fn unseen(&self, settings: &Settings) -> Option<Self> {
+        let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
+        let mut after = self.clone();
+        after.pods[member] = Some(Pod { finds: self.serves(), ..FRESH });
+        Some(after)
+    }
+
+    /// What happens by itself, sooner or later; an error: what must never happen.
+    pub fn proceeds(&self) -> Result<Vec<Self>, String> {
+        let mut all = Vec::new();
+        for it in 0..3 {
+            let mut after = self.clone();
+            match &self.pods[it] {
+                None => {
+                    // The StatefulSet's turn.
+                    if (0..it).all(|lower| self.does(lower) == Some(Does::Serves)) {
+                        after.pods[it] = Some(self.fresh(it));
+                        all.push(after);
+                    }
+                    continue;
+                }
+                Some(pod) => {
+                    let becomes = after.pods[it].as_mut().unwrap();
+                    match pod.does {
+                        Does::Starts => match pod.right.filter(|_| !pod.led) {
+                            Some(right) if right != self.data[it] => becomes.does = Does::Refused,
+                            Some(_) => {
+                                if self.serves() {
+                                    return Err(format!(
+                                        "{it} starts a cluster beside one that serves: {self:?}"
+                                    ));
+                                }
+                                if self.data.iter().any(|other| *other > self.data[it]) {
+                                    return Err(format!(
+                                        "{it} starts the cluster, and others have more: {self:?}"
+                                    ));
+                                }
+                                (becomes.led, becomes.does) = (true, Does::Serves);
+                            }
+                            None => becomes.does = Does::Told,
+                        },
+                        Does::Told if pod.finds && self.serves() => {
+                            becomes.does = Does::Serves;
+                            let newest = (0..3)
+                                .filter(|other| self.does(*other).is_some_and(Does::serves))
+                                .map(|other| self.data[other])
+                                .max();
+                            after.data[it] = newest.unwrap();
+                        }
+                        Does::Gives => becomes.does = Does::Serves,
+                        Does::Rests => becomes.does = Does::Starts,
+                        Does::Leaves => after.pods[it] = None,
+                        Does::Held if pod.read == Some(Reader::Runs) => {
+                            becomes.read = Some(Reader::Told(self.data[it]));
+                        }
+                        Does::Told | Does::Refused | Does::Serves | Does::Held => continue,
+                    }
+                }
+            }
+            all.push(after);
+        }
+        Ok(all)
+    }
+
+    /// Bad luck, and others.
+    pub fn suffers(&self) -> Vec<Self> {
+        let mut all = Vec::new();
+        let ready = (0..3).any(|it| self.does(it) == Some(Does::Serves));
+        if ready && self.data.iter().all(|it| *it < 9) {
+            // A client writes.
+            let mut after = self.clone();
+            for it in 0..3 {
+                after.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
+            }
+            all.push(after);
+        }
+        for it in 0..3 {
+            let Some(pod) = &self.pods[it] else { continue };
+            if pod.does == Does::Serves {
+                let mut gives = self.clone();
+                let pod = gives.pods[it].as_mut().unwrap();
+                // It has told which cluster it is in, and knows it.
+                (pod.does, pod.right) = (Does::Gives, None);
+                all.push(gives);
+            }
+            if pod.does.serves() {
+                let mut falls = self.clone();
+                let fell = falls.pods[it].as_mut().unwrap();
+                (fell.does, fell.finds) = (Does::Starts, false);
+                let mut rests = falls.clone();
+                rests.pods[it].as_mut().unwrap().does = Does::Rests;
+                all.extend([falls, rests]);
+            }
+            // One is enough.
+            if pod.does == Does::Starts && (0..3).all(|other| self.does(other) != Some(Does::Held)) {
+                let mut held = self.clone();
+                held.pods[it].as_mut().unwrap().does = Does::Held;
+                all.push(held);
+            }
+            if pod.does == Does::Held {
+                all.push(self.let_go(it));
+            }
+            if !matches!(pod.does, Does::Leaves) {
+                let mut deleted = self.clone();
+                deleted.pods[it].as_mut().unwrap().does = Does::Leaves;
+                all.push(deleted);
+            }
+        }
+        if self.granted.is_some() {
+            all.push(Self { granted: None, ..self.clone() });
+        }
+        all
+    }
+
+    /// A node takes it after all. What was read of it is forgotten by whoever looks, and the reader is still there.
+    pub fn let_go(&self, it: usize) -> Self {
+        let mut after = self.clone();
+        let pod = after.pods[it].as_mut().unwrap();
+        (pod.does, pod.finds) = (Does::Starts, self.serves());
+        after
+    }
+}

@@ -1,0 +1,180 @@
+//! A member's pod does not run: what it has is read by a pod that does nothing else, and what that tells counts as long as the
+//! member's own pod has not run.
+
+use decide::config::Settings;
+use decide::marks::recovery::Recovery;
+use decide::object::{Kind, Object};
+use decide::recovery::{self, Want};
+use decide::view::{Facts, Freshness, View, World};
+use serde_json::{Value, json};
+
+use super::{ID, at, reads};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
+
+/// The pod that reads what the member of this pod has, as the command makes it, and what it told.
+pub fn pod(own: &Value, told: Option<u64>) -> Value {
+    let mut pod = recovery::reader_pod(own, "mariadb", None).unwrap();
+    let member = own["metadata"]["name"].as_str().unwrap();
+    pod["metadata"]["uid"] = json!(format!("reader-of-{member}"));
+    let claim = json!({ "claimName": format!("datadir-{member}") });
+    pod["spec"]["volumes"] = json!([{ "name": "datadir", "persistentVolumeClaim": claim }]);
+    let began = "2026-12-01T09:28:00Z";
+    let state = told.map_or_else(
+        || json!({ "running": { "startedAt": began } }),
+        |seqno| {
+            let words = format!(
+                "start of {began}: position {ID}:{seqno}, recovered after a crash, safe_to_bootstrap 0\n"
+            );
+            json!({ "terminated": { "exitCode": 0, "startedAt": began, "message": words } })
+        },
+    );
+    pod["status"] =
+        json!({ "phase": "Running", "containerStatuses": [{ "name": "mariadb", "state": state }] });
+    pod
+}
+
+/// No node takes it.
+fn held_up(scene: &Scene, ordinal: usize) -> Value {
+    let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+    pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    pod["status"] = json!({ "phase": "Pending" });
+    pod
+}
+
+/// The first member does not run, and this was made for it.
+fn with(change: impl Fn(&mut Value, &mut Value), told: Option<u64>) -> Scene {
+    let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
+    let mut own = held_up(&scene, 0);
+    let mut reader = pod(&own, told);
+    change(&mut own, &mut reader);
+    scene.also.extend([own, reader]);
+    scene
+}
+
+/// Of the member's own pod, and of its reader.
+type Change = Box<dyn Fn(&mut Value, &mut Value)>;
+
+fn as_it_is(_: &mut Value, _: &mut Value) {}
+
+#[test]
+fn what_a_person_reads() {
+    let without = |ordinals: &[usize]| {
+        let mut scene = Scene { members: vec![at(ID, 351), at(ID, 363), at(ID, 360)], ..Scene::default() };
+        let held: Vec<_> = ordinals.iter().map(|it| held_up(&scene, *it)).collect();
+        scene.also.extend(held);
+        scene
+    };
+    let unpulled = Scene { members: vec!["unpulled".into(), at(ID, 363), at(ID, 360)], ..Scene::default() };
+    let failed = |_: &mut Value, reader: &mut Value| {
+        reader["status"] = json!({ "phase": "Failed", "containerStatuses": [{ "name": "mariadb", "state": { "terminated": { "exitCode": 2 } } }] });
+    };
+    let refused = |_: &mut Value, reader: &mut Value| {
+        let words = "gatera did not start the server: there are prepared transactions\n";
+        reader["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = json!(words);
+    };
+    let mine = Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
+    let from = |name: &str| Want { from: Some(name.to_owned()), ..Want::default() };
+    let asked = format!("{STATEFUL_SET}-0 at {ID}:370 until=2026-12-01T10:00:00Z");
+    let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
+    let rows = [
+        ("it waits for a node since a moment", without(&[0]), Want::default(), 0),
+        ("it waits for a node", without(&[0]), Want::default(), 30),
+        ("its image cannot be had", unpulled, Want::default(), 30),
+        ("it is read", with(as_it_is, None), Want::default(), 600),
+        ("it has less", with(as_it_is, Some(351)), Want::default(), 0),
+        ("it has more", with(as_it_is, Some(370)), Want::default(), 0),
+        ("it has more, and is named", with(as_it_is, Some(370)), from("0"), 0),
+        ("it could not be read", with(failed, Some(0)), Want::default(), 600),
+        ("it could not be read by then", with(failed, Some(0)), mine, 600),
+        ("it is refused", with(refused, Some(0)), Want::default(), 600),
+        ("nobody runs", without(&[0, 1, 2]), Want::default(), 600),
+        ("it was to start first", Scene { stateful_set: marks, ..without(&[0]) }, Want::default(), 90),
+    ];
+    let page = rows
+        .map(|(what, scene, want, still)| format!("{what}\n{}\n", reads(&scene, &want, still).trim_end()));
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
+        insta::assert_snapshot!("reader", page.join("\n"));
+    });
+}
+
+/// Who may write what the guard reads: the position counts of a pod that has the member's claim and gatera's step, and that was made
+/// for the very pod that waits; and until that has run.
+#[test]
+fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
+    let run = json!({ "startedAt": "2026-12-01T09:28:30Z" });
+    let ran = |state: Value| {
+        move |own: &mut Value, _: &mut Value| {
+            own["status"]["containerStatuses"] = json!([{ "name": "mariadb", "state": state }]);
+        }
+    };
+    let believed = |scene: &Scene| {
+        let settings = Settings::default();
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let asked =
+            Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
+        recovery::verify(&asked, cluster, &view).is_none()
+    };
+    assert!(believed(&with(as_it_is, Some(351))));
+    let changes: [(&str, Change); 7] = [
+        ("it runs by now", Box::new(ran(json!({ "running": run })))),
+        ("it has run since", Box::new(ran(json!({ "terminated": run })))),
+        ("its pod is another one", Box::new(|own, _| own["metadata"]["uid"] = json!("pod-later"))),
+        ("without the claim", Box::new(|_, reader| reader["spec"]["volumes"] = json!([]))),
+        (
+            "of another's claim",
+            Box::new(|_, reader| {
+                reader["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] =
+                    json!(format!("datadir-{STATEFUL_SET}-1"));
+            }),
+        ),
+        (
+            "without the step",
+            Box::new(|_, reader| reader["spec"]["containers"][0]["command"] = json!(["sh", "-c", "true"])),
+        ),
+        ("without the label", Box::new(|_, reader| reader["metadata"]["labels"] = json!({}))),
+    ];
+    for (what, change) in changes {
+        assert!(!believed(&with(change, Some(351))), "{what}");
+    }
+}
+
+/// It is found by its label, whatever else comes first, and nobody counts it as a pod of the cluster.
+#[test]
+fn it_is_no_pod_of_the_cluster() {
+    let scene = with(as_it_is, Some(351));
+    let settings = Settings::default();
+    for turned in [false, true] {
+        let mut objects = scene.objects();
+        if turned {
+            objects.reverse();
+        }
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in &objects {
+            facts.put(Object::read(*kind, &object.to_string()).unwrap());
+        }
+        let world = World::build(facts, Freshness::Current);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        assert_eq!(cluster.readers.len(), 1);
+        assert_eq!(cluster.pods().count(), 3);
+        assert!(cluster.leaving.is_empty() && cluster.bootstrap.pods.is_empty());
+        assert_eq!(view.orphans(NAMESPACE).count(), 0);
+    }
+    let mut pod = scene
+        .objects()
+        .into_iter()
+        .find(|(kind, it)| *kind == Kind::Pod && it["metadata"]["labels"]["gatera.dev/reads"].is_string())
+        .unwrap()
+        .1;
+    let script = pod["spec"]["containers"][0]["command"][2].take();
+    let script = script.as_str().unwrap();
+    assert!(
+        script.contains("$${GATERA_ONLY_TELLS:-}") && !script.replace("$$", "").contains('$'),
+        "one dollar of two is left"
+    );
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
+        insta::assert_snapshot!("reader_pod", serde_json::to_string_pretty(&pod).unwrap());
+    });
+}
