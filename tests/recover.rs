@@ -239,6 +239,28 @@ fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
     }
 }
 
+/// Kubelets drop Events of a pod that made many: what a server told that runs again in the same pod may be unheard for minutes.
+#[test]
+fn who_is_not_heard_for_long_is_asked_again_once() {
+    for (restarts, before, still, asked) in [
+        (1, "pod-0", 60, true),
+        (1, "pod-0", 59, false),
+        (0, "pod-0", 600, false),
+        (1, "a pod of before", 600, false),
+    ] {
+        let mut scene =
+            Scene { members: vec!["starting".to_owned(), at(ID, 363), at(ID, 360)], ..Scene::default() };
+        let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
+        pod["status"]["containerStatuses"][0]["restartCount"] = json!(restarts);
+        scene.also.push(pod);
+        let want = Want { before: vec![before.to_owned()], ..Want::default() };
+        let text = reads(&scene, &want, still);
+        let again =
+            format!("{STATEFUL_SET}-0: making its pod anew, so that it is asked again where its data ends");
+        assert_eq!(text == again, asked, "{restarts} {before} {still}: {text}");
+    }
+}
+
 /// The first one was made anew while others copied from it: whoever began before it copies from nobody, and nobody notices for
 /// minutes. Whoever began after it, or beside somebody who did, may copy in earnest.
 #[test]

@@ -11,6 +11,10 @@ use crate::galera::start_note::{Doing, StartNote};
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, View};
 
+/// A server that fell before in the same pod may have told long ago: of a pod that made many Events kubelets drop the next ones, for
+/// minutes. That it still recovers from its crash looks the same; it begins anew, once.
+const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
+
 /// Until every member told where its data ends.
 pub(super) fn next(
     cluster: &Cluster,
@@ -73,8 +77,8 @@ pub(super) fn next(
 }
 
 /// Its pod was there when the person asked, and its server is not started at the moment: what its step refused may have been mended
-/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Once: of a new pod
-/// what it says counts.
+/// since, and a server that fell again and again before it told anything is let rest by its kubelet for minutes. Or it runs again,
+/// and what it told is not heard. Once: of a new pod what it says counts.
 fn is_asked_again(
     row: &Row<'_>,
     cluster: &Cluster,
@@ -88,12 +92,12 @@ fn is_asked_again(
     let reachable = Condition::of(row.member, view) != Some(Condition::NodeAway);
     let stays =
         cluster.claims.iter().filter(|claim| claim.ordinal == row.member.ordinal).all(|claim| !claim.going);
-    if pod.running || pod.going || !reachable || !stays {
+    if pod.going || !reachable || !stays {
         return false;
     }
-    let refused = matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
+    let refused = !pod.running && matches!(pod.start_note.as_deref(), Some(StartNote::Refused(_)));
     let silent = matches!(row.told, Told::NotYet(_)) && pod.step && pod.restarts > 0 && !pod.lacks_an_image;
-    refused || silent && still >= SETTLED
+    refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
 /// Its pod does not run, and somebody else's does, who could start if it is known what this one has. One that could not read it
