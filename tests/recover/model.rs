@@ -3,6 +3,8 @@
 //!
 //! Must not know: what the command does about it.
 
+use std::collections::BTreeSet;
+
 use decide::config::Settings;
 use decide::object::Object;
 use decide::recovery;
@@ -69,6 +71,9 @@ pub struct State {
     pub pods: [Option<Pod>; 3],
     /// The last transaction on each disk.
     pub data: [u64; 3],
+    /// With whom each one served when it fell, a bit for each, itself included; 0: it stopped in order, or has joined since. Whoever
+    /// starts as an ordinary member waits for these.
+    pub views: [u8; 3],
     /// Who may start first, and where its data ended when that was verified.
     pub granted: Option<(usize, u64)>,
 }
@@ -194,9 +199,58 @@ impl State {
         Some(after)
     }
 
+    /// All that served together when they fell are there again: they go on by themselves, from the newest that one of them has.
+    pub fn forms(&self) -> Option<Self> {
+        if self.serves() {
+            return None;
+        }
+        let of = |view: u8| (0..3).filter(move |it| view & (1 << it) != 0);
+        let whole = |view: &u8| {
+            *view != 0 && of(*view).all(|it| self.does(it) == Some(Does::Told) && self.views[it] == *view)
+        };
+        let view = self.views.into_iter().find(whole)?;
+        let newest = of(view).map(|it| self.data[it]).max()?;
+        let mut after = self.clone();
+        for it in of(view) {
+            (after.data[it], after.views[it]) = (newest, 0);
+            let pod = after.pods[it].as_mut()?;
+            (pod.does, pod.right) = (Does::Serves, None);
+        }
+        Some(after.changes_view())
+    }
+
+    /// Galera counts a change of its members as a transaction: whoever went on without another one has more than that one.
+    fn changes_view(mut self) -> Self {
+        for it in 0..3 {
+            self.data[it] += u64::from(self.does(it).is_some_and(Does::serves));
+        }
+        self
+    }
+
+    /// The same, with the least numbers that say as much: who has more than whom.
+    pub fn least(mut self) -> Self {
+        let pods = self.pods.iter().flatten();
+        let read = pods.clone().filter_map(|pod| pod.read?.told()).chain(pods.filter_map(|pod| pod.right));
+        let numbers: BTreeSet<u64> =
+            read.chain(self.data).chain(self.granted.map(|granted| granted.1)).collect();
+        let least = |number: u64| u64::try_from(numbers.range(..number).count()).unwrap() + 1;
+        self.data = self.data.map(least);
+        self.granted = self.granted.map(|(member, at)| (member, least(at)));
+        for pod in self.pods.iter_mut().flatten() {
+            pod.right = pod.right.map(least);
+            pod.read = pod.read.map(|read| read.told().map_or(Reader::Runs, |at| Reader::Told(least(at))));
+        }
+        self
+    }
+
+    /// Those that serve now, a bit for each.
+    fn view(&self) -> u8 {
+        (0..3).filter(|it| self.does(*it).is_some_and(Does::serves)).fold(0, |view, it| view | 1 << it)
+    }
+
     /// What happens by itself, sooner or later; an error: what must never happen.
     pub fn proceeds(&self) -> Result<Vec<Self>, String> {
-        let mut all = Vec::new();
+        let mut all: Vec<_> = self.forms().into_iter().collect();
         for it in 0..3 {
             let mut after = self.clone();
             match &self.pods[it] {
@@ -225,6 +279,8 @@ impl State {
                                     ));
                                 }
                                 (becomes.led, becomes.does) = (true, Does::Serves);
+                                after.views[it] = 0;
+                                after = after.changes_view();
                             }
                             None => becomes.does = Does::Told,
                         },
@@ -234,7 +290,8 @@ impl State {
                                 .filter(|other| self.does(*other).is_some_and(Does::serves))
                                 .map(|other| self.data[other])
                                 .max();
-                            after.data[it] = newest.unwrap();
+                            (after.data[it], after.views[it]) = (newest.unwrap(), 0);
+                            after = after.changes_view();
                         }
                         Does::Gives => becomes.does = Does::Serves,
                         Does::Rests => becomes.does = Does::Starts,
@@ -255,7 +312,7 @@ impl State {
     pub fn suffers(&self) -> Vec<Self> {
         let mut all = Vec::new();
         let ready = (0..3).any(|it| self.does(it) == Some(Does::Serves));
-        if ready && self.data.iter().all(|it| *it < 9) {
+        if ready {
             // A client writes.
             let mut after = self.clone();
             for it in 0..3 {
@@ -276,6 +333,8 @@ impl State {
                 let mut falls = self.clone();
                 let fell = falls.pods[it].as_mut().unwrap();
                 (fell.does, fell.finds) = (Does::Starts, false);
+                falls.views[it] = self.view();
+                let falls = falls.changes_view();
                 let mut rests = falls.clone();
                 rests.pods[it].as_mut().unwrap().does = Does::Rests;
                 all.extend([falls, rests]);
@@ -292,6 +351,10 @@ impl State {
             if !matches!(pod.does, Does::Leaves) {
                 let mut deleted = self.clone();
                 deleted.pods[it].as_mut().unwrap().does = Does::Leaves;
+                if pod.does.serves() {
+                    deleted.views[it] = 0;
+                    deleted = deleted.changes_view();
+                }
                 all.push(deleted);
             }
         }
