@@ -72,6 +72,7 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
         loss: options.accept_loss.clone(),
         all: to == To::StartAll,
         before: Vec::new(),
+        unreadable: Vec::new(),
     };
     let agreed = options.of.agreed();
     let way = Way {
@@ -227,6 +228,11 @@ impl Way<'_> {
                     return Ok(ControlFlow::Break(Exit::Clean));
                 }
                 if self.goes_round(step) {
+                    if let Step::Read { uid, .. } = step {
+                        // Another pod has its name, and reads nothing.
+                        self.want.unreadable.push(uid.clone());
+                        return Ok(ControlFlow::Continue(()));
+                    }
                     writeln!(
                         out,
                         "done {MOST_TRIES} times, and it does not help; kubectl logs of that member tells why"
@@ -236,6 +242,11 @@ impl Way<'_> {
             }
             Err(problem) => {
                 self.said.problem(&problem, out)?;
+                if let Step::Read { uid, .. } = step
+                    && !is_away(&problem)
+                {
+                    self.want.unreadable.push(uid.clone());
+                }
                 // The guard hears a little later what servers told. One that does not answer is waited for.
                 if matches!(step, Step::Ask { .. }) && self.since.elapsed() > HEARD && !is_away(&problem) {
                     return Ok(ControlFlow::Break(Exit::Refused));
@@ -248,7 +259,7 @@ impl Way<'_> {
     /// It was done before, and before, and it is where it was.
     fn goes_round(&mut self, step: &Step) -> bool {
         let what = match step {
-            Step::Restart { member, .. } => member,
+            Step::Restart { member, .. } | Step::Read { member, .. } => member,
             Step::TakeBack(why) => why,
             _ => return false,
         };

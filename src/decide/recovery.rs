@@ -19,7 +19,7 @@ mod steps;
 mod table;
 
 pub use pod::{at_revision, member_pod};
-pub use reader::{name as reader_name, reader_pod};
+pub use reader::{NoReader, reader_pod};
 pub use steps::{Step, Want, next, next_in_turn};
 pub use table::{Newer, Row, Stake, Told, rows, stake};
 

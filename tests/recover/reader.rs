@@ -3,8 +3,8 @@
 
 use decide::config::Settings;
 use decide::marks::recovery::Recovery;
-use decide::object::{Kind, Object};
-use decide::recovery::{self, Want};
+use decide::object::Object;
+use decide::recovery::{self, NoReader, Want};
 use decide::view::{Facts, Freshness, View, World};
 use serde_json::{Value, json};
 
@@ -13,11 +13,14 @@ use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene};
 
 /// The pod that reads what the member of this pod has, as the command makes it, and what it told.
 pub fn pod(own: &Value, told: Option<u64>) -> Value {
-    let mut pod = recovery::reader_pod(own, "mariadb", None).unwrap();
     let member = own["metadata"]["name"].as_str().unwrap();
-    pod["metadata"]["uid"] = json!(format!("reader-of-{member}"));
+    let mut own = own.clone();
     let claim = json!({ "claimName": format!("datadir-{member}") });
-    pod["spec"]["volumes"] = json!([{ "name": "datadir", "persistentVolumeClaim": claim }]);
+    own["spec"]["volumes"] = json!([{ "name": "datadir", "persistentVolumeClaim": claim }]);
+    own["spec"]["containers"][0]["volumeMounts"] =
+        json!([{ "name": "datadir", "mountPath": "/var/lib/mysql" }]);
+    let mut pod = recovery::reader_pod(&own, "mariadb", None).unwrap();
+    pod["metadata"]["uid"] = json!(format!("reader-of-{member}"));
     let began = "2026-12-01T09:28:00Z";
     let state = told.map_or_else(
         || json!({ "running": { "startedAt": began } }),
@@ -72,7 +75,9 @@ fn what_a_person_reads() {
         let words = "gatera did not start the server: there are prepared transactions\n";
         reader["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = json!(words);
     };
-    let mine = Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
+    let waits = |_: &mut Value, reader: &mut Value| reader["status"] = json!({ "phase": "Pending" });
+    let runs = |own: &mut Value, _: &mut Value| own["status"]["phase"] = json!("Running");
+    let mine = || Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
     let from = |name: &str| Want { from: Some(name.to_owned()), ..Want::default() };
     let asked = format!("{STATEFUL_SET}-0 at {ID}:370 until=2026-12-01T10:00:00Z");
     let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
@@ -80,15 +85,32 @@ fn what_a_person_reads() {
         ("it waits for a node since a moment", without(&[0]), Want::default(), 0),
         ("it waits for a node", without(&[0]), Want::default(), 30),
         ("its image cannot be had", unpulled, Want::default(), 30),
+        ("its claim has no volume yet", Scene { claims: false, ..without(&[0]) }, Want::default(), 30),
+        (
+            "nobody else may read it",
+            without(&[0]),
+            Want { unreadable: vec!["pod-0".to_owned()], ..Want::default() },
+            600,
+        ),
         ("it is read", with(as_it_is, None), Want::default(), 600),
+        ("somebody else has it read", with(as_it_is, None), mine(), 600),
+        ("the pod that reads it waits, too", with(waits, None), mine(), 30),
+        ("it waits for long", with(waits, None), mine(), 600),
+        ("it runs by now", with(runs, Some(351)), Want::default(), 0),
         ("it has less", with(as_it_is, Some(351)), Want::default(), 0),
         ("it has more", with(as_it_is, Some(370)), Want::default(), 0),
         ("it has more, and is named", with(as_it_is, Some(370)), from("0"), 0),
         ("it could not be read", with(failed, Some(0)), Want::default(), 600),
-        ("it could not be read by then", with(failed, Some(0)), mine, 600),
+        ("it could not be read by then", with(failed, Some(0)), mine(), 600),
         ("it is refused", with(refused, Some(0)), Want::default(), 600),
         ("nobody runs", without(&[0, 1, 2]), Want::default(), 600),
-        ("it was to start first", Scene { stateful_set: marks, ..without(&[0]) }, Want::default(), 90),
+        (
+            "it was to start first a while ago",
+            Scene { stateful_set: marks.clone(), ..without(&[0]) },
+            Want::default(),
+            90,
+        ),
+        ("it was to start first", Scene { stateful_set: marks, ..without(&[0]) }, Want::default(), 300),
     ];
     let page = rows
         .map(|(what, scene, want, still)| format!("{what}\n{}\n", reads(&scene, &want, still).trim_end()));
@@ -117,7 +139,13 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
         recovery::verify(&asked, cluster, &view).is_none()
     };
     assert!(believed(&with(as_it_is, Some(351))));
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 10] = [
+        (
+            "its kubelet turned it away after a restart",
+            Box::new(|own, _| own["status"] = json!({ "phase": "Failed" })),
+        ),
+        ("its own phase is not known", Box::new(|own, _| own["status"] = json!({ "phase": "Unknown" }))),
+        ("not mounted", Box::new(|_, reader| reader["spec"]["containers"][0]["volumeMounts"] = json!([]))),
         ("it runs by now", Box::new(ran(json!({ "running": run })))),
         ("it has run since", Box::new(ran(json!({ "terminated": run })))),
         ("its pod is another one", Box::new(|own, _| own["metadata"]["uid"] = json!("pod-later"))),
@@ -162,19 +190,69 @@ fn it_is_no_pod_of_the_cluster() {
         assert!(cluster.leaving.is_empty() && cluster.bootstrap.pods.is_empty());
         assert_eq!(view.orphans(NAMESPACE).count(), 0);
     }
-    let mut pod = scene
-        .objects()
-        .into_iter()
-        .find(|(kind, it)| *kind == Kind::Pod && it["metadata"]["labels"]["gatera.dev/reads"].is_string())
-        .unwrap()
-        .1;
+}
+
+/// What the API server holds of a member that waits, and what is made of it.
+#[test]
+fn what_keeps_the_member_from_running_is_left_out() {
+    let own = waiting_member();
+    let mut pod = recovery::reader_pod(&own, "mariadb", Some("mariadb:11.8")).unwrap();
     let script = pod["spec"]["containers"][0]["command"][2].take();
     let script = script.as_str().unwrap();
-    assert!(
-        script.contains("$${GATERA_ONLY_TELLS:-}") && !script.replace("$$", "").contains('$'),
-        "one dollar of two is left"
-    );
+    let doubled = !script.replace("$$", "").contains('$');
+    assert!(script.contains("$${GATERA_ONLY_TELLS:-}") && doubled, "one dollar of two is left");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("reader_pod", serde_json::to_string_pretty(&pod).unwrap());
     });
+
+    let mut bare = own.clone();
+    bare["spec"]["containers"][1]["command"] = json!(["docker-entrypoint.sh"]);
+    assert_eq!(recovery::reader_pod(&bare, "mariadb", None), Err(NoReader::NoStep));
+    assert_eq!(recovery::reader_pod(&own, "database", None), Err(NoReader::NoServer));
+    // What its server reads may be made at each start.
+    let mut prepared = own;
+    prepared["spec"]["volumes"][1] = json!({ "name": "config", "emptyDir": {} });
+    prepared["spec"]["initContainers"][0]["volumeMounts"][0]["name"] = json!("config");
+    assert_eq!(recovery::reader_pod(&prepared, "mariadb", None), Err(NoReader::Prepared));
+}
+
+fn waiting_member() -> Value {
+    let secret = json!({ "secretKeyRef": { "name": "passwords", "key": "root" } });
+    let server = json!({
+        "name": "mariadb",
+        "image": "mariadb:11.8-typo",
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"],
+        "args": ["mariadbd", "--innodb-page-size=16k"],
+        "env": [{ "name": "MYSQL_HOME", "value": "/etc/gatera" }, { "name": "MARIADB_ROOT_PASSWORD", "valueFrom": secret }],
+        "envFrom": [{ "configMapRef": { "name": "settings" } }],
+        "ports": [{ "containerPort": 4567 }],
+        "lifecycle": { "preStop": { "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "leave", "540"] } } },
+        "startupProbe": { "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } },
+        "resources": { "requests": { "cpu": "64" }, "limits": { "memory": "8Gi", "example.org/gpu": "1" } },
+        "securityContext": { "runAsUser": 999 },
+        "terminationMessagePath": "/dev/termination-log",
+        "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }, { "name": "config", "mountPath": "/etc/mysql/conf.d" }],
+    });
+    let claim = json!({ "name": "datadir", "persistentVolumeClaim": { "claimName": "datadir-galera-2" } });
+    json!({
+        "metadata": { "name": "galera-2", "namespace": "db", "uid": "u-2", "labels": { "app": "galera" }, "finalizers": ["example.org/kept"] },
+        "spec": {
+            "affinity": { "podAntiAffinity": {} },
+            "nodeSelector": { "disk": "fast" },
+            "topologySpreadConstraints": [{ "maxSkew": 1 }],
+            "initContainers": [{ "name": "init", "volumeMounts": [{ "name": "datadir", "mountPath": "/datadir" }] }],
+            "containers": [{ "name": "metrics" }, server],
+            "hostname": "galera-2",
+            "subdomain": "galera-hs",
+            "nodeName": "node-2",
+            "priority": 0,
+            "restartPolicy": "Always",
+            "securityContext": { "fsGroup": 999 },
+            "serviceAccountName": "default",
+            "terminationGracePeriodSeconds": 600,
+            "tolerations": [{ "key": "database", "operator": "Exists" }],
+            "volumes": [claim, { "name": "config", "configMap": { "name": "nodeconfig" } }],
+        },
+    })
 }

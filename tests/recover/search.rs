@@ -45,9 +45,13 @@ impl State {
                 let ordinal = usize::try_from(ordinal).unwrap();
                 after.pods[ordinal].get_or_insert_with(|| self.fresh(ordinal));
             }
-            Step::Read { member, instead_of } => {
+            Step::Read { member, .. } => {
+                after.pods[ordinal(&member)].as_mut().unwrap().read = Some(Reader::Runs);
+            }
+            Step::StopReading { member, .. } => {
                 let pod = after.pods[ordinal(&member)].as_mut().unwrap();
-                pod.read = instead_of.is_none().then_some(Reader::Runs);
+                assert_ne!(pod.does, Does::Held, "it is still needed: {self:?}");
+                pod.read = None;
             }
             Step::Restart { member, .. } => {
                 if let Some(pod) = &mut after.pods[ordinal(&member)] {
@@ -157,7 +161,8 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
         }
         let mut next = state.proceeds().unwrap_or_else(|problem| panic!("{problem}"));
         let named = (0..3).map(|it: usize| Want { from: Some(it.to_string()), ..Want::default() });
-        let again = Want { before: (0..3).map(|it| format!("pod-{it}")).collect(), ..Want::default() };
+        let pods = (0..3).flat_map(|it| [format!("pod-{it}"), format!("reader-of-{STATEFUL_SET}-{it}")]);
+        let again = Want { before: pods.collect(), ..Want::default() };
         let commanded = named
             .chain([Want::default(), again])
             .filter_map(|want| state.commanded(&settings, &want, false).ok().flatten());

@@ -4,6 +4,26 @@ use std::fs;
 
 use super::pod::{BOOT, START, for_each, status};
 
+/// The step and the startup probe look at the same time: whoever saw it join leaves no words, and whoever looked a moment before
+/// writes none that stay.
+#[test]
+fn nobody_writes_what_is_over_by_now() {
+    for_each(&[false, true], |pod, joins| {
+        let told = "start of 2026-11-22T01:02:48Z: position 66373a7e-e610-11f1-91b9-7e68ccac15f1:7, stopped in order, safe_to_bootstrap 0";
+        pod.state("JOINING").write("start", told).env("GATERA_TERMINATION_LOG", pod.path("termination"));
+        if *joins {
+            // The other one is done while this one still asks for room on the disk.
+            pod.tool("df", r#"echo SYNCED >"$POD/joined""#);
+        }
+        if *joins && !pod.looks_for("df") {
+            return;
+        }
+        pod.run("started").exits(1);
+        let left = fs::read_to_string(pod.path("termination")).unwrap();
+        assert_eq!(left.is_empty(), *joins, "{left}");
+    });
+}
+
 /// A server that joins, and to which nothing comes: after two minutes it is said.
 #[test]
 fn a_transfer_that_has_failed_is_told() {

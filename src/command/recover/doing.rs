@@ -2,6 +2,8 @@
 //!
 //! Must not know: which step comes next, and what is told of it. Each is done to what was looked at, and to nothing else.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context as _;
 use decide::marks::recovery::Recovery;
 use decide::marks::{PREFIX, RECOVER, RECOVERY};
@@ -26,10 +28,8 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
     match step {
         Step::Scale { to } => seen.scale(*to).await,
         Step::Create { ordinal, .. } => create(seen, *ordinal).await,
-        Step::Read { member, instead_of: None } => read(seen, member).await,
-        Step::Read { member, instead_of: Some(uid) } => {
-            delete(seen, &recovery::reader_name(member), uid).await
-        }
+        Step::Read { member, .. } => read(seen, member).await,
+        Step::StopReading { reader, uid, .. } => delete(seen, reader, uid).await,
         Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
         Step::Ask { member, at, loss } => {
             let (member, position, loss) = (member.clone(), at.clone(), loss.clone());
@@ -86,21 +86,21 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
     make(seen, pod).await
 }
 
-/// The pod that reads what a member has. What cannot be had of its image another member may have.
+/// The pod that reads what a member has. An image that cannot be had is the one that all others run, if they run the same.
 async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
     let own = pods.get(member).await?;
-    let mut image = None;
+    let mut images = BTreeSet::new();
     if cluster.member(member).and_then(|it| it.pod.as_deref()).is_some_and(|pod| pod.lacks_an_image) {
         for other in cluster.members.iter().filter(|it| it.pod.as_deref().is_some_and(|pod| pod.has_run)) {
             let containers =
                 pods.get(&other.name).await?.spec.map(|spec| spec.containers).unwrap_or_default();
-            image = containers.into_iter().find(|it| it.name == server).and_then(|it| it.image).or(image);
+            images.extend(containers.into_iter().find(|it| it.name == server).and_then(|it| it.image));
         }
     }
-    let reader = recovery::reader_pod(&serde_json::to_value(&own)?, &server, image.as_deref());
-    make(seen, reader.context("its server does not start by gatera's step")?).await
+    let image = images.first().filter(|_| images.len() == 1).map(String::as_str);
+    make(seen, recovery::reader_pod(&serde_json::to_value(&own)?, &server, image)?).await
 }
 
 /// A name is given once: whoever was first made it.

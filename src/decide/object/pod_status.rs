@@ -128,13 +128,14 @@ impl Pod {
         runs.into_iter().flatten().next().map(|run| &*run.started_at)
     }
 
-    /// This container has run, however shortly.
+    /// This container has run, however shortly, or may have: a pod that a kubelet turned away after a restart of its node has no more
+    /// to say of its containers.
     pub fn has_run(&self, container: &str) -> bool {
         let ran = |status: &ContainerStatus| {
             let lives = [&status.state.running, &status.state.terminated, &status.last_state.terminated];
             status.restart_count > 0 || lives.into_iter().any(Option::is_some)
         };
-        self.container_status(container).is_some_and(ran)
+        !matches!(&*self.status.phase, "" | "Pending") || self.container_status(container).is_some_and(ran)
     }
 
     /// How often this container was started again.

@@ -2,6 +2,8 @@
 //!
 //! Must not know: who will start first.
 
+use std::sync::Arc;
+
 use jiff::SignedDuration;
 
 use super::has_a_right;
@@ -14,6 +16,9 @@ use crate::view::{Cluster, Member, PodFact, View};
 /// A server that fell before in the same pod may have told long ago: of a pod that made many Events kubelets drop the next ones, for
 /// minutes. That it still recovers from its crash looks the same; it begins anew, once.
 const UNHEARD: SignedDuration = SignedDuration::from_secs(60);
+
+/// A volume that is taken from a node which does not answer takes less.
+const ON_ITS_WAY: SignedDuration = SignedDuration::from_mins(10);
 
 /// Until every member told where its data ends.
 pub(super) fn next(
@@ -42,7 +47,7 @@ pub(super) fn next(
             "so that it is asked again where its data ends".to_owned(),
         ));
     }
-    if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, want, still)) {
+    if let Some(step) = rows.iter().find_map(|row| is_to_be_read(row, rows, cluster, want, still)) {
         return Some(step);
     }
     let lost =
@@ -57,8 +62,11 @@ pub(super) fn next(
     });
     let asked = |row: &Row<'_>| {
         // The server itself is asked, which takes its time after a crash.
-        let pods = row.member.pod.iter().chain(&row.member.reader);
-        let runs = pods.into_iter().any(|pod| pod.running && pod.step && !pod.stuck);
+        let runs = |pod: &Arc<PodFact>| pod.running && pod.step && !pod.stuck;
+        // Its volume may have to come to its node.
+        let comes = |reader: &Arc<PodFact>| !reader.stuck && !reader.node.is_empty() && still < ON_ITS_WAY;
+        let Member { pod, reader, .. } = row.member;
+        let runs = pod.iter().chain(reader).any(runs) || reader.as_ref().is_some_and(comes);
         row.told == Told::Served || runs && matches!(row.told, Told::NotYet(_))
     };
     if let Some(silent) = silent.filter(|_| still < PATIENCE || rows.iter().any(asked)) {
@@ -100,17 +108,36 @@ fn is_asked_again(
     refused || silent && still >= if pod.running { UNHEARD } else { SETTLED }
 }
 
-/// Its pod does not run, and somebody else's does, who could start if it is known what this one has. One that could not read it
-/// before the person asked is made anew.
-fn is_to_be_read(row: &Row<'_>, rows: &[Row<'_>], want: &Want, still: SignedDuration) -> Option<Step> {
-    let Row { member, told } = row;
-    let step = member.pod.as_deref().is_some_and(|pod| pod.step)
-        && matches!(told, Told::NotYet(_) | Told::Nothing(_));
+/// Its pod does not run, and somebody else's does, who could start if it is known what this one has. Only of volumes that are there:
+/// a claim without one would get its volume where the reader happens to be.
+fn is_to_be_read(
+    row: &Row<'_>,
+    rows: &[Row<'_>],
+    cluster: &Cluster,
+    want: &Want,
+    still: SignedDuration,
+) -> Option<Step> {
+    let member = row.member;
+    let pod = member.pod.as_deref().filter(|pod| pod.step && !want.unreadable.contains(&pod.uid))?;
     let others = rows.iter().any(|row| row.member.pod.is_some() && !row.member.does_not_run());
-    if !step || !others || !member.does_not_run() || still < SETTLED {
-        return None;
-    }
-    let instead_of = member.reader.as_deref().map(|reader| reader.uid.clone());
-    let again = instead_of.as_ref().is_none_or(|uid| want.before.contains(uid));
-    again.then(|| Step::Read { member: member.name.clone(), instead_of })
+    let mut claims = cluster.claims.iter().filter(|claim| claim.ordinal == member.ordinal).peekable();
+    let there = claims.peek().is_some() && claims.all(|claim| claim.bound && !claim.going);
+    let read = cluster.readers.iter().any(|it| it.reads.as_ref().is_some_and(|it| it.member == member.name));
+    let silent = !read && matches!(row.told, Told::NotYet(_));
+    let reads = silent && others && there && member.does_not_run() && still >= SETTLED;
+    reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
+}
+
+/// A pod that reads what a member has, and is of no use: the member's own pod runs by now, or is another one; or it could not read it
+/// before the person asked, and that may have been mended.
+pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<Step> {
+    let useless = |reader: &&Arc<PodFact>| {
+        let reads =
+            cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
+        let failed = reader.stuck || matches!(reader.start_note.as_deref(), Some(StartNote::Refused(_)));
+        !reader.going && (reads.is_none() || failed && want.before.contains(&reader.uid))
+    };
+    let reader = cluster.readers.iter().find(useless)?;
+    let member = reader.reads.as_ref().map(|it| it.member.clone())?;
+    Some(Step::StopReading { member, reader: reader.name.clone(), uid: reader.uid.clone() })
 }

@@ -18,6 +18,8 @@ use crate::view::{Cluster, Member, View};
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(90);
 /// Members whose last view is complete form the cluster again in less.
 pub(super) const SETTLED: SignedDuration = SignedDuration::from_secs(20);
+/// Whoever makes nodes when pods wait for one takes less.
+const FOR_A_NODE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What a person wants.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +32,8 @@ pub struct Want {
     pub all: bool,
     /// Pods, by uid, that were there when the person asked: what their step refused may have been mended since.
     pub before: Vec<String>,
+    /// Pods, by uid, whose data no other pod can read, as was tried.
+    pub unreadable: Vec<String>,
 }
 
 /// What comes next.
@@ -57,8 +61,17 @@ pub enum Step {
     Read {
         /// The member.
         member: String,
-        /// Such a pod from before, by uid, that has to go first.
-        instead_of: Option<String>,
+        /// Its pod, which does not run.
+        uid: String,
+    },
+    /// Delete a pod that read what this member has: it could not, or the member's own pod runs by now.
+    StopReading {
+        /// The member.
+        member: String,
+        /// The pod that reads.
+        reader: String,
+        /// It, by uid.
+        uid: String,
     },
     /// Make this member's pod anew.
     Restart {
@@ -98,6 +111,9 @@ pub enum Step {
 
 /// What comes next. `still` is how long nothing of what members told has changed.
 pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDuration) -> Step {
+    if let Some(step) = asking::no_longer_read(cluster, want) {
+        return step;
+    }
     if let Some(recovery) = cluster.recovery() {
         return led(cluster, recovery, view, still);
     }
@@ -229,7 +245,8 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
     match told {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
-        _ if first.does_not_run() && still >= PATIENCE => {
+        // A node may have to be made for it.
+        _ if first.does_not_run() && still >= if pod.node.is_empty() { FOR_A_NODE } else { PATIENCE } => {
             Step::TakeBack(format!("{} was to start the cluster, and its pod does not run", first.name))
         }
         _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => {
@@ -289,14 +306,13 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
     })
 }
 
-/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, for a claim that is lost, or for
-/// long for a pod that does not run.
+/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, or for a claim that is lost. A pod
+/// that does not run comes last, and not for long.
 pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
-    let held_up = |member: &Member| still >= PATIENCE && member.does_not_run();
-    cluster
-        .members
-        .iter()
-        .find(|member| !member.ready() && !held_up(member) && !stays_away(cluster, member, view))
+    let comes = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
+    let mut all = cluster.members.iter().filter(comes);
+    let held_up = all.clone().next().filter(|_| still < PATIENCE);
+    all.find(|member| !member.does_not_run()).or(held_up)
 }
 
 /// Its node does not answer, or it has neither a pod nor a claim.
@@ -313,7 +329,9 @@ fn left_behind(cluster: &Cluster, first: &Member, view: &View<'_>, still: Signed
     let member = next_in_turn(cluster, view, still)?;
     let pod = member.pod.as_deref().filter(|pod| !pod.going)?;
     let rests = !pod.running && pod.restarts > 0;
-    let stalls = Condition::of(member, view) == Some(Condition::Stalled);
+    // Its donor may be busy with another one.
+    let copies = cluster.members.iter().any(|it| Condition::of(it, view) == Some(Condition::Transfer));
+    let stalls = Condition::of(member, view) == Some(Condition::Stalled) && !copies;
     let led = cluster.recovery().is_some() && (rests || stalls);
     let vain = waits_in_vain(member, cluster, view) && (came_before(member, first) || led);
     let settled = !has_served(member) || still >= SETTLED;

@@ -67,13 +67,16 @@ impl<'a> Told<'a> {
         }
         if let Some(reader) = member.reader.as_deref() {
             return match reader.start_note.as_deref() {
+                _ if reader.going => {
+                    Self::NotYet(format!("is waited for until pod {} has gone", reader.name))
+                }
                 Some(note) => Self::by(note),
                 None if reader.stuck => Self::Nothing(format!(
-                    "has a pod that does not run, and pod {} could not read its data (kubectl logs says why)",
+                    "has a pod that does not run, and pod {} could not read its data (kubectl describe pod and kubectl logs say why)",
                     reader.name
                 )),
                 None => Self::NotYet(format!(
-                    "has a pod that does not run, and pod {} reads its data",
+                    "has a pod that does not run, and pod {} has not told yet what it reads of its data",
                     reader.name
                 )),
             };
@@ -84,6 +87,9 @@ impl<'a> Told<'a> {
                 "does not start by gatera's step, so nobody asks it for its position".to_owned(),
             ),
             None if pod.running && pod.began.is_none() => Self::Served,
+            None if member.does_not_run() => {
+                Self::NotYet("has a pod that does not run (kubectl describe pod says why)".to_owned())
+            }
             None if pod.stuck => Self::NotYet("keeps failing, and told no position".to_owned()),
             None => Self::NotYet("has not told yet where its data ends".to_owned()),
         }

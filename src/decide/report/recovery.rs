@@ -131,6 +131,9 @@ pub fn says(step: &Step) -> String {
         Step::Read { member, .. } => {
             format!("{member}: its pod does not run, so its data is read by a pod that does nothing else")
         }
+        Step::StopReading { member, reader, .. } => {
+            format!("{member}: deleting {reader}, which read its data, or could not")
+        }
         Step::Restart { member, why, .. } => format!("{member}: making its pod anew, {why}"),
         Step::Ask { member, at, .. } => {
             format!("{member}: asking the guard whether it may start the cluster from {at}")

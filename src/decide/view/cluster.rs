@@ -175,17 +175,17 @@ impl Cluster {
         };
         let mut own: BTreeMap<&str, Arc<PodFact>> =
             facts.pods_of(&id).map(|pod| (&*pod.name, believed(pod))).collect();
+        let claims = claim::of(&id, &workload, facts);
         let readers: Vec<_> = facts.readers_of(&id).map(Arc::clone).collect();
         // A mistyped billion must not cost a billion entries: beyond this nothing is decided by names.
         let members = workload.ordinals().take(MOST_MEMBERS).map(|ordinal| {
             let name = format!("{}-{ordinal}", id.name);
             let pod = own.remove(&*name);
-            let reader = pod.as_deref().and_then(|pod| reader(pod, &readers));
+            let reader = pod.as_deref().and_then(|pod| reader(pod, &readers, &claims, ordinal));
             Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
         let leaving = own.into_values().collect();
-        let claims = claim::of(&id, &workload, facts);
         let bootstrap = bootstrap(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
@@ -356,10 +356,16 @@ fn recovery(workload: &Workload) -> Option<Recovery> {
     Recovery::of(granted).ok().filter(|_| asked == granted)
 }
 
-/// Of exactly this pod, which has not run: else what was read may be old.
-fn reader(pod: &PodFact, readers: &[Arc<PodFact>]) -> Option<Arc<PodFact>> {
-    let of_it =
-        |it: &&Arc<PodFact>| it.reads.as_ref().is_some_and(|it| it.member == pod.name && it.uid == pod.uid);
+/// Of exactly this pod, which has not run: else what was read may be old. With a claim of this member, and no other's.
+fn reader(pod: &PodFact, readers: &[Arc<PodFact>], claims: &[ClaimOf], ordinal: i64) -> Option<Arc<PodFact>> {
+    let own: Vec<_> = claims.iter().filter(|it| it.ordinal == ordinal).map(|it| &it.name).collect();
+    let others = |name: &String| claims.iter().any(|it| it.ordinal != ordinal && it.name == *name);
+    let of_it = |it: &&Arc<PodFact>| {
+        it.reads.as_ref().is_some_and(|reads| {
+            let same = reads.member == pod.name && reads.uid == pod.uid;
+            same && own.iter().any(|claim| reads.claims.contains(claim)) && !reads.claims.iter().any(others)
+        })
+    };
     readers.iter().find(of_it).filter(|_| !pod.has_run).map(Arc::clone)
 }
 

@@ -11,7 +11,7 @@ use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Container, Handler, Pod};
+use crate::object::{Container, Handler, Pod, Volume};
 use crate::revision::Revision;
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
@@ -82,26 +82,29 @@ pub struct PodFact {
     pub began: Option<Timestamp>,
 }
 
-/// Whose data a pod reads.
+/// Whose data a pod reads. What it tells is no proof, but whoever may make a pod with a member's claim may also write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reads {
     /// The member.
     pub member: String,
     /// The pod of that member, by uid: what was read is true as long as that one has not run.
     pub uid: String,
+    /// The claims that its server has.
+    pub claims: Vec<String>,
 }
 
 impl Reads {
-    /// It says so, nobody makes it anew, it is of that pod, has the step in front, and one of its claims is named after the member.
+    /// It says so, nobody makes it anew, it is of that pod, and has the step in front.
     fn of(pod: &Pod, server: Option<&Container>) -> Option<Self> {
         let member = pod.metadata.labels.get(READER).filter(|_| pod.metadata.controller().is_none())?;
         let owner =
             pod.metadata.owner_references.iter().find(|it| it.kind == "Pod" && *it.name == **member)?;
-        let claims = pod.spec.volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref());
-        let named = |claim: &str| claim.strip_suffix(&**member).is_some_and(|rest| rest.ends_with('-'));
-        let steps = server.is_some_and(|server| Front::of(server) == Front::Step);
-        let has = claims.map(|it| &*it.claim_name).any(named);
-        (steps && has).then(|| Self { member: (**member).to_owned(), uid: owner.uid.clone() })
+        let server = server.filter(|server| Front::of(server) == Front::Step)?;
+        let mounts = |volume: &&Volume| server.volume_mounts.iter().any(|it| it.name == volume.name);
+        let claims =
+            pod.spec.volumes.iter().filter(mounts).filter_map(|it| it.persistent_volume_claim.as_ref());
+        let claims = claims.map(|it| it.claim_name.clone()).collect();
+        Some(Self { member: (**member).to_owned(), uid: owner.uid.clone(), claims })
     }
 }
 

@@ -270,11 +270,13 @@ require() {
     exit 1
 }
 
-# Of a pod that made many Events kubelets drop the next. Whoever gives up joining leaves as its last words what it did.
+# Of a pod that made many Events kubelets drop the next. Whoever gives up joining leaves as its last words what it did. The step
+# asks, too: who looked a moment ago must not write what is over by now.
 leave_words() {
     case ${start:+$now} in '' | GONE | STALE | UNKNOWN) ;; *)
         echo "Startup probe failed: $said; $start" >"${GATERA_TERMINATION_LOG:-/dev/termination-log}" ;;
     esac
+    [ ! -s "$run/joined" ] || true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
 } 2>/dev/null
 
 seconds_since_boot() { # not `date`: a clock that is set must not cut the wait short or draw it out
