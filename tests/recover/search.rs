@@ -23,7 +23,7 @@ impl State {
         let mut after = self.clone();
         // That one is not Ready lasts for a moment only, and whoever forms the cluster again by himself does so at once.
         let moves = self.forms().is_some() || self.pods.iter().flatten().any(|pod| pod.does == Does::Gives);
-        let still = if moves { 0 } else { 30 + 90 * i64::from(patient) };
+        let still = if moves { 0 } else { 30 + 300 * i64::from(patient) };
         match recovery::next(cluster, &view, want, SignedDuration::from_secs(still)) {
             Step::Serves
                 if self.pods.iter().all(|pod| pod.as_ref().is_some_and(|pod| pod.does == Does::Serves)) =>
