@@ -77,6 +77,8 @@ fn what_a_person_reads() {
     };
     let waits = |_: &mut Value, reader: &mut Value| reader["status"] = json!({ "phase": "Pending" });
     let runs = |own: &mut Value, _: &mut Value| own["status"]["phase"] = json!("Running");
+    let mut serves = with(as_it_is, Some(351));
+    serves.members[1] = "ready".to_owned();
     let mine = || Want { before: vec![format!("reader-of-{STATEFUL_SET}-0")], ..Want::default() };
     let from = |name: &str| Want { from: Some(name.to_owned()), ..Want::default() };
     let asked = format!("{STATEFUL_SET}-0 at {ID}:370 until=2026-12-01T10:00:00Z");
@@ -103,6 +105,7 @@ fn what_a_person_reads() {
         ("it could not be read", with(failed, Some(0)), Want::default(), 600),
         ("it could not be read by then", with(failed, Some(0)), mine(), 600),
         ("it is refused", with(refused, Some(0)), Want::default(), 600),
+        ("somebody serves", serves, Want::default(), 0),
         ("nobody runs", without(&[0, 1, 2]), Want::default(), 600),
         (
             "it was to start first a while ago",

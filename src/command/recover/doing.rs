@@ -41,9 +41,6 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
             // Until all of that is done a recovery is under way, and whoever comes after goes on with it.
             let recorded = seen.cluster()?.claims.iter().filter(|claim| claim.stopped.is_some());
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
-            for reader in &seen.cluster()?.readers {
-                delete(seen, &reader.name, &reader.uid).await?;
-            }
             take_off(seen).await
         }
         Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use jiff::SignedDuration;
 
-use super::has_a_right;
 use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
 use super::table::{Row, Told};
+use super::{has_a_right, serves};
 use crate::galera::start_note::{Doing, StartNote};
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, View};
@@ -128,14 +128,14 @@ fn is_to_be_read(
     reads.then(|| Step::Read { member: member.name.clone(), uid: pod.uid.clone() })
 }
 
-/// A pod that reads what a member has, and is of no use: the member's own pod runs by now, or is another one; or it could not read it
-/// before the person asked, and that may have been mended.
+/// A pod that reads what a member has, and is of no use: somebody serves; the member's own pod runs by now, or is another one; or it
+/// could not read it before the person asked, and that may have been mended.
 pub(super) fn no_longer_read(cluster: &Cluster, want: &Want) -> Option<Step> {
     let useless = |reader: &&Arc<PodFact>| {
         let reads =
             cluster.members.iter().find(|it| it.reader.as_ref().is_some_and(|it| it.uid == reader.uid));
         let failed = reader.stuck || matches!(reader.start_note.as_deref(), Some(StartNote::Refused(_)));
-        !reader.going && (reads.is_none() || failed && want.before.contains(&reader.uid))
+        !reader.going && (serves(cluster) || reads.is_none() || failed && want.before.contains(&reader.uid))
     };
     let reader = cluster.readers.iter().find(useless)?;
     let member = reader.reads.as_ref().map(|it| it.member.clone())?;
