@@ -1,7 +1,8 @@
 //! `gatera recover` and `gatera start`: lead a cluster that is down back, from its newest data, with the rights of whoever asks.
 //!
-//! Owns: the loop of looking and doing, and the question before it; `recover/doing.rs` does it. What comes next is `decide::recovery`'s; who may start first
-//! is the guard's to say. Nothing is remembered between two looks: run again, it goes on where it was.
+//! Owns: the loop of looking and doing, and the question before it; what a step does is in `recover/doing.rs`. What comes next is
+//! `decide::recovery`'s; who may start first is the guard's to say. Nothing is remembered between two looks: run again, it goes on
+//! where it was.
 
 mod doing;
 

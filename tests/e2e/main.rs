@@ -14,6 +14,7 @@
 mod advice;
 mod chance;
 mod drills;
+mod foreign;
 mod from_before;
 mod galera;
 mod gate;

@@ -61,7 +61,7 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
         let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
     }
     if !held.is_empty() {
-        let _ = writeln!(text, "Nobody waits for {held}: its pod does not run, and joins when it does.");
+        let _ = writeln!(text, "Nobody waits for {held}: a pod that does not run joins when it does.");
     }
     text
 }

@@ -1,0 +1,60 @@
+//! Manifests that are not ours: the seed documents', whose members leave one after the other while rows are written. Two people run
+//! `gatera recover` at the same moment. Part of `make drills`.
+
+use std::process::Stdio;
+
+use serde_json::json;
+
+use crate::galera::{Galera, SEED, patiently};
+use crate::gate;
+use crate::guard::{NAMESPACE, chart, guarded, until_registered};
+use crate::install::until_bootstrap_is_removed;
+use crate::lab::User;
+use crate::power;
+use crate::recover::{Cordoned, recover, released};
+use crate::writer::Writer;
+
+#[test]
+fn what_others_wrote_is_led_back_by_two_people_at_once() {
+    let lab = guarded();
+    lab.have_volumes(5);
+    // As somebody does who moves in with what they have: passwords stand in it, and a group that nobody reads.
+    let base = ["upgrade", "gatera", &chart("gatera"), "--namespace", NAMESPACE, "--reuse-values"];
+    let modes = ["--set=modes.G11=warn", "--set=modes.G09=warn"];
+    lab.helm(User::Admin, &[&base[..], &modes].concat()).succeeded();
+    until_registered(lab);
+    let namespace = lab.namespace_with_labels("foreign", &[("gatera.dev/mode", "enforce")]);
+    let galera = Galera::new(lab, &namespace, "galera-instance");
+    patiently("the guard to read its settings", || {
+        let applied = galera.apply(SEED);
+        if applied.status == 0 { Ok(()) } else { Err(applied.stderr) }
+    });
+    galera.until_ready(3);
+    until_bootstrap_is_removed(&galera);
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    gate::it_is_recorded(&galera, &cluster);
+    let writer = Writer::start(&galera, &json!({ "value": "admin" }));
+
+    {
+        let _cordoned = Cordoned::all(&galera);
+        for ordinal in [1, 0, 2] {
+            writer.until_writes();
+            let pod = galera.member(ordinal);
+            released(&galera, &pod).succeeded();
+            galera.kubectl(&["delete", "pod", &pod, "--timeout=120s"]).succeeded();
+        }
+    }
+    let people = [(); 2].map(|()| recover(&galera, &["--yes"]).stdout(Stdio::piped()).spawn().unwrap());
+    for person in people {
+        let output = person.wait_with_output().unwrap();
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{}", output.status);
+    }
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("foreign: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
