@@ -13,6 +13,7 @@ pub mod selftest;
 pub mod serve;
 pub mod status;
 pub mod stop;
+pub mod terminal;
 pub mod walk;
 
 use std::env;
@@ -26,6 +27,8 @@ use jiff::Timestamp;
 
 use crate::act::reload;
 use crate::act::telemetry::chain;
+
+use self::terminal::Patient;
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -42,7 +45,7 @@ enum Command {
     /// told
     Audit(look::Look),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
-    Check(check::Options),
+    Check(Box<check::Options>),
     /// Print the manual page of a rule
     Explain {
         /// Id of a rule, for example G01
@@ -96,7 +99,7 @@ impl Cli {
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 
-    /// Runs the command. A pipe that is closed at the other end (`| head`) is no failure.
+    /// Runs the command. One that does several steps does no more of them when nobody reads what it tells.
     pub fn run(self) -> ExitCode {
         match self.answer() {
             Ok(code) => code,
@@ -105,7 +108,7 @@ impl Cli {
                     .downcast_ref::<io::Error>()
                     .is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe) =>
             {
-                ExitCode::SUCCESS
+                Exit::Undecided.into()
             }
             Err(error) => {
                 let _ = writeln!(io::stderr(), "gatera: {}", chain(error.as_ref()));
@@ -115,25 +118,20 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<ExitCode> {
-        let mut out = io::stdout().lock();
+        let mut out = Patient::new(io::stdout().lock());
         match self.command {
             Command::Audit(options) => {
                 let settings = settings(options.config.as_deref())?;
                 Ok(audit::run(&options, &settings, &mut out)?.into())
             }
-            Command::Check(options) => {
-                let settings = settings(options.config.as_deref())?;
-                let exit =
-                    check::run(&options.paths, &options.namespace, &settings, Timestamp::now(), &mut out)?;
-                Ok(exit.into())
-            }
+            Command::Check(options) => Ok(check::run(&options, Timestamp::now(), &mut out)?.into()),
             Command::Explain { rule } => {
                 explain::page(&rule, Timestamp::now(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Recover(options) => {
                 let settings = settings(options.config())?;
-                Ok(recover::run(&options, recover::To::Serve, &settings, &mut out)?.into())
+                Ok(recover::run(&options, recover::To::Serve, &settings, out.listener())?.into())
             }
             Command::Rollout(ask) => {
                 let settings = settings(ask.config())?;
@@ -156,7 +154,7 @@ impl Cli {
             }
             Command::Start(options) => {
                 let settings = settings(options.config())?;
-                Ok(recover::run(&options, recover::To::StartAll, &settings, &mut out)?.into())
+                Ok(recover::run(&options, recover::To::StartAll, &settings, out.listener())?.into())
             }
             Command::Status(options) => {
                 let settings = settings(options.config())?;
@@ -165,7 +163,7 @@ impl Cli {
             }
             Command::Stop(of) => {
                 let settings = settings(of.config())?;
-                Ok(stop::run(&of, &settings, &mut out)?.into())
+                Ok(stop::run(&of, &settings, out.listener())?.into())
             }
         }
     }

@@ -40,7 +40,7 @@ fn rendered(flags: &[&str]) -> BTreeMap<String, Value> {
 }
 
 fn objects(text: &str) -> BTreeMap<String, Value> {
-    let documents = decide::manifest::read(text).unwrap();
+    let documents = decide::manifest::read(text).into_iter().map(Result::unwrap).collect::<Vec<_>>();
     let objects = documents.iter().map(decide::manifest::Document::json).filter(|it| !it.is_null());
     objects
         .map(|it| {

@@ -33,7 +33,7 @@ fn rendered(arguments: &[&str]) -> Output {
 }
 
 fn objects(text: &str) -> Vec<Value> {
-    decide::manifest::read(text).unwrap().iter().map(decide::manifest::Document::json).collect()
+    decide::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
 }
 
 fn of_kind(objects: &[Value], kind: &str) -> Value {

@@ -57,7 +57,7 @@ fn the_repaired_seed_documents_pass() {
     let ran = gatera(&["check", "galera.yaml"], b"");
     assert_eq!(
         (ran.code, &*ran.out),
-        (0, "8 objects judged: 0 would be refused, 0 allowed with a warning\n"),
+        (0, "8 objects: 0 would be refused, 0 allowed with a warning, 8 fine; 1 Galera cluster\n"),
         "{}",
         ran.err
     );
@@ -66,9 +66,10 @@ fn the_repaired_seed_documents_pass() {
 #[test]
 fn what_cannot_be_read_is_two_and_wins() {
     for (stdin, words) in [
-        (&b"kind: [\n"[..], "-:1:7: this is not YAML"),
-        (b"a: 1\n\tb: 2\n", "this is not YAML"),
-        (b"\xff\xfe\x00", "this is not text (UTF-8), so it is not YAML"),
+        (&b"kind: [\n"[..], "-:1:7: not readable\nthis is not YAML: a bracket or a brace is not closed\n"),
+        (b"a: 1\n\tb: 2\n", "-:1:4: not readable\nthis is not YAML: "),
+        (b"\xff\xfe\x00", "-: not readable\nthis is UTF-16, which kubectl does not read; save it as UTF-8\n"),
+        (b"a: 1\n\xff\n", "-: not readable\nthis is not text (line 2 is not UTF-8), so it is not YAML\n"),
     ] {
         let ran = gatera(&["check", "-", "seed.yaml"], stdin);
         assert_eq!(ran.code, 2, "{}", ran.out);
@@ -77,7 +78,11 @@ fn what_cannot_be_read_is_two_and_wins() {
     }
     let ran = gatera(&["check", "nowhere.yaml"], b"");
     assert_eq!(ran.code, 2);
-    assert!(ran.out.contains("nowhere.yaml: cannot be read"), "{}", ran.out);
+    assert!(
+        ran.out.contains("nowhere.yaml: not readable\ncannot be read: there is no such file\n"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -88,7 +93,7 @@ fn documents_come_from_standard_input_lists_and_templates() {
     assert!(ran.out.contains("[G11] ConfigMap db/a: c.cnf line 2 writes out a password\n"), "{}", ran.out);
     assert!(
         ran.out.ends_with(
-            "1 object judged, 1 without a kind left out: 1 would be refused, 0 allowed with a warning\n"
+            "1 object: 1 would be refused, 0 allowed with a warning; no Galera cluster is among them; 1 document without a kind was left out\n"
         ),
         "{}",
         ran.out
@@ -102,7 +107,7 @@ fn an_object_that_cannot_be_read_is_refused() {
         b"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec: {replicas: three}\n",
     );
     assert_eq!(ran.code, 1);
-    assert!(ran.out.contains("-:4:18: refused\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text\n"), "{}", ran.out);
+    assert!(ran.out.contains("-:4:18: refused\n  4 | spec: …\n    |       ^\n[G00] StatefulSet default/a: cannot be read as a StatefulSet: spec.replicas: a whole number is expected, and there is a text\n"), "{}", ran.out);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod caller;
 mod cases;
 mod chart_galera;
 mod chart_gatera;
+mod check;
 mod cli;
 mod cluster;
 mod docs;

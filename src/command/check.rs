@@ -1,232 +1,170 @@
 //! `gatera check`: judges manifests before they reach a cluster.
 //!
-//! Owns: the way from paths to an exit code. The verdicts come from the same `evaluate` as the webhook's, on a World
-//! built from the files themselves: what is not in the files is not known, and nothing is running.
-//! Must not know: clusters that live. Data: paths -> texts -> documents -> reviews -> decisions -> lines.
+//! Owns: what can be asked, and which exit code answers. Texts come from `check/sources.rs` and `check/base.rs`; what is found in
+//! them is `decide::check`'s, and how it is laid out `decide::report::check`'s. Must not know: clusters that live.
+
+mod base;
+mod settings;
+mod sources;
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use decide::check::{self, Checked, Input, Level, Question};
 use decide::config::Settings;
-use decide::manifest::{self, Document};
-use decide::object::{Kind, Object};
-use decide::report::{self, pages::Pages};
-use decide::review::{Origin, Review};
+use decide::report::check::{Format, lay_out};
 use decide::rules;
-use decide::verdict::{Decision, Effect};
-use decide::view::{Facts, Freshness, View, World};
+use decide::verdict::Mode;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use super::Exit;
 
+pub use base::Base;
+
 /// Options of `gatera check`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  gatera check galera.yaml
+  helm template shop charts/galera | gatera check -
+  gatera check manifests/ --against git:origin/main
+  gatera check manifests/ --output sarif=gatera.sarif --output github
+
+A comment waives a finding on its line, on the line below it, or of the object that begins there:
+  # gatera: waive G13 reason=the test cluster has one node
+
+Settings come from the file .gatera.yaml in the folder of the first path or in one above it, up to the top of
+the repository, or from --config. Exit 0: nothing would be refused; 1: something would; 2: something could not be
+read, or there was nothing to judge.")]
 pub struct Options {
     /// Files, folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
+    paths: Vec<PathBuf>,
+    /// Judge what changes, deletions included: BASE is how it was, as a file, a folder, or git:REV
+    #[arg(long, value_name = "BASE")]
+    against: Option<Base>,
+    /// How to print it, and where to: text, concise, json, sarif, junit, github, gitlab or markdown; several are printed if all but
+    /// one go to files [default: text]
+    #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
+    output: Vec<Destination>,
+    /// Ask only these rules, by id or name
+    #[arg(long, value_name = "RULE", value_parser = rule, value_delimiter = ',')]
+    rule: Vec<&'static str>,
+    /// As if the guard ran in this mode: enforce, warn, audit or off; modes of single rules stay as the settings have them
+    #[arg(long, value_parser = mode)]
+    mode: Option<Mode>,
+    /// What could not be judged (a kind that is misspelt, a database that no selector adopts) is exit 2
+    #[arg(long)]
+    strict: bool,
+    /// From where on it is exit 1
+    #[arg(long, value_enum, default_value_t = FailOn::Refused)]
+    fail_on: FailOn,
+    /// Nothing to judge is exit 0
+    #[arg(long)]
+    allow_empty: bool,
     /// Namespace of objects that name none
     #[arg(long, short, default_value = "default")]
-    pub namespace: String,
-    /// Settings file: adopt (label selectors), modes (per rule)
+    namespace: String,
+    /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, as said below]
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    colour: super::terminal::Colour,
 }
 
-/// Judges every document below these paths and writes what was found. `-` is standard input.
-pub fn run(
-    paths: &[PathBuf],
-    namespace: &str,
-    settings: &Settings,
-    now: Timestamp,
-    out: &mut impl Write,
-) -> io::Result<Exit> {
-    let mut outcome = Exit::Clean;
-    let mut judged = Vec::new();
-    let mut others = 0;
-    for source in sources(paths) {
-        let read = source.and_then(|name| Ok((read_text(&name)?, name)));
-        let (text, name) = match read {
-            Ok(read) => read,
-            Err(Unread { name, problem }) => {
-                writeln!(out, "{}: {problem}\n", report::visible(&name))?;
-                outcome = Exit::Undecided;
-                continue;
-            }
-        };
-        match manifest::read(&text) {
-            Err(error) => {
-                writeln!(
-                    out,
-                    "{}:{}:{}: this is not YAML: {}\n",
-                    report::visible(&name),
-                    error.place.line,
-                    error.place.column,
-                    report::visible(&error.to_string())
-                )?;
-                outcome = Exit::Undecided;
-            }
-            Ok(documents) => {
-                for document in documents {
-                    match Subject::of(&document, namespace) {
-                        Some(subject) => judged.push((name.clone(), document, subject)),
-                        None => others += 1,
-                    }
-                }
-            }
+/// From where on it is exit 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum FailOn {
+    /// Something would be refused
+    Refused,
+    /// Something would be allowed with a warning
+    Warn,
+}
+
+/// A format, and the file it goes to; none: standard output.
+#[derive(Clone, Debug)]
+struct Destination {
+    format: Format,
+    file: Option<PathBuf>,
+}
+
+fn destination(text: &str) -> Result<Destination, String> {
+    let (name, file) = match text.split_once('=') {
+        Some((_, "")) => return Err("there is no file behind the =".to_owned()),
+        Some((name, file)) => (name, Some(PathBuf::from(file))),
+        None => (text, None),
+    };
+    let formats = || Format::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
+    let format =
+        Format::read(name).ok_or_else(|| format!("there is no format {name}; there are {}", formats()))?;
+    Ok(Destination { format, file })
+}
+
+fn rule(text: &str) -> Result<&'static str, String> {
+    let found = rules::named(text).map(|rule| rule.id);
+    found.ok_or_else(|| format!("there is no rule {text}; `gatera rules` lists them"))
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    Mode::read(text).ok_or_else(|| "choose enforce, warn, audit or off".to_owned())
+}
+
+/// Reads, judges, prints.
+pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let screens = options.output.iter().filter(|it| it.file.is_none()).count();
+    anyhow::ensure!(
+        screens < 2,
+        "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
+    );
+    let settings = settings::of(options.config.as_deref(), &options.paths)?;
+    let settings = options.mode.map_or(settings.clone(), |mode| settings.with_mode(mode));
+    let base = options.against.as_ref().map(|base| base.read(&options.paths)).transpose()?;
+    let mut new = sources::read(&options.paths);
+    if let Some(base) = &base {
+        // What is only there was removed, which is no mistake.
+        let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
+        new.retain(|it| it.text.is_ok() || Path::new(&*it.name).exists() || !below(Path::new(&*it.name)));
+    }
+    let question = Question { settings: &settings, namespace: &options.namespace, now, rules: &options.rule };
+    let checked = check::run(&new, base.as_deref(), &question);
+    // What goes to files is there whatever becomes of standard output.
+    for Destination { format, file } in &options.output {
+        if let Some(file) = file {
+            let text = lay_out(&checked, *format, false);
+            fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
         }
     }
-    let mut facts = Facts::of(&settings.adoption);
-    for (.., subject) in &judged {
-        subject.put_into(&mut facts);
-    }
-    let world = World::build(facts, Freshness::Current);
-    let view = View::new(&world, now, settings);
-    let (mut refused, mut warned) = (0, 0);
-    for (name, document, subject) in &judged {
-        let decision = rules::evaluate(&subject.review, &view);
-        write_findings(out, name, document, &subject.review, &decision)?;
-        refused += usize::from(!decision.allowed());
-        warned += usize::from(decision.allowed() && decision.with(Effect::Warned).next().is_some());
-    }
-    if refused > 0 {
-        outcome = outcome.max(Exit::Refused);
-    }
-    let skipped = if others > 0 { format!(", {others} without a kind left out") } else { String::new() };
-    writeln!(
-        out,
-        "{} judged{skipped}: {refused} would be refused, {warned} allowed with a warning",
-        count(judged.len(), "object")
-    )?;
-    Ok(outcome)
+    let screen = options.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format);
+    out.write_all(lay_out(&checked, screen, options.colour.wanted()).as_bytes())?;
+    Ok(options.exit(&checked))
 }
 
-fn count(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
+/// What is found below these paths with these settings, and nothing else said about it.
+pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
+    let question = Question { settings, namespace, now, rules: &[] };
+    check::run(&sources::read(paths), None, &question)
 }
 
-fn write_findings(
-    out: &mut impl Write,
-    name: &str,
-    document: &Document,
-    review: &Review,
-    decision: &Decision,
-) -> io::Result<()> {
-    let name = report::visible(name);
-    for (effect, label) in [(Effect::Refused, "refused"), (Effect::Warned, "warning")] {
-        for judged in decision.with(effect) {
-            let place = document.find(&judged.finding.field);
-            writeln!(out, "{name}:{}:{}: {label}", place.line, place.column)?;
-            writeln!(out, "{}", report::text(&review.subject(), &judged.finding, &Pages::Program))?;
-            if let Some(softened) = &judged.softened {
-                writeln!(out, "  only a warning: {}", report::visible(&report::because(softened)))?;
-            }
-            writeln!(out)?;
-        }
-    }
-    for remark in &decision.remarks {
-        let place = document.start();
-        writeln!(out, "{name}:{}:{}: warning\n{}\n", place.line, place.column, report::visible(remark))?;
-    }
-    Ok(())
-}
-
-/// A document as the API server would present it.
-struct Subject {
-    review: Review,
-}
-
-impl Subject {
-    fn of(document: &Document, default_namespace: &str) -> Option<Self> {
-        let mut json = document.json();
-        let text = |json: &Value, pointer: &str| {
-            json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
-        };
-        let (version, kind) = (text(&json, "/apiVersion"), text(&json, "/kind"));
-        if kind.is_empty() {
-            return None;
-        }
-        let kind = Kind::of(version.split_once('/').map_or("", |(group, _)| group), &kind);
-        let namespace = match (kind, text(&json, "/metadata/namespace")) {
-            // As in a review: a namespace is in itself.
-            (Kind::Namespace, _) => text(&json, "/metadata/name"),
-            (Kind::Node, _) => String::new(),
-            (_, own) if own.is_empty() => default_namespace.to_owned(),
-            (_, own) => own,
-        };
-        if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("namespace".to_owned(), namespace.clone().into());
-        }
-        let name = Some(text(&json, "/metadata/name")).filter(|name| !name.is_empty());
-        let name = name.unwrap_or_else(|| text(&json, "/metadata/generateName"));
-        let object = Object::read(kind, &json.to_string());
-        let review = Review::as_created(Origin::Check, kind, &namespace, &name, object);
-        Some(Self { review })
-    }
-
-    fn put_into(&self, facts: &mut Facts) {
-        if let Some(object) = &self.review.new {
-            facts.put(object.clone());
-        }
-    }
-}
-
-/// A path that could not be read.
-struct Unread {
-    name: String,
-    problem: String,
-}
-
-/// Every file below the paths, in the order of their names.
-fn sources(paths: &[PathBuf]) -> Vec<Result<String, Unread>> {
-    let mut found = Vec::new();
-    for path in paths {
-        if path.is_dir() {
-            below(path, &mut found);
+impl Options {
+    fn exit(&self, checked: &Checked) -> Exit {
+        let refused = checked.count(Level::Refused) > 0;
+        let warned = self.fail_on == FailOn::Warn && checked.count(Level::Warning) > 0;
+        let unknown = checked.count(Level::Unread) > 0
+            || checked.objects.is_empty() && !self.allow_empty
+            || self.strict && checked.unjudged() > 0;
+        if unknown {
+            Exit::Undecided
+        } else if refused || warned {
+            Exit::Refused
         } else {
-            found.push(Ok(path.display().to_string()));
-        }
-    }
-    found
-}
-
-fn below(folder: &Path, found: &mut Vec<Result<String, Unread>>) {
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) => return found.push(Err(unread(&folder.display().to_string(), &error))),
-    };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    for path in paths {
-        let manifest =
-            path.extension().is_some_and(|it| ["yaml", "yml", "json"].iter().any(|known| it == *known));
-        // A link to a folder above would never end.
-        if path.is_dir() && !path.is_symlink() {
-            below(&path, found);
-        } else if manifest {
-            found.push(Ok(path.display().to_string()));
+            Exit::Clean
         }
     }
 }
 
-fn read_text(name: &str) -> Result<String, Unread> {
-    let read = if name == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(name)
-    };
-    read.map_err(|error| unread(name, &error))
-}
-
-fn unread(name: &str, error: &io::Error) -> Unread {
-    let problem = match error.kind() {
-        io::ErrorKind::InvalidData => "this is not text (UTF-8), so it is not YAML".to_owned(),
-        _ => format!("cannot be read: {error}"),
-    };
-    Unread { name: name.to_owned(), problem }
+/// A text, by the name that whoever asks gave it.
+fn input(name: &Path, text: Result<String, String>) -> Input {
+    Input { name: name.display().to_string().into(), text }
 }

@@ -47,6 +47,12 @@ impl Settings {
         Self { adoption, ..self.clone() }
     }
 
+    /// These settings in another mode; rules that have one of their own keep it.
+    #[must_use]
+    pub fn with_mode(&self, mode: Mode) -> Self {
+        Self { mode: Some(mode), ..self.clone() }
+    }
+
     /// These settings once it is known who we are.
     #[must_use]
     pub fn with_own_user(&self, user: &str) -> Self {

@@ -8,6 +8,7 @@
 //!                        │             └─ passing, marks, galera, revision, config
 //!                        ├─> plan ──> the leader's next steps
 //!                        ├─> audit ─> what would be refused today
+//!   manifest ──> check ──┘            what would be refused of files
 //!                        ├─> recovery, stop ─> what `gatera recover`, `start`, `stop` do next
 //!                        └─> story ─> what `gatera status` tells
 //! ```
@@ -18,6 +19,7 @@
 
 pub mod amend;
 pub mod audit;
+pub mod check;
 pub mod config;
 pub mod galera;
 pub mod manifest;

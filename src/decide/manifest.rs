@@ -3,16 +3,29 @@
 //! Owns: the reading of YAML and the way from a finding's field back to a line. Must not know: rules, files. A finding
 //! names list items by their names (`containers[mariadb]`), so that its field means the same in kubectl and in CI.
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess};
-use serde_json::{Map, Number, Value};
+mod node;
+mod part;
+
+use std::sync::Arc;
+
+use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use self::node::Node;
+pub use self::part::NoYaml;
+use self::part::Part;
 use crate::galera::options;
 
-/// One document of a file.
+/// One document of a text.
 #[derive(Debug)]
 pub struct Document {
     root: Spanned<Node>,
+    /// What this was read from.
+    text: Arc<str>,
+    /// Lines above that.
+    above: u64,
+    /// The template that it was made of, as Helm writes above each.
+    pub template: Option<String>,
 }
 
 /// A place in a file, both counted from 1.
@@ -23,52 +36,51 @@ pub struct Place {
     pub column: u64,
 }
 
-/// The text is no YAML.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
-pub struct NoYaml {
-    /// Where it stops being YAML.
-    pub place: Place,
-    problem: String,
+/// Lists in lists in lists: more is a mistake, or an attack.
+const DEEPEST: u8 = 8;
+
+/// Reads every document of a text. Empty ones are left out; lists are opened. What is no YAML costs only what stands between the
+/// same two `---`.
+pub fn read(text: &str) -> Vec<Result<Document, NoYaml>> {
+    part::all(text.trim_start_matches('\u{feff}')).flat_map(|part| each(&part)).collect()
 }
 
-/// Reads every document of a text. Empty ones are left out; a `List` is opened.
-pub fn read(text: &str) -> Result<Vec<Document>, NoYaml> {
-    // Aliases may make a small text endless, so there are limits; a long text may hold as much as it is long.
-    let (length, few) = (text.len(), serde_saphyr::Budget::default());
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        budget: serde_saphyr::budget! {
-            max_documents: few.max_documents.max(length),
-            max_events: few.max_events.max(length),
-            max_nodes: few.max_nodes.max(length),
-        },
+fn each(part: &Part<'_>) -> Vec<Result<Document, NoYaml>> {
+    let (above, template) = (part.above, part.template());
+    let roots = match part.read() {
+        Ok(roots) => roots,
+        Err(problem) => return vec![Err(problem)],
     };
-    let roots: Vec<Spanned<Node>> =
-        serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-            let place =
-                error.location().map(|it| Place { line: it.line(), column: it.column() }).unwrap_or_default();
-            NoYaml { place, problem: first_line(&error.to_string()) }
-        })?;
-    let documents = roots.into_iter().filter(|root| !matches!(root.value, Node::Null));
-    Ok(documents.flat_map(opened).collect())
+    let full = roots.into_iter().filter(|root| !matches!(root.value, Node::Null));
+    let opened = full.flat_map(|root| opened(root, DEEPEST));
+    let text: Arc<str> = part.text.into();
+    opened
+        .map(|root| Ok(Document { root, text: Arc::clone(&text), above, template: template.clone() }))
+        .collect()
 }
 
-/// The first line of the parser's words; what follows could quote the text, and the text could be a password.
-fn first_line(problem: &str) -> String {
-    problem.lines().next().unwrap_or_default().trim_end_matches(':').to_owned()
-}
-
-fn opened(root: Spanned<Node>) -> Vec<Document> {
-    let is_list = matches!(root.value.get("kind"), Some(kind) if matches!(&kind.value, Node::Text(kind) if kind == "List"));
-    match root.value {
-        Node::Map(entries) if is_list => {
-            let items = entries.into_iter().find(|(key, _)| key == "items").map(|(_, items)| items.value);
-            let Some(Node::List(items)) = items else { return vec![] };
-            items.into_iter().map(|root| Document { root }).collect()
-        }
-        _ => vec![Document { root }],
+/// What has `items` is a list to kubectl, whatever it is called; an item that says nothing of itself is of the list's kind.
+fn opened(root: Spanned<Node>, deeper: u8) -> Vec<Spanned<Node>> {
+    let list = matches!(root.value.get("items").map(|it| &it.value), Some(Node::List(_)))
+        && root.value.get("kind").is_some();
+    if !list || deeper == 0 {
+        return vec![root];
     }
+    let said = |key: &str| root.value.text(key).unwrap_or_default().to_owned();
+    let (version, kind) = (said("apiVersion"), said("kind"));
+    let items = root.value.into_entry("items");
+    let Some(Node::List(items)) = items else { return Vec::new() };
+    let of_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+    let named = items.into_iter().map(|mut item| {
+        if let Some(kind) =
+            of_kind.filter(|_| item.value.get("kind").is_none() && item.value.get("apiVersion").is_none())
+        {
+            item.value.say("apiVersion", &version, &item.referenced);
+            item.value.say("kind", kind, &item.referenced);
+        }
+        item
+    });
+    named.flat_map(|item| opened(item, deeper - 1)).collect()
 }
 
 impl Document {
@@ -79,7 +91,7 @@ impl Document {
 
     /// Where the document begins.
     pub fn start(&self) -> Place {
-        place(&self.root)
+        self.place(&self.root)
     }
 
     /// The place of a field, or of the nearest thing above it that is there.
@@ -102,13 +114,23 @@ impl Document {
             lines =
                 line.filter(|_| matches!(&node.value, Node::Text(text) if text.contains('\n'))).unwrap_or(0);
         }
-        let Place { line, column } = place(node);
-        if lines > 0 { Place { line: line + lines - 1, column: 1 } } else { Place { line, column } }
+        let place = self.place(node);
+        let inside = lines > 0 && self.is_block(node);
+        if inside { Place { line: place.line + lines - 1, column: 1 } } else { place }
     }
-}
 
-fn place<T>(node: &Spanned<T>) -> Place {
-    Place { line: node.referenced.line(), column: node.referenced.column() }
+    /// A text whose lines are lines of the file: not one in quotes, which says where its own lines end.
+    fn is_block(&self, node: &Spanned<Node>) -> bool {
+        let line = usize::try_from(node.referenced.line())
+            .ok()
+            .and_then(|line| self.text.lines().nth(line.checked_sub(1)?));
+        let before = usize::try_from(node.referenced.column()).unwrap_or_default().saturating_sub(1);
+        line.is_some_and(|line| line.chars().take(before).all(char::is_whitespace))
+    }
+
+    fn place(&self, node: &Spanned<Node>) -> Place {
+        Place { line: self.above + node.referenced.line(), column: node.referenced.column() }
+    }
 }
 
 /// `a.b[c.d].e` is a, b, c.d, e.
@@ -130,142 +152,95 @@ fn steps(field: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-#[derive(Debug)]
-enum Node {
-    Null,
-    Bool(bool),
-    Number(Number),
-    Text(String),
-    List(Vec<Spanned<Node>>),
-    Map(Vec<(String, Spanned<Node>)>),
-}
-
-impl Node {
-    fn get(&self, key: &str) -> Option<&Spanned<Node>> {
-        let Self::Map(entries) = self else { return None };
-        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
-    }
-
-    /// One step down: a key of a map, or the item of a list that has this name or number.
-    fn step(&self, name: &str) -> Option<&Spanned<Node>> {
-        let named = |item: &&Spanned<Node>| matches!(item.value.get("name"), Some(it) if matches!(&it.value, Node::Text(text) if text == name));
-        match self {
-            Self::List(items) => items.iter().find(named).or_else(|| items.get(name.parse::<usize>().ok()?)),
-            _ => self.get(name),
-        }
-    }
-
-    fn json(&self) -> Value {
-        match self {
-            Self::Null => Value::Null,
-            Self::Bool(it) => Value::Bool(*it),
-            Self::Number(it) => Value::Number(it.clone()),
-            Self::Text(it) => Value::String(it.clone()),
-            Self::List(items) => items.iter().map(|item| item.value.json()).collect(),
-            Self::Map(entries) => Value::Object(
-                entries.iter().map(|(key, it)| (key.clone(), it.value.json())).collect::<Map<_, _>>(),
-            ),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Node {
-    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        input.deserialize_any(AnyNode)
-    }
-}
-
-struct AnyNode;
-
-impl<'de> de::Visitor<'de> for AnyNode {
-    type Value = Node;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("YAML")
-    }
-    fn visit_unit<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
-    }
-    fn visit_none<E>(self) -> Result<Node, E> {
-        Ok(Node::Null)
-    }
-    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Node, D::Error> {
-        Node::deserialize(input)
-    }
-    fn visit_bool<E>(self, it: bool) -> Result<Node, E> {
-        Ok(Node::Bool(it))
-    }
-    fn visit_i64<E>(self, it: i64) -> Result<Node, E> {
-        Ok(Node::Number(it.into()))
-    }
-    fn visit_u64<E>(self, it: u64) -> Result<Node, E> {
-        Ok(Node::Number(it.into()))
-    }
-    fn visit_f64<E>(self, it: f64) -> Result<Node, E> {
-        Ok(Number::from_f64(it).map_or(Node::Null, Node::Number))
-    }
-    fn visit_str<E>(self, it: &str) -> Result<Node, E> {
-        Ok(Node::Text(it.to_owned()))
-    }
-    fn visit_string<E>(self, it: String) -> Result<Node, E> {
-        Ok(Node::Text(it))
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Node::List(items))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
-        }
-        Ok(Node::Map(entries))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn all(text: &str) -> Vec<Document> {
+        read(text).into_iter().map(Result::unwrap).collect()
+    }
 
     const TEXT: &str = "# first\napiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n  - name: b\n    env:\n    - {name: P, value: x}\n---\n---\nkind: ConfigMap\ndata:\n  g.cnf: |\n    [galera]\n    a = 1\n";
 
     #[test]
     fn fields_are_found_by_name() {
-        let documents = read(TEXT).unwrap();
-        assert_eq!(documents.len(), 2, "empty documents are none");
-        let line = |document: usize, field: &str| documents[document].find(field).line;
-        assert_eq!(line(0, "spec.containers[b].env[P].value"), 9);
-        assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest thing that is there");
-        assert_eq!(line(0, "spec.containers[1].name"), 7);
-        assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
-        assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
-        assert_eq!(line(0, ""), 2);
+        for text in [TEXT.to_owned(), TEXT.replace('\n', "\r\n"), format!("\u{feff}{TEXT}")] {
+            let documents = all(&text);
+            assert_eq!(documents.len(), 2, "empty documents are none");
+            let line = |document: usize, field: &str| documents[document].find(field).line;
+            assert_eq!(line(0, "spec.containers[b].env[P].value"), 9);
+            assert_eq!(line(0, "spec.containers[b].livenessProbe"), 7, "the nearest thing that is there");
+            assert_eq!(line(0, "spec.containers[1].name"), 7);
+            assert_eq!(line(1, "data[g.cnf line 2]"), 16, "a line inside a block text");
+            assert_eq!(line(1, "data[g.cnf].a"), 16, "an option in it");
+            assert_eq!(line(0, ""), 2);
+        }
+    }
+
+    #[test]
+    fn lines_of_a_text_in_quotes_are_none_of_the_file() {
+        let quoted = all("data: {a: \"[galera]\\nb = 1\"}\n");
+        assert_eq!(quoted[0].find("data[a line 2]"), Place { line: 1, column: 11 });
+        let block = all("data:\n  a: |\n    [galera]\n    b = 1\n");
+        assert_eq!(block[0].find("data[a line 2]").line, 4);
     }
 
     #[test]
     fn json_lists_numbers_and_text_are_what_kubectl_makes_of_them() {
-        let documents =
-            read("kind: List\nitems:\n- {a: 1, b: '1', c: true, d: , e: 1.5, f: 0x10}\n- {}\n").unwrap();
+        let documents = all("kind: List\nitems:\n- {a: 1, b: '1', c: true, d: , e: 1.5, f: 0x10}\n- {}\n");
         assert_eq!(documents.len(), 2);
         assert_eq!(documents[0].json().to_string(), r#"{"a":1,"b":"1","c":true,"d":null,"e":1.5,"f":16}"#);
-        assert_eq!(read(r#"{"kind":"Pod"}"#).unwrap().len(), 1);
+        assert_eq!(all(r#"{"kind":"Pod"}"#).len(), 1);
+        let merged = all("kind: Pod\nbase: &b {x: 1}\nspec:\n  <<: *b\n  y: 2\n");
+        assert_eq!(merged[0].json()["spec"], serde_json::json!({ "x": 1, "y": 2 }));
+    }
+
+    /// As kubectl's `UnstructuredJSONScheme` does it.
+    #[test]
+    fn whatever_has_items_is_a_list() {
+        let kinds = |text: &str| {
+            let kind = |it: Document| {
+                let json = it.json();
+                format!(
+                    "{} {}",
+                    json["apiVersion"].as_str().unwrap_or("-"),
+                    json["kind"].as_str().unwrap_or("-")
+                )
+            };
+            all(text).into_iter().map(kind).collect::<Vec<_>>()
+        };
+        let text = "apiVersion: v1\nkind: ConfigMapList\nitems:\n- data: {}\n- {apiVersion: v1, kind: Secret}\n- {kind: Pod}\n";
+        assert_eq!(kinds(text), ["v1 ConfigMap", "v1 Secret", "- Pod"]);
+        assert_eq!(
+            kinds("apiVersion: v1\nkind: List\nitems:\n- {a: 1}\n- {kind: PodList, items: [{}]}\n"),
+            ["- -", " Pod"]
+        );
+        assert_eq!(kinds("apiVersion: v1\nkind: List\nitems: []\n"), [""; 0]);
+        assert_eq!(kinds("apiVersion: v1\nkind: Config\nitems: 3\n"), ["v1 Config"]);
+        let endless = format!("{}{{}}{}", "{kind: List, items: [".repeat(20), "]}".repeat(20));
+        assert_eq!(read(&endless).len(), 1);
     }
 
     #[test]
-    fn what_is_no_yaml_says_where() {
-        let error = read("a: 1\nb: [\n").unwrap_err();
-        assert!(error.place.line >= 2, "{error:?}");
-        let error = read("kind: Pod\n\tpassword: hunter2\n").unwrap_err();
+    fn what_is_no_yaml_says_where_and_spoils_nothing_else() {
+        let read =
+            read("kind: Pod\n---\na: 1\nb: [\n---\nkind: Pod\n\tpassword: hunter2\n---\nkind: Secret\n");
+        let lines: Vec<_> = read
+            .iter()
+            .map(|it| it.as_ref().map_or_else(|error| error.place.line, |it| it.start().line))
+            .collect();
+        assert_eq!(lines.len(), 4);
+        assert!(read[1].is_err() && (4..=5).contains(&lines[1]), "{lines:?}");
+        assert!(read[2].is_err() && (6..=7).contains(&lines[2]), "{lines:?}");
+        assert_eq!(lines[3], 9);
+        let error = read[2].as_ref().unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 
     #[test]
     fn a_long_text_holds_many_documents() {
         let text = "kind: ConfigMap\n---\n".repeat(10_000);
-        assert_eq!(read(&text).unwrap().len(), 10_000);
+        assert_eq!(all(&text).len(), 10_000);
     }
 
     #[test]
@@ -275,6 +250,7 @@ mod tests {
             let refs = vec![format!("*a{}", n - 1); 10].join(", ");
             bomb.push_str(&format!("b{n}: &a{n} [{refs}]\n"));
         }
-        assert!(read(&bomb).is_err());
+        let error = read(&bomb).remove(0).unwrap_err();
+        assert_eq!(error.to_string(), "this is not YAML: its aliases make it too large");
     }
 }

@@ -134,6 +134,11 @@ pub fn find(id: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.id.eq_ignore_ascii_case(id))
 }
 
+/// The rule of this id or name, in any case.
+pub fn named(name: &str) -> Option<&'static Rule> {
+    find(name).or_else(|| RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
+}
+
 impl Rule {
     /// What this rule found: how bad it is, where, what is wrong, the fact about Galera behind it, and what to do instead.
     fn finding(

@@ -93,6 +93,8 @@ pub struct View<'a> {
     pub made: &'a [String],
     /// ConfigMaps that were asked for because a template comes that reads them: the world holds only what somebody reads.
     pub fetched: &'a [ConfigMap],
+    /// Nobody looked: the world is drawn from files, and how members are is supposed.
+    pub supposed: bool,
 }
 
 static NOBODY: Reservations = Reservations::nobody();
@@ -108,6 +110,7 @@ impl<'a> View<'a> {
             reservations: &NOBODY,
             made: &[],
             fetched: &[],
+            supposed: false,
         }
     }
 
@@ -193,6 +196,7 @@ impl<'a> View<'a> {
     /// "seen now" or "seen 42s ago": how far a live fact can be trusted.
     pub fn seen(&self) -> String {
         match self.freshness {
+            _ if self.supposed => "as is supposed here".to_owned(),
             Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),

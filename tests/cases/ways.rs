@@ -6,12 +6,13 @@ use std::fs;
 use std::path::Path;
 
 use decide::audit;
+use decide::check::{Level, What};
 use decide::config::Settings;
 use decide::object::Kind;
 use decide::report::{self, pages::Pages};
 use decide::review::{self, Origin};
 use decide::rules;
-use decide::verdict::{Decision, Effect};
+use decide::verdict::{Decision, Effect, Judged};
 use decide::view::View;
 use gatera::command::check;
 use serde_json::Value;
@@ -24,15 +25,15 @@ use crate::scene::{self, NAMESPACE};
 type Said = BTreeSet<(bool, String)>;
 
 fn said(subject: &str, decision: &Decision) -> Said {
-    let judged =
-        [(Effect::Refused, true), (Effect::Warned, false)].into_iter().flat_map(|(effect, refused)| {
-            decision.with(effect).map(move |it| {
-                let because =
-                    it.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::because(it)));
-                (refused, report::text(subject, &it.finding, &Pages::Program) + &because.unwrap_or_default())
-            })
-        });
+    let judged = [(Effect::Refused, true), (Effect::Warned, false)].into_iter();
+    let judged = judged
+        .flat_map(|(effect, refused)| decision.with(effect).map(move |it| (refused, words(subject, it))));
     judged.chain(decision.remarks.iter().map(|it| (false, it.clone()))).collect()
+}
+
+fn words(subject: &str, judged: &Judged) -> String {
+    let because = judged.softened.as_ref().map(|it| format!("\n  only a warning: {}", report::because(it)));
+    report::text(subject, &judged.finding, &Pages::Program) + &because.unwrap_or_default()
 }
 
 /// What the four ways say, or `None` where it is no object that comes into being.
@@ -85,15 +86,17 @@ fn checked(case: &Case, object: &Value, settings: &Settings) -> Said {
     }
     let file = folder.path().join("this.yaml");
     fs::write(&file, object.to_string()).unwrap();
-    let mut out = Vec::new();
-    check::run(&[folder.path().to_owned()], NAMESPACE, settings, scene::now(), &mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    let of_this = text.split("\n\n").filter_map(|block| {
-        let (place, words) = block.split_once('\n')?;
-        let place = place.strip_prefix(&format!("{}:", file.display()))?;
-        Some((place.ends_with("refused"), words.to_owned()))
+    let checked = check::judged(&[folder.path().to_owned()], NAMESPACE, settings, scene::now());
+    let of_this = checked.hits.iter().filter(|hit| *hit.spot.file == *file.display().to_string());
+    let said = of_this.filter_map(|hit| match &hit.what {
+        What::Finding { judged, .. } => {
+            let subject = &hit.object.as_ref().unwrap().subject;
+            Some((hit.level() == Level::Refused, words(subject, judged)))
+        }
+        What::Remark(words) => Some((false, words.clone())),
+        _ => None,
     });
-    of_this.collect()
+    said.collect()
 }
 
 /// Whatever differs from the answer to a request stands in the table of docs/check.md, by way and rule, with its reason; and whatever

@@ -26,7 +26,7 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     pub(super) fn after<'b>(&'b self, reservations: &'b Reservations) -> View<'b> {
         let Self { world, now, settings, freshness, ref fetched } = *self;
-        View { world, now, settings, freshness, reservations, made: &[], fetched }
+        View { world, now, settings, freshness, reservations, made: &[], fetched, supposed: false }
     }
 }
 

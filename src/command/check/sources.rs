@@ -1,0 +1,105 @@
+//! Texts below paths: files as they are, folders with all that is in them, standard input.
+//!
+//! Owns: which files count, in which order, and what keeps one from being read. Must not know: what is in them.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use decide::check::Input;
+
+use super::input;
+
+/// Nobody writes a longer one by hand, and an API server takes no object of more than three.
+const LONGEST: u64 = 64 << 20;
+const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Every text below the paths, each once, those of a folder in the order of their names.
+pub(super) fn read(paths: &[PathBuf]) -> Vec<Input> {
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+    for path in paths {
+        if path.is_dir() {
+            below(path, &mut seen, &mut found);
+        } else if is_standard_input(path) || first_time(path, &mut seen) {
+            found.push(one(path));
+        }
+    }
+    found
+}
+
+/// `-` is a pipe.
+pub(super) fn is_standard_input(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+/// A file that is read as manifests when it lies in a folder.
+pub(super) fn is_manifest(path: &Path) -> bool {
+    path.extension().is_some_and(|it| ENDINGS.iter().any(|known| it.eq_ignore_ascii_case(known)))
+}
+
+/// A link may lead to what was read before, or to a folder above it.
+fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
+    fs::canonicalize(path).map_or(true, |path| seen.insert(path))
+}
+
+fn below(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Input>) {
+    if !first_time(folder, seen) {
+        return;
+    }
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) => return found.push(input(folder, Err(problem(&error)))),
+    };
+    let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            if !path.ends_with(".git") {
+                below(&path, seen, found);
+            }
+        } else if is_manifest(&path) && first_time(&path, seen) {
+            found.push(one(&path));
+        }
+    }
+}
+
+fn one(path: &Path) -> Input {
+    let bytes = if is_standard_input(path) { limited(io::stdin().lock()) } else { file(path) };
+    input(path, bytes.and_then(text))
+}
+
+fn file(path: &Path) -> Result<Vec<u8>, String> {
+    limited(File::open(path).map_err(|error| problem(&error))?)
+}
+
+fn limited(source: impl Read) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    source.take(LONGEST + 1).read_to_end(&mut bytes).map_err(|error| problem(&error))?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
+        return Err(format!("has more than {} MiB, which no set of manifests has; part it", LONGEST >> 20));
+    }
+    Ok(bytes)
+}
+
+/// The text that these bytes are.
+pub(super) fn text(bytes: Vec<u8>) -> Result<String, String> {
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err("this is UTF-16, which kubectl does not read; save it as UTF-8".to_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = good.split(|byte| *byte == b'\n').count();
+        format!("this is not text (line {line} is not UTF-8), so it is not YAML")
+    })
+}
+
+fn problem(error: &io::Error) -> String {
+    let why = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::PermissionDenied => "it may not be read".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("cannot be read: {why}")
+}

@@ -1,0 +1,128 @@
+//! An object in a text, as the API server would present it.
+//!
+//! Owns: the way from a document to a review. Must not know: rules, other objects.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::Value;
+
+use crate::galera::adopt::Adoption;
+use crate::manifest::{Document, Place};
+use crate::object::{Kind, Object, Unreadable};
+use crate::review::{self, Origin, Review};
+use crate::view::{self, Facts, Id};
+
+use super::Named;
+
+/// An object in a text.
+#[derive(Debug)]
+pub(super) struct Item {
+    /// In which text.
+    pub(super) sheet: usize,
+    /// What stands there.
+    pub(super) document: Document,
+    kind: Kind,
+    /// Its namespace and name.
+    pub(super) id: Id,
+    /// Its `apiVersion`.
+    pub(super) version: String,
+    has_name: bool,
+    object: Result<Object, Unreadable>,
+}
+
+/// A document that is no object.
+pub(super) enum NoItem {
+    /// It does not look like a manifest: values of a chart, settings of a tool.
+    Stranger,
+    /// It looks like one, and something is missing.
+    Odd(Place, String),
+}
+
+/// The object of a document; an object that says no namespace is in the default one.
+pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> Result<Item, NoItem> {
+    let mut json = document.json();
+    let text = |json: &Value, pointer: &str| {
+        json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let (version, kind) = (text(&json, "/apiVersion"), text(&json, "/kind"));
+    if kind.is_empty() {
+        let looks_like_one =
+            json.get("apiVersion").is_some() || json.get("metadata").is_some() && json.get("spec").is_some();
+        let words = "it has no kind, so it was not judged, and kubectl does not take it";
+        return Err(if looks_like_one {
+            NoItem::Odd(document.start(), words.into())
+        } else {
+            NoItem::Stranger
+        });
+    }
+    let kind = Kind::of(version.split_once('/').map_or("", |(group, _)| group), &kind);
+    let namespace = match (kind, text(&json, "/metadata/namespace")) {
+        // As in a review: a namespace is in itself.
+        (Kind::Namespace, _) => text(&json, "/metadata/name"),
+        (Kind::Node, _) => String::new(),
+        (_, own) if own.is_empty() => default_namespace.to_owned(),
+        (_, own) => own,
+    };
+    if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("namespace".to_owned(), namespace.clone().into());
+    }
+    if kind == Kind::Secret {
+        store(&mut json);
+    }
+    let name = text(&json, "/metadata/name");
+    let has_name = !name.is_empty();
+    let name = if has_name { name } else { text(&json, "/metadata/generateName") };
+    let object = Object::read(kind, &json.to_string());
+    Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
+}
+
+/// A Secret as it is stored: what is written as text is data as well.
+fn store(secret: &mut Value) {
+    let Some(Value::Object(texts)) = secret.get_mut("stringData").map(Value::take) else { return };
+    let texts = texts.into_iter().filter_map(|(key, text)| Some((key, BASE64.encode(text.as_str()?))));
+    let texts: Vec<_> = texts.collect();
+    match secret.get_mut("data").and_then(Value::as_object_mut) {
+        Some(data) => data.extend(texts.into_iter().map(|(key, text)| (key, text.into()))),
+        None => secret["data"] = texts.into_iter().collect(),
+    }
+}
+
+impl Item {
+    /// What it is.
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The object; `None`: it cannot be read.
+    pub(super) fn object(&self) -> Option<&Object> {
+        self.object.as_ref().ok()
+    }
+
+    /// It is a Galera cluster.
+    pub(super) fn is_cluster(&self, adoption: &Adoption) -> bool {
+        matches!(self.object(), Some(Object::StatefulSet(set)) if view::is_cluster(set, adoption))
+    }
+
+    /// By what the same object is found in another text; `None`: each is another.
+    pub(super) fn key(&self) -> Option<(Kind, &Id)> {
+        (self.has_name && self.kind != Kind::Other).then_some((self.kind, &self.id))
+    }
+
+    /// Which it is.
+    pub(super) fn named(&self) -> Named {
+        let subject = review::subject(self.kind, &self.id.namespace, &self.id.name);
+        Named { kind: self.kind, id: self.id.clone(), subject }
+    }
+
+    /// It is created.
+    pub(super) fn created(&self) -> Review {
+        Review::as_created(Origin::Check, self.kind, &self.id.namespace, &self.id.name, self.object.clone())
+    }
+
+    /// The world has it.
+    pub(super) fn put_into(&self, facts: &mut Facts) {
+        if let Some(object) = self.object() {
+            facts.put(object.clone());
+        }
+    }
+}

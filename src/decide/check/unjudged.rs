@@ -1,0 +1,102 @@
+//! What looks like something of a cluster and is not judged, or not as it is written: nothing of that is called fine.
+//!
+//! Owns: those remarks. Must not know: rules.
+
+use crate::galera::{options, server};
+use crate::manifest::Place;
+use crate::object::{Container, Kind, Object, Workload};
+use crate::view::{View, is_cluster};
+
+use super::item::Item;
+
+/// Versions that API servers since 1.30 offer, of kinds that once had others.
+const OFFERED: [(Kind, &[&str]); 6] = [
+    (Kind::StatefulSet, &["apps/v1"]),
+    (Kind::Deployment, &["apps/v1"]),
+    (Kind::Budget, &["policy/v1"]),
+    (Kind::Autoscaler, &["autoscaling/v1", "autoscaling/v2"]),
+    (Kind::Eviction, &["policy/v1"]),
+    (Kind::Scale, &["autoscaling/v1"]),
+];
+/// Groups of Kubernetes itself: a known kind in another one of them is a mistake, in any other group it is a stranger's.
+const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
+
+/// Why this one was not judged, if it was not.
+pub(super) fn of(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
+    kind(item).or_else(|| adoption(item, view))
+}
+
+/// A version that no server offers any more. It is judged all the same.
+pub(super) fn version(item: &Item) -> Option<(Place, String)> {
+    let (_, offered) = OFFERED.iter().find(|(kind, _)| *kind == item.kind())?;
+    let version = &item.version;
+    (!offered.contains(&&**version)).then(|| {
+        let now = offered.join(" or ");
+        let words = format!(
+            "apiVersion {version} of a {} is offered by no API server since 1.30; it was judged as {now}",
+            item.kind().name()
+        );
+        (item.document.find("apiVersion"), words)
+    })
+}
+
+/// A kind that kubectl does not know as it is written.
+fn kind(item: &Item) -> Option<(Place, String)> {
+    if item.kind() != Kind::Other {
+        return None;
+    }
+    let (version, json) = (&item.version, item.document.json());
+    let written = json.get("kind")?.as_str()?;
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    let one = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
+    };
+    let (meant, _, name) = Kind::NAMES.iter().find(|(_, _, name)| one(name) == one(written))?;
+    if !OF_KUBERNETES.contains(&group) {
+        return None;
+    }
+    if written == *name {
+        let offered = OFFERED.iter().find(|(kind, _)| kind == meant);
+        let offered = offered.map_or("v1".to_owned(), |(_, all)| all.join(" or "));
+        let words = format!("there is no {name} in {version}, so it was not judged; it is of {offered}");
+        return Some((item.document.find("apiVersion"), words));
+    }
+    let words = format!("there is no kind {written}, so it was not judged; kubectl knows {name}");
+    Some((item.document.find("kind"), words))
+}
+
+/// A server that no selector adopts: the guard does not know it.
+fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
+    let Object::StatefulSet(workload) = item.object()? else { return None };
+    let container = server::of(&workload.spec.template)?;
+    if is_cluster(workload, view.adoption()) {
+        return None;
+    }
+    let name = &workload.metadata.name;
+    let words = if let Some(owner) = workload.metadata.controller() {
+        format!(
+            "container {} runs a database server, and {} {} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
+            container.name, owner.kind, owner.name
+        )
+    } else {
+        let sure = if is_galera(workload, view, &item.id.namespace) {
+            "a Galera server"
+        } else {
+            "a database server; if that is Galera"
+        };
+        format!(
+            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+            container.name
+        )
+    };
+    Some((item.document.find("spec.template.metadata.labels"), words))
+}
+
+/// It listens for a group, or a file that it reads configures one.
+fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
+    let spec = &workload.spec.template.spec;
+    let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);
+    let files = view.files(namespace, spec, None);
+    spec.containers.iter().any(listens) || files.iter().any(|file| options::configures_galera(file.text))
+}

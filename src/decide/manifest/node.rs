@@ -1,0 +1,127 @@
+//! A piece of YAML with the place of each of its pieces. What kubectl makes of it is its JSON.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess};
+use serde_json::{Map, Number, Value};
+use serde_saphyr::{Location, Spanned};
+
+#[derive(Debug)]
+pub(super) enum Node {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Spanned<Node>>),
+    Map(Vec<(String, Spanned<Node>)>),
+}
+
+impl Node {
+    pub(super) fn get(&self, key: &str) -> Option<&Spanned<Node>> {
+        let Self::Map(entries) = self else { return None };
+        entries.iter().find(|(name, _)| name == key).map(|(_, value)| value)
+    }
+
+    /// The text under this key.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        match &self.get(key)?.value {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What stands under this key, and nothing else.
+    pub(super) fn into_entry(self, key: &str) -> Option<Self> {
+        let Self::Map(entries) = self else { return None };
+        entries.into_iter().find(|(name, _)| name == key).map(|(_, value)| value.value)
+    }
+
+    /// Adds what is meant and does not stand there; its place is that of what it is added to.
+    pub(super) fn say(&mut self, key: &str, text: &str, at: &Location) {
+        if let Self::Map(entries) = self {
+            entries.push((
+                key.to_owned(),
+                Spanned { value: Self::Text(text.to_owned()), referenced: *at, defined: *at },
+            ));
+        }
+    }
+
+    /// One step down: a key of a map, or the item of a list that has this name or number.
+    pub(super) fn step(&self, name: &str) -> Option<&Spanned<Node>> {
+        let named = |item: &&Spanned<Node>| matches!(item.value.get("name"), Some(it) if matches!(&it.value, Node::Text(text) if text == name));
+        match self {
+            Self::List(items) => items.iter().find(named).or_else(|| items.get(name.parse::<usize>().ok()?)),
+            _ => self.get(name),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(it) => Value::Bool(*it),
+            Self::Number(it) => Value::Number(it.clone()),
+            Self::Text(it) => Value::String(it.clone()),
+            Self::List(items) => items.iter().map(|item| item.value.json()).collect(),
+            Self::Map(entries) => Value::Object(
+                entries.iter().map(|(key, it)| (key.clone(), it.value.json())).collect::<Map<_, _>>(),
+            ),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_any(AnyNode)
+    }
+}
+
+struct AnyNode;
+
+impl<'de> de::Visitor<'de> for AnyNode {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("YAML")
+    }
+    fn visit_unit<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+    fn visit_none<E>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+    fn visit_some<D: Deserializer<'de>>(self, input: D) -> Result<Node, D::Error> {
+        Node::deserialize(input)
+    }
+    fn visit_bool<E>(self, it: bool) -> Result<Node, E> {
+        Ok(Node::Bool(it))
+    }
+    fn visit_i64<E>(self, it: i64) -> Result<Node, E> {
+        Ok(Node::Number(it.into()))
+    }
+    fn visit_u64<E>(self, it: u64) -> Result<Node, E> {
+        Ok(Node::Number(it.into()))
+    }
+    fn visit_f64<E>(self, it: f64) -> Result<Node, E> {
+        Ok(Number::from_f64(it).map_or(Node::Null, Node::Number))
+    }
+    fn visit_str<E>(self, it: &str) -> Result<Node, E> {
+        Ok(Node::Text(it.to_owned()))
+    }
+    fn visit_string<E>(self, it: String) -> Result<Node, E> {
+        Ok(Node::Text(it))
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Node::List(items))
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Node::Map(entries))
+    }
+}

@@ -1,0 +1,179 @@
+//! A text between two `---`: what is no YAML there spoils nothing of the others.
+//!
+//! Owns: where a text is parted, as kubectl parts it, and the words about what is no YAML. Must not know: what documents say.
+
+use serde_saphyr::Spanned;
+
+use super::Place;
+use super::node::Node;
+
+/// A text between two `---`.
+#[derive(Debug)]
+pub(super) struct Part<'a> {
+    pub(super) text: &'a str,
+    /// Lines above it.
+    pub(super) above: u64,
+}
+
+/// The text is no YAML.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct NoYaml {
+    /// Where it stops being YAML.
+    pub place: Place,
+    problem: String,
+}
+
+/// All parts of a text, the line with the `---` at the beginning of what follows it.
+pub(super) fn all(text: &str) -> impl Iterator<Item = Part<'_>> {
+    let (mut rest, mut above) = (text, 0);
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (this, lines) = until_next(rest);
+        let part = Part { text: &rest[..this], above };
+        rest = &rest[this..];
+        above += lines;
+        Some(part)
+    })
+}
+
+/// How much of a text is its first part: bytes, and lines. A directive belongs to what follows it.
+fn until_next(text: &str) -> (usize, u64) {
+    let (mut bytes, mut lines, mut only_directives) = (0, 0, true);
+    for line in text.split_inclusive('\n') {
+        let begins = line
+            .strip_prefix("---")
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
+        if begins && lines > 0 && !only_directives {
+            break;
+        }
+        only_directives = only_directives && !begins && (line.starts_with('%') || line.trim().is_empty());
+        bytes += line.len();
+        lines += 1;
+    }
+    (bytes, lines)
+}
+
+impl Part<'_> {
+    /// What YAML makes of it. Aliases may make a small text endless, so there are limits; a long text may hold as much as it is long.
+    pub(super) fn read(&self) -> Result<Vec<Spanned<Node>>, NoYaml> {
+        let (length, few) = (self.text.len(), serde_saphyr::Budget::default());
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            budget: serde_saphyr::budget! {
+                max_documents: few.max_documents.max(length),
+                max_events: few.max_events.max(length),
+                max_nodes: few.max_nodes.max(length),
+            },
+        };
+        serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
+            let at = error.location().map_or((1, 1), |it| (it.line(), it.column()));
+            let problem = self.problem(&error.to_string(), at.0);
+            NoYaml { place: Place { line: self.above + at.0, column: at.1 }, problem }
+        })
+    }
+
+    /// The template that Helm made this of, as it writes above each document.
+    pub(super) fn template(&self) -> Option<String> {
+        let head = self
+            .text
+            .lines()
+            .take_while(|line| line.starts_with('#') || line.starts_with("---") || line.trim().is_empty());
+        let name = head.filter_map(|line| line.strip_prefix("# Source: ")).last()?.trim();
+        Some(name.to_owned()).filter(|name| !name.is_empty())
+    }
+
+    /// What is wrong, in words. Nothing of the parser's is repeated that quotes the text: the text could be a password.
+    fn problem(&self, words: &str, line: u64) -> String {
+        let here = usize::try_from(line).ok().and_then(|line| self.text.lines().nth(line.saturating_sub(1)));
+        // What a template does to the lines below it shows up there.
+        if here.is_some_and(|it| it.contains("{{"))
+            || self.text.lines().any(|it| it.trim_start().starts_with("{{"))
+        {
+            return "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -".into();
+        }
+        let first = words.lines().next().unwrap_or_default();
+        let first = first.split(" at line ").next().unwrap_or_default().trim_end_matches(':');
+        let says = |word: &str| first.contains(word);
+        let known = if says("tabs") {
+            "a tab stands where YAML wants spaces"
+        } else if says("quoted scalar") && !says("escape") {
+            "a quote is not closed"
+        } else if says("escape") {
+            "a backslash stands in double quotes before something that cannot follow it"
+        } else if ["illegal placement", "unclosed", "flow"].iter().any(|it| says(it)) {
+            "a bracket or a brace is not closed"
+        } else if says("string scalar") {
+            "a key is not a text"
+        } else if says("non-finite") {
+            "there is no such number"
+        } else if says("duplicate mapping key") {
+            "a key stands twice in the same map"
+        } else if says("mapping values are not allowed") {
+            "a `:` stands where no key can be; indent this line as the one above it, or put the value in quotes"
+        } else if says("Depth") {
+            "its maps and lists are nested deeper than 64 levels"
+        } else if says("budget") || says("alias") && says("limit") {
+            "its aliases make it too large"
+        } else if says("unknown anchor") {
+            "it refers to an anchor that is not there"
+        } else {
+            return format!("this is not YAML: {first}");
+        };
+        format!("this is not YAML: {known}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_parted_where_kubectl_parts_it() {
+        let parts = |text: &'static str| all(text).map(|it| (it.text, it.above)).collect::<Vec<_>>();
+        assert_eq!(parts("a\n---\nb\n--- # c\nd"), [("a\n", 0), ("---\nb\n", 1), ("--- # c\nd", 3)]);
+        assert_eq!(parts("%YAML 1.2\n---\na\n"), [("%YAML 1.2\n---\na\n", 0)]);
+        assert_eq!(parts("a: |\n  ---\n ---\n---x\n"), [("a: |\n  ---\n ---\n---x\n", 0)]);
+        assert_eq!(parts("---\r\na\r\n---\r\n"), [("---\r\na\r\n", 0), ("---\r\n", 2)]);
+        assert_eq!(parts(""), []);
+    }
+
+    #[test]
+    fn a_part_knows_its_template() {
+        let template = |text: &'static str| all(text).last().and_then(|it| it.template());
+        assert_eq!(template("---\n# Source: a/b.yaml\nkind: Pod\n").as_deref(), Some("a/b.yaml"));
+        assert_eq!(template("---\n# Source: a\n# Source: b\nk: v\n").as_deref(), Some("b"), "the nearest");
+        assert_eq!(template("kind: Pod\n# Source: a\n"), None);
+        assert_eq!(template("# Source:  \n"), None);
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_said_in_words() {
+        for (text, line, words) in [
+            ("a: \"x\nb: 1\n", 2, "this is not YAML: a quote is not closed"),
+            ("a:\n\tb: 1\n", 2, "this is not YAML: a tab stands where YAML wants spaces"),
+            ("a: 1\nb: 2\na: hunter2\n", 3, "this is not YAML: a key stands twice in the same map"),
+            (
+                "a: b: c\n",
+                1,
+                "this is not YAML: a `:` stands where no key can be; indent this line as the one above it, or put the value in quotes",
+            ),
+            ("a: *nope\n", 1, "this is not YAML: it refers to an anchor that is not there"),
+            (
+                "a: {{ .Values.a }}\n",
+                1,
+                "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
+            ),
+            (
+                "{{- if .Values.a }}\na: 1\n{{- end }}\n",
+                1,
+                "this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
+            ),
+        ] {
+            let problem = all(text).next().unwrap().read().unwrap_err();
+            assert_eq!((problem.place.line, &*problem.to_string()), (line, words), "{text}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Manifests before they reach a cluster: what is asked of them, what is said, and for whom it is laid out.
+
+mod base;
+mod changes;
+mod formats;
+mod odd;
+
+use decide::check::{self, Checked, Hit, Input, Level, Question};
+use decide::config::Settings;
+
+use crate::scene;
+
+/// A cluster as somebody has it in files; nothing is wrong with it.
+const CLUSTER: &str = include_str!("fixtures/galera.yaml");
+
+fn input(name: &str, text: &str) -> Input {
+    Input { name: name.into(), text: Ok(text.to_owned()) }
+}
+
+fn judged(new: &[Input], base: Option<&[Input]>) -> Checked {
+    let settings = Settings::default();
+    let question = Question { settings: &settings, namespace: "db", now: scene::now(), rules: &[] };
+    let checked = check::run(new, base, &question);
+    adds_up(&checked);
+    checked
+}
+
+/// "refused G01 line 91: the words", as far as they are there.
+fn line(hit: &Hit) -> String {
+    let words = decide::report::check::headline(hit);
+    let place = hit.spot.place.map(|it| format!(" line {}", it.line)).unwrap_or_default();
+    let base = if hit.spot.in_base { " of the base" } else { "" };
+    format!("{} {}{place}{base}: {words}", hit.level().name(), hit.rule().unwrap_or("-"))
+}
+
+fn lines(checked: &Checked) -> Vec<String> {
+    checked.hits.iter().map(line).collect()
+}
+
+/// Every object is counted once, and every finding.
+fn adds_up(checked: &Checked) {
+    let of = |level| checked.objects_of(level);
+    let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
+    let silent = checked.objects.iter().filter(|it| it.worst.is_none() && !it.unchanged).count();
+    let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + of(Level::Note);
+    assert_eq!(said + unchanged + silent, checked.objects.len());
+    let levels = [Level::Note, Level::Waived, Level::Warning, Level::Refused, Level::Unread];
+    assert_eq!(levels.iter().map(|level| checked.count(*level)).sum::<usize>(), checked.hits.len());
+}

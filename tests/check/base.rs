@@ -1,0 +1,143 @@
+//! What `--against` names: files as they were, and revisions of a repository, by the real program and the real git.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use super::CLUSTER;
+
+/// A repository in a folder of its own, without anybody's settings.
+struct Repository(tempfile::TempDir);
+
+impl Repository {
+    fn new() -> Self {
+        let it = Self(tempfile::tempdir().unwrap());
+        it.git(&["init", "--quiet", "--initial-branch=main"]);
+        it.put("apps/db/galera.yaml", CLUSTER);
+        it.put("apps/web/web.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n");
+        it.put("apps/values.txt", "kind: [\n");
+        it.commit();
+        it
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn git(&self, arguments: &[&str]) {
+        let output = Command::new("git")
+            .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"])
+            .args(arguments)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_SYSTEM", "/dev/null")
+            .current_dir(self.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        let path = self.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn commit(&self) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message=x"]);
+    }
+
+    /// Run in a folder of the repository: code, and what is said.
+    fn check(&self, folder: &str, arguments: &[&str]) -> (i32, String) {
+        let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_gatera"))
+            .args(["check", "--output=concise"])
+            .args(arguments)
+            .current_dir(self.path().join(folder))
+            .output()
+            .unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout) + &text(stderr))
+    }
+}
+
+#[test]
+fn a_revision_is_compared_with_what_is_there() {
+    let it = Repository::new();
+    let same = "9 objects: 0 would be refused, 0 allowed with a warning, 9 unchanged; 1 Galera cluster\n";
+    for (folder, path) in [(".", "apps"), (".", "./apps/"), ("apps", "."), ("apps/db", "..")] {
+        assert_eq!(it.check(folder, &[path, "--against=git:HEAD"]), (0, same.to_owned()), "{folder} {path}");
+    }
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
+    let refused = "galera.yaml:91:13: refused [G01] StatefulSet default/galera-instance-galera: 3 -> 1 replicas would leave 1 of 3 members; 2 is the smallest next step\n";
+    for (folder, path, prefix) in [
+        (".", "apps", "apps/db/"),
+        (".", "apps/db/galera.yaml", "apps/db/"),
+        ("apps/db", ".", "./"),
+        ("apps/db", "galera.yaml", ""),
+        ("apps/web", "../db", "../db/"),
+    ] {
+        let (code, said) = it.check(folder, &[path, "--against=git:HEAD"]);
+        assert_eq!(
+            (code, said.lines().next().unwrap()),
+            (1, format!("{prefix}{}", refused.trim_end()).as_str()),
+            "{said}"
+        );
+    }
+    it.commit();
+    assert_eq!(it.check(".", &["apps", "--against=git:main"]), (0, same.to_owned()));
+    assert_eq!(it.check(".", &["apps", "--against=git:HEAD~1"]).0, 1);
+}
+
+#[test]
+fn what_was_removed_is_judged_wherever_it_was() {
+    let it = Repository::new();
+    let gone = "refused [G03] StatefulSet default/galera-instance-galera: deleting it stops every member at once (3 of 3 members Synced, as is supposed here)";
+    fs::remove_dir_all(it.path().join("apps/db")).unwrap();
+    for path in ["apps", "apps/db", "apps/db/galera.yaml"] {
+        let (code, said) = it.check(".", &[path, "--against=git:HEAD"]);
+        assert_eq!(code, 1, "{said}");
+        assert!(said.starts_with(&format!("apps/db/galera.yaml:86:1 (in the base): {gone}\n")), "{said}");
+        assert!(!said.contains("not readable"), "{said}");
+    }
+    // A file that moves is the same objects.
+    it.put("apps/elsewhere/all.yaml", CLUSTER);
+    assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 0);
+}
+
+#[test]
+fn files_as_they_were_are_a_base_as_well() {
+    let it = Repository::new();
+    it.put("before.yaml", CLUSTER);
+    it.put("after.yaml", &CLUSTER.replace("replicas: 3", "replicas: 2"));
+    let (code, said) = it.check(".", &["after.yaml", "--against=before.yaml"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("warning [G01] "), "{said}");
+    assert_eq!(it.check(".", &["after.yaml", "--against=before.yaml", "--fail-on=warn"]).0, 1);
+}
+
+/// Each is one line that names what is missing, and exit 2.
+#[test]
+fn a_base_that_is_not_there_is_said() {
+    let it = Repository::new();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("a.yaml"), CLUSTER).unwrap();
+    let outside = outside.path().join("a.yaml").display().to_string();
+    for (arguments, words) in [
+        (&["apps", "--against=git:nowhere"][..], "gatera: --against git:nowhere: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
+        (&["apps", "--against=git:--help"], "gatera: --against git:--help: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
+        (&["apps", "--against=git:HEAD:apps"], "gatera: --against git:HEAD:apps: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
+        (&[&outside, "--against=git:HEAD"], format!("gatera: --against git:HEAD: {outside} is in no git repository\n")),
+        (&["-", "--against=git:HEAD"], "gatera: what comes through a pipe has no revision; --against FILE compares it with a file\n".to_owned()),
+    ] {
+        assert_eq!(it.check(".", arguments), (2, words));
+    }
+    let (code, said) = it.check(".", &["apps", "--against=nowhere.yaml"]);
+    assert_eq!(code, 2);
+    assert!(
+        said.contains("nowhere.yaml (in the base): not readable: cannot be read: there is no such file\n"),
+        "{said}"
+    );
+    let (code, said) = it.check(".", &["apps", "--against=git:"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("write git: and a revision, for example git:origin/main"), "{said}");
+}

@@ -1,0 +1,133 @@
+//! What changes between two sets of manifests, each change as a person makes it in a pull request.
+
+use super::{CLUSTER, input, judged, lines};
+
+/// The cluster with a text in place of another.
+fn with(old: &str, new: &str) -> String {
+    assert!(CLUSTER.contains(old), "{old}");
+    CLUSTER.replace(old, new)
+}
+
+/// The cluster without the document in which this stands.
+fn without(words: &str) -> String {
+    let kept: Vec<_> = CLUSTER.split("\n---\n").filter(|it| !it.contains(words)).collect();
+    assert!(kept.len() < CLUSTER.split("\n---\n").count(), "{words}");
+    kept.join("\n---\n")
+}
+
+fn said(before: &str, after: &str) -> String {
+    lines(&judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]))).join("\n")
+}
+
+const SET: &str = "name: galera-instance-galera,";
+
+#[test]
+fn a_change_is_judged_and_not_what_there_is() {
+    let mut page = String::new();
+    for (what, before, after) in [
+        ("nothing", CLUSTER.to_owned(), CLUSTER.to_owned()),
+        ("three members to one", CLUSTER.to_owned(), with("replicas: 3", "replicas: 1")),
+        ("three members to two", CLUSTER.to_owned(), with("replicas: 3", "replicas: 2")),
+        ("three members to five", CLUSTER.to_owned(), with("replicas: 3", "replicas: 5")),
+        ("three members to none", CLUSTER.to_owned(), with("replicas: 3", "replicas: 0")),
+        ("the StatefulSet is taken out", CLUSTER.to_owned(), without(SET)),
+        (
+            "a ConfigMap that is read is taken out",
+            CLUSTER.to_owned(),
+            without("{name: galera-instance-nodeconfig}\ndata"),
+        ),
+        ("all is taken out", CLUSTER.to_owned(), String::new()),
+        ("all is new", String::new(), CLUSTER.to_owned()),
+        ("an older server", CLUSTER.to_owned(), with("mariadb:10.11", "mariadb:10.6")),
+        ("a newer server", CLUSTER.to_owned(), with("mariadb:10.11", "mariadb:11.4")),
+        (
+            "another governing Service",
+            CLUSTER.to_owned(),
+            with("serviceName: galera-instance-hs", "serviceName: galera-instance-cs"),
+        ),
+        ("larger claims", CLUSTER.to_owned(), with("storage: 1Gi", "storage: 2Gi")),
+        ("another password", CLUSTER.to_owned(), with("change-me", "hunter2")),
+        (
+            "the labels that adopt it go",
+            CLUSTER.to_owned(),
+            with("app: galera, galera: galera, instance", "app: web, galera: galera, instance"),
+        ),
+        (
+            "an option that breaks it",
+            CLUSTER.to_owned(),
+            with("innodb_autoinc_lock_mode = 2", "innodb_autoinc_lock_mode = 1"),
+        ),
+        (
+            "an option that restarts members",
+            CLUSTER.to_owned(),
+            with("innodb_buffer_pool_size = 122M", "innodb_buffer_pool_size = 1G"),
+        ),
+        ("two members more, and their addresses", CLUSTER.to_owned(), {
+            let five = with("replicas: 3", "replicas: 5");
+            let hosts = "galera-instance-galera-2.galera-instance-hs";
+            five.replace(hosts, &format!("{hosts},galera-instance-galera-3.galera-instance-hs,galera-instance-galera-4.galera-instance-hs"))
+        }),
+        ("the bootstrap node is taken out", CLUSTER.to_owned(), without("strategy: {type: Recreate}")),
+        ("what was wrong before is edited", with("mariadb:10.11", "mariadb:latest"), {
+            with("mariadb:10.11", "mariadb:latest").replace(
+                "wsrep_sst_method = mariabackup",
+                "wsrep_sst_method = mariabackup\n    wsrep_slave_threads = 4",
+            )
+        }),
+        ("what was wrong before, and something else", with("mariadb:10.11", "mariadb:latest"), {
+            with("mariadb:10.11", "mariadb:latest").replace(
+                "serviceName: galera-instance-hs\n  replicas: 3",
+                "serviceName: galera-instance-hs\n  replicas: 4",
+            )
+        }),
+    ] {
+        page.push_str(&format!("{what}\n{}\n\n", said(&before, &after)));
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
+        insta::assert_snapshot!("check-changes", page);
+    });
+}
+
+/// In whatever order they lie in files, and in whichever file.
+#[test]
+fn an_object_is_the_same_wherever_it_stands() {
+    let documents: Vec<_> = CLUSTER.split("\n---\n").collect();
+    let moved: Vec<_> =
+        documents.iter().rev().enumerate().map(|(at, text)| input(&format!("{at}.yaml"), text)).collect();
+    let checked = judged(&moved, Some(&[input("old.yaml", CLUSTER)]));
+    assert_eq!(lines(&checked), [""; 0]);
+    assert!(checked.objects.iter().all(|it| it.unchanged), "{:?}", checked.objects);
+    assert_eq!((checked.objects.len(), checked.clusters), (8, 1));
+}
+
+/// Nobody looked at a cluster, and nobody says so.
+#[test]
+fn how_members_are_is_supposed_and_that_is_said() {
+    let said = said(CLUSTER, &without(SET));
+    assert!(said.contains("(3 of 3 members Synced, as is supposed here)"), "{said}");
+}
+
+/// A base that cannot be read is no base: nothing is called new, or unchanged, by mistake and in silence.
+#[test]
+fn a_base_that_cannot_be_read_is_said() {
+    let broken = format!("{CLUSTER}\n---\na: [\n");
+    let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
+    let said = lines(&checked);
+    assert_eq!(said.len(), 1, "{said:#?}");
+    assert!(
+        said[0].starts_with("unread - line ") && said[0].contains(" of the base: this is not YAML"),
+        "{said:#?}"
+    );
+}
+
+/// An object in a namespace of its own is another one, and so is one that is only named when it is created.
+#[test]
+fn what_is_called_otherwise_is_another_object() {
+    let one = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: b}\n";
+    let other = one.replace("namespace: b", "namespace: c");
+    let checked = judged(&[input("new.yaml", &other)], Some(&[input("old.yaml", one)]));
+    assert_eq!(checked.objects.len(), 2, "one came, one went");
+    let made = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n";
+    let checked = judged(&[input("new.yaml", made)], Some(&[input("old.yaml", made)]));
+    assert_eq!(checked.objects.iter().filter(|it| it.unchanged).count(), 0);
+}

@@ -1,0 +1,181 @@
+//! Each format as whoever reads it takes it: against the schema where there is one, and by its own rules where there is none.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use decide::check::{Checked, Input};
+use decide::report::check::{Format, lay_out};
+use serde_json::Value;
+
+use super::{CLUSTER, input, judged};
+
+/// One of everything, with names that mean something to somebody who reads it.
+fn one_of_everything() -> Checked {
+    let open = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: shop}\nspec:\n  serviceName: shop\n  replicas: 2  # gatera: waive G01 reason=a lab | <b>two</b> are enough\n  template:\n    metadata: {labels: {gatera.dev/cluster: shop}}\n    spec:\n      containers:\n      - name: mariadb\n        image: mariadb:latest\n        env: [{name: MARIADB_ROOT_PASSWORD, value: hunter2hunter2}]\n";
+    let odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"a<b>&\\\"'|`@x`::error,%0A\\u001b[2J\", labels: {gatera.dev/cluster: x}}\ndata: {c.cnf: \"[client]\\npassword=hunter2hunter2\"}\n---\nkind: statefulset\napiVersion: apps/v1\n";
+    let rendered = "---\n# Source: shop/templates/a b.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rendered}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:hunter2hunter2\"}\n";
+    let unread =
+        Input { name: "no%file.yaml".into(), text: Err("cannot be read: there is no such file".into()) };
+    judged(
+        &[
+            input("./set.yaml", open),
+            input("odd,file:1.yaml", odd),
+            input("-", rendered),
+            input("broken.yaml", "a: [\n"),
+            unread,
+            input("fine.yaml", CLUSTER),
+        ],
+        None,
+    )
+}
+
+fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "../fixtures" }, {
+        insta::assert_snapshot!(name, text);
+    });
+}
+
+#[test]
+fn every_format_is_what_it_was() {
+    let checked = one_of_everything();
+    for (format, name, _) in Format::ALL {
+        let text = lay_out(&checked, format, false);
+        assert!(!text.contains("hunter2") && !text.contains('\u{1b}'), "{name}: {text}");
+        // The pages of all rules stand in it.
+        let shown = if format == Format::Sarif { without_rules(&text) } else { text };
+        snapshot(&format!("check-format-{name}"), &shown);
+    }
+    let coloured = lay_out(&checked, Format::Text, true);
+    assert!(coloured.contains("\u{1b}[1;31mrefused\u{1b}[0m"), "{coloured}");
+    let plain = coloured.replace("\u{1b}[0m", "");
+    let plain = ["1", "2", "1;31", "1;33", "36"]
+        .iter()
+        .fold(plain, |text, code| text.replace(&format!("\u{1b}[{code}m"), ""));
+    assert_eq!(plain, lay_out(&checked, Format::Text, false), "colours are all that differs");
+}
+
+fn without_rules(text: &str) -> String {
+    let mut json: Value = serde_json::from_str(text).unwrap();
+    let rules = json["runs"][0]["tool"]["driver"]["rules"].take();
+    json["runs"][0]["tool"]["driver"]["rules"] = format!("{} rules", rules.as_array().unwrap().len()).into();
+    format!("{json:#}\n")
+}
+
+fn valid(schema: &Value, format: Format, checked: &Checked) {
+    let json: Value = serde_json::from_str(&lay_out(checked, format, false)).unwrap();
+    let validator = jsonschema::validator_for(schema).unwrap();
+    let problems: Vec<_> =
+        validator.iter_errors(&json).map(|it| format!("{}: {it}", it.instance_path())).collect();
+    assert!(problems.is_empty(), "{format:?}: {problems:#?}");
+}
+
+fn all() -> [Checked; 3] {
+    [
+        one_of_everything(),
+        judged(&[], None),
+        judged(&[input("a.yaml", "")], Some(&[input("b.yaml", CLUSTER)])),
+    ]
+}
+
+/// The schema as it was published, in the source of a crate that is made of it.
+#[test]
+fn sarif_is_what_its_schema_says() {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--locked"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let package =
+        metadata["packages"].as_array().unwrap().iter().find(|it| it["name"] == "serde-sarif").unwrap();
+    let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+    // Published with a `]` too many, which is no regular expression; we write no language.
+    let text = std::fs::read_to_string(folder.join("src/schema.json"))
+        .unwrap()
+        .replace("[a-zA-Z]{2}]?$", "[a-zA-Z]{2}$");
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(schema["properties"]["version"]["enum"][0], "2.1.0");
+    for checked in all() {
+        valid(&schema, Format::Sarif, &checked);
+    }
+}
+
+#[test]
+fn json_is_what_its_schema_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/check.schema.json");
+    let schema: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    for checked in all() {
+        valid(&schema, Format::Json, &checked);
+    }
+}
+
+/// As GitLab reads a report: these fields, these severities, a fingerprint of its own for each, a path of the repository.
+#[test]
+fn a_code_quality_report_is_what_gitlab_reads() {
+    let json: Value = serde_json::from_str(&lay_out(&one_of_everything(), Format::Gitlab, false)).unwrap();
+    let issues = json.as_array().unwrap();
+    let mut prints = BTreeSet::new();
+    for issue in issues {
+        assert!(
+            issue["description"].as_str().is_some_and(|it| !it.is_empty() && !it.contains('\n')),
+            "{issue}"
+        );
+        assert!(
+            ["info", "minor", "major", "critical", "blocker"].contains(&issue["severity"].as_str().unwrap())
+        );
+        assert!(prints.insert(issue["fingerprint"].as_str().unwrap()), "twice: {issue}");
+        let path = issue["location"]["path"].as_str().unwrap();
+        assert!(!path.starts_with("./") && !path.starts_with('/') && !path.is_empty(), "{issue}");
+        assert!(issue["location"]["lines"]["begin"].as_u64().is_some_and(|it| it > 0), "{issue}");
+    }
+    assert!(issues.len() > 5, "{json}");
+}
+
+/// As Jenkins and GitLab read it: the counts are those of the tests below.
+#[test]
+fn junit_counts_what_it_holds() {
+    for checked in all() {
+        let text = lay_out(&checked, Format::Junit, false);
+        let document = roxmltree::Document::parse(&text).unwrap();
+        let root = document.root_element();
+        let number = |node: roxmltree::Node<'_, '_>, name: &str| {
+            node.attribute(name).unwrap().parse::<usize>().unwrap()
+        };
+        let below = |node: roxmltree::Node<'_, '_>, name: &str| {
+            node.descendants().filter(|it| it.has_tag_name(name)).count()
+        };
+        for suite in root.children().filter(roxmltree::Node::is_element) {
+            for (attribute, tag) in
+                [("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")]
+            {
+                assert_eq!(number(suite, attribute), below(suite, tag), "{attribute}: {text}");
+            }
+        }
+        for (attribute, tag) in [("tests", "testcase"), ("failures", "failure"), ("errors", "error")] {
+            assert_eq!(number(root, attribute), below(root, tag), "{attribute}: {text}");
+        }
+        assert_eq!(
+            below(root, "testcase"),
+            checked.objects.len() + checked.count(decide::check::Level::Unread)
+        );
+    }
+}
+
+/// As the runner takes commands apart: one a line, properties without the characters that end them.
+#[test]
+fn annotations_are_commands_of_a_runner() {
+    let checked = one_of_everything();
+    let text = lay_out(&checked, Format::Github, false);
+    let commands: Vec<_> = text.lines().filter(|line| line.starts_with("::")).collect();
+    assert_eq!(commands.len(), checked.hits.len());
+    for line in commands {
+        let (head, _) = line[2..].split_once("::").unwrap();
+        let (kind, properties) = head.split_once(' ').unwrap();
+        assert!(["error", "warning", "notice"].contains(&kind), "{line}");
+        for property in properties.split(',') {
+            let (name, value) = property.split_once('=').unwrap();
+            assert!(["file", "line", "col", "title"].contains(&name) && !value.is_empty(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Nothing is called fine that was not judged, and no text is a panic.
+
+use std::path::Path;
+
+use decide::check::Level;
+use proptest::prelude::*;
+
+use super::{CLUSTER, input, judged, lines};
+
+#[test]
+fn what_was_not_judged_is_said() {
+    let set = |labels: &str, more: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: shop{more}}}\nspec:\n  template:\n    metadata: {{labels: {{{labels}}}}}\n    spec:\n      containers: [{{name: db, image: 'mariadb:10.11', PORTS}}]\n"
+        )
+    };
+    let galera = set("app: shop", "").replace("PORTS", "ports: [{containerPort: 4567}]");
+    for (text, words) in [
+        (
+            "apiVersion: apps/v1\nkind: statefulset\nmetadata: {name: a}\n".to_owned(),
+            "note - line 2: there is no kind statefulset, so it was not judged; kubectl knows StatefulSet",
+        ),
+        (
+            "apiVersion: v1\nkind: Secrets\nmetadata: {name: a}\n".to_owned(),
+            "note - line 2: there is no kind Secrets, so it was not judged; kubectl knows Secret",
+        ),
+        (
+            "apiVersion: v1\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
+            "note - line 1: there is no StatefulSet in v1, so it was not judged; it is of apps/v1",
+        ),
+        (
+            "apiVersion: extensions/v1beta1\nkind: Deployment\nmetadata: {name: a}\n".to_owned(),
+            "note - line 1: there is no Deployment in extensions/v1beta1, so it was not judged; it is of apps/v1",
+        ),
+        (
+            "apiVersion: policy/v1beta1\nkind: PodDisruptionBudget\nmetadata: {name: a}\n".to_owned(),
+            "warning - line 1: apiVersion policy/v1beta1 of a PodDisruptionBudget is offered by no API server since 1.30; it was judged as policy/v1",
+        ),
+        (
+            "apiVersion: v1\nmetadata: {name: a}\n".to_owned(),
+            "note - line 1: it has no kind, so it was not judged, and kubectl does not take it",
+        ),
+        (
+            galera.clone(),
+            "note - line 6: container db runs a Galera server, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: shop to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+        ),
+        (
+            set("app: shop", "").replace("PORTS", ""),
+            "note - line 6: container db runs a database server; if that is Galera, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: shop to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+        ),
+        (
+            set("app: shop", ", ownerReferences: [{kind: MariaDB, name: shop, controller: true}]")
+                .replace("PORTS", ""),
+            "note - line 6: container db runs a database server, and MariaDB shop owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
+        ),
+    ] {
+        let checked = judged(&[input("a.yaml", &text)], None);
+        assert_eq!(lines(&checked), [words], "{text}");
+        assert!(checked.objects.iter().all(|it| it.worst.is_some()), "it is not called fine: {text}");
+    }
+    for (text, why) in [
+        (
+            "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: a}\n".to_owned(),
+            "a stranger's kind",
+        ),
+        ("replicaCount: 3\n".to_owned(), "values of a chart"),
+        (galera.replace("app: shop", "gatera.dev/cluster: shop"), "it is adopted"),
+    ] {
+        let checked = judged(&[input("a.yaml", &text)], None);
+        assert_eq!(checked.unjudged(), 0, "{why}: {:?}", lines(&checked));
+    }
+}
+
+/// As kubectl takes them: whatever has items, and items that say nothing of themselves.
+#[test]
+fn objects_in_lists_are_judged() {
+    let open = "data: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:x\"}";
+    for text in [
+        format!(
+            "apiVersion: v1\nkind: List\nitems:\n- {{apiVersion: v1, kind: ConfigMap, metadata: {{name: a}}, {open}}}\n"
+        ),
+        format!("apiVersion: v1\nkind: ConfigMapList\nitems:\n- {{metadata: {{name: a}}, {open}}}\n"),
+        format!(
+            "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMapList\n  items:\n  - {{metadata: {{name: a}}, {open}}}\n"
+        ),
+    ] {
+        let said = lines(&judged(&[input("a.yaml", &text)], None));
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("refused G11 line ") && said[0].contains("ConfigMap db/a: "), "{said:?}");
+    }
+}
+
+/// A comment waives where it stands and nowhere else; what it waives is said, and counts no more.
+#[test]
+fn comments_waive_with_a_reason() {
+    let open = CLUSTER.replace(
+        "binlog_format = ROW\n    innodb_autoinc",
+        "# gatera: waive G11 reason=the lab's own\n    wsrep_sst_auth = root:x\n    binlog_format = ROW\n    innodb_autoinc",
+    );
+    let checked = judged(&[input("a.yaml", &open)], None);
+    assert_eq!(checked.count(Level::Refused), 0, "{:?}", lines(&checked));
+    assert_eq!(
+        (checked.count(Level::Waived), checked.objects_of(Level::Waived)),
+        (1, 1),
+        "{:?}",
+        lines(&checked)
+    );
+    // The same comment elsewhere waives nothing, and that is said.
+    let elsewhere = open.replace("    # gatera: waive G11 reason=the lab's own\n", "")
+        + "\n# gatera: waive G11 reason=x\n";
+    let said = lines(&judged(&[input("a.yaml", &elsewhere)], None));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("refused G11 "), "{said:?}");
+    assert!(
+        said[1].ends_with("G11 finds nothing here, so there is nothing to waive; take this comment out"),
+        "{said:?}"
+    );
+}
+
+/// The names of templates that Helm writes above each document lead back to the chart.
+#[test]
+fn findings_name_the_template() {
+    let text = "---\n# Source: shop/templates/cnf.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:x\"}\n";
+    let checked = judged(&[input("-", text)], None);
+    assert_eq!(checked.hits[0].spot.template.as_deref(), Some("shop/templates/cnf.yaml"));
+}
+
+/// What of the file is repeated on a terminal: its folder may have any name.
+#[test]
+fn paths_are_as_the_caller_wrote_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.yaml");
+    std::fs::write(&path, "a: [\n").unwrap();
+    let settings = decide::config::Settings::default();
+    let checked =
+        gatera::command::check::judged(std::slice::from_ref(&path), "db", &settings, crate::scene::now());
+    assert_eq!(Path::new(&*checked.hits[0].spot.file), path);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Any piece of a manifest, cut and put together anyhow: no panic, every place is in the text, and the counts add up.
+    #[test]
+    fn any_text_is_judged_or_said_to_be_unreadable(
+        cuts in prop::collection::vec((0..CLUSTER.len(), 0..CLUSTER.len(), prop::sample::select(vec!["", "\n---\n", "\t", "{{", "\"", "items:\n- ", "# gatera: waive G01 reason=x", "&a", "*a", "\r\n", ": "])), 1..6),
+    ) {
+        let piece = |from: usize, to: usize| {
+            let (from, to) = (from.min(to), from.max(to));
+            CLUSTER.get(from..to).unwrap_or_default()
+        };
+        let text: String = cuts.iter().map(|(from, to, glue)| format!("{}{glue}", piece(*from, *to))).collect();
+        let lines = |text: &str| u64::try_from(text.split('\n').count()).unwrap();
+        let of = |name, text: &str| (input(name, text), lines(text));
+        let (odd, whole) = (|| of("odd.yaml", &text), || of("whole.yaml", CLUSTER));
+        for (new, base) in [(odd(), None), (odd(), Some(whole())), (whole(), Some(odd()))] {
+            let base_lines = base.as_ref().map_or(0, |(_, lines)| *lines);
+            let base = base.map(|(input, _)| [input]);
+            for hit in judged(&[new.0], base.as_ref().map(|it| &it[..])).hits {
+                let most = if hit.spot.in_base { base_lines } else { new.1 };
+                prop_assert!(hit.spot.place.is_none_or(|it| (1..=most).contains(&it.line)), "{hit:?}");
+            }
+        }
+    }
+}
