@@ -164,9 +164,13 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("object.yaml"), object.to_string()).unwrap();
     let folder = [folder.path().to_owned()];
-    let input = |it: &Value| {
-        [Input { name: "object.yaml".into(), text: Ok(serde_json::to_string_pretty(it).unwrap()) }]
+    let text = |name: &str, it: &Value| Input {
+        name: name.into(),
+        text: Ok(serde_json::to_string_pretty(it).unwrap()),
     };
+    // A Secret matters to whoever reads it.
+    let beside = text("beside.yaml", &Scene::default().stateful_set());
+    let input = |it: &Value| [text("object.yaml", it), beside.clone()];
     let question = Question { settings: &settings, namespace: NAMESPACE, now: scene::now(), rules: &[] };
     for checked in [
         check::judged(&folder, NAMESPACE, &settings, scene::now()),

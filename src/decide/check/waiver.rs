@@ -141,7 +141,7 @@ spec:
 
   replicas: 2
   serviceName: x  # gatera: waive G16 reason=it comes
-  text: x# gatera: waive G11 reason=this is no comment
+  text: 'x# gatera: waive G11 reason=this is no comment'
 ";
 
     #[test]
