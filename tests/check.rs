@@ -1,5 +1,6 @@
 //! Manifests before they reach a cluster: what is asked of them, what is said, and for whom it is laid out.
 
+mod asked;
 mod base;
 mod changes;
 mod formats;

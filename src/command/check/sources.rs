@@ -13,6 +13,8 @@ use super::input;
 
 /// Nobody writes a longer one by hand, and an API server takes no object of more than three.
 const LONGEST: u64 = 64 << 20;
+const LEADS_OUT: &str =
+    "is a link that leads out of this folder, so it was not followed; name what it leads to as well";
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
@@ -20,7 +22,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Vec<Input> {
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for path in paths {
         if path.is_dir() {
-            below(path, &mut seen, &mut found);
+            below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
         } else if is_standard_input(path) || first_time(path, &mut seen) {
             found.push(one(path));
         }
@@ -43,7 +45,7 @@ fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
     fs::canonicalize(path).map_or(true, |path| seen.insert(path))
 }
 
-fn below(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Input>) {
+fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Input>) {
     if !first_time(folder, seen) {
         return;
     }
@@ -55,12 +57,16 @@ fn below(folder: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Input>) {
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
     for path in paths {
-        if path.is_dir() {
-            if !path.ends_with(".git") {
-                below(&path, seen, found);
+        if path.is_dir() && !path.ends_with(".git") {
+            // Whoever writes a link does not choose what else of a machine is read.
+            if fs::canonicalize(&path).is_ok_and(|it| it.starts_with(top)) {
+                below(&path, top, seen, found);
+            } else {
+                found.push(input(&path, Err(LEADS_OUT.to_owned())));
             }
         } else if is_manifest(&path) && first_time(&path, seen) {
-            found.push(one(&path));
+            let special = fs::metadata(&path).is_ok_and(|it| !it.is_file());
+            found.push(if special { input(&path, Err("is not a file".to_owned())) } else { one(&path) });
         }
     }
 }

@@ -1,0 +1,228 @@
+//! How the program is asked, and which exit code answers: what a pipeline branches on.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::CLUSTER;
+
+/// A cluster with a plain password, so that something would be refused.
+fn open() -> String {
+    CLUSTER.replace("binlog_format = ROW\n    innodb_autoinc", "wsrep_sst_auth = root:x\n    innodb_autoinc")
+}
+
+/// Run in a folder: code, what is printed, what is said besides.
+fn check(folder: &Path, arguments: &[&str], stdin: &str) -> (i32, String, String) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .arg("check")
+        .args(arguments)
+        .current_dir(folder)
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that reads no input may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_exit_code_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    put("fine.yaml", CLUSTER);
+    put("open.yaml", &open());
+    put("two.yaml", &CLUSTER.replace("replicas: 3", "replicas: 2"));
+    put("empty.yaml", "---\n# nothing\n---\n");
+    put("values.yaml", "replicaCount: 3\n");
+    put(
+        "odd.yaml",
+        &format!("{CLUSTER}\n---\napiVersion: apps/v1\nkind: statefulset\nmetadata: {{name: a}}\n"),
+    );
+    put("broken.yaml", "a: [\n");
+    fs::create_dir(folder.path().join("nothing")).unwrap();
+    for (arguments, code, why) in [
+        (&["fine.yaml"][..], 0, "nothing would be refused"),
+        (&["open.yaml"], 1, "something would"),
+        (&["two.yaml"], 0, "only a warning"),
+        (&["two.yaml", "--fail-on=warn"], 1, "a warning counts"),
+        (&["fine.yaml", "--fail-on=warn"], 0, "there is none"),
+        (&["empty.yaml"], 2, "nothing to judge"),
+        (&["values.yaml"], 2, "nothing to judge"),
+        (&["nothing"], 2, "nothing to judge"),
+        (&["empty.yaml", "--allow-empty"], 0, "that is allowed"),
+        (&["broken.yaml", "--allow-empty"], 2, "not that"),
+        (&["odd.yaml"], 0, "a remark"),
+        (&["odd.yaml", "--strict"], 2, "a remark counts"),
+        (&["fine.yaml", "--strict"], 0, "there is none"),
+        (&["broken.yaml", "open.yaml"], 2, "what is not known wins"),
+        (&["nowhere.yaml", "fine.yaml"], 2, "so does what is not there"),
+        (&["open.yaml", "--mode=warn"], 0, "as in a guard that warns"),
+        (&["open.yaml", "--mode=warn", "--fail-on=warn"], 1, "and the warning counts"),
+        (&["open.yaml", "--rule=G01"], 0, "another rule is asked"),
+        (&["open.yaml", "--rule=G01,plain-password"], 1, "by its name"),
+    ] {
+        let (seen, out, err) = check(folder.path(), arguments, "");
+        assert_eq!(seen, code, "{arguments:?}: {why}: {out}{err}");
+    }
+    let (code, out, _) = check(folder.path(), &["."], "");
+    assert_eq!(code, 2);
+    assert!(out.contains("./open.yaml:66:1: refused\n"), "the others are judged all the same: {out}");
+}
+
+/// `gatera check … | head -1` under `set -o pipefail`: nobody reads on, and the code still tells.
+#[test]
+fn a_closed_pipe_changes_no_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    for (arguments, code) in [(&["open.yaml"][..], 1), (&["open.yaml", "--mode=off"], 0), (&["nowhere"], 2)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
+            .arg("check")
+            .args(arguments)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*output.stderr), (Some(code), &b""[..]), "{arguments:?}");
+    }
+}
+
+#[test]
+fn several_formats_at_once_go_to_files() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let outputs = ["open.yaml", "--output=sarif=a.sarif", "--output", "junit=b.xml", "-o", "github"];
+    let (code, out, _) = check(folder.path(), &outputs, "");
+    assert_eq!(code, 1);
+    assert!(out.starts_with("::error file=open.yaml,line=66,"), "{out}");
+    assert!(read("a.sarif").contains("\"version\": \"2.1.0\"") && read("b.xml").starts_with("<?xml"));
+    let (_, out, _) = check(folder.path(), &["open.yaml", "--output=json=c.json"], "");
+    assert!(out.starts_with("open.yaml:66:1: refused\n"), "people read on: {out}");
+    for (arguments, words) in [
+        (
+            &["open.yaml", "-ojson", "-osarif"][..],
+            "gatera: only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif\n",
+        ),
+        (
+            &["open.yaml", "-ojson=nowhere/a"],
+            "gatera: writing nowhere/a: No such file or directory (os error 2)\n",
+        ),
+        (
+            &["open.yaml", "-oyaml"],
+            "there is no format yaml; there are text, concise, json, sarif, junit, github, gitlab, markdown",
+        ),
+        (&["open.yaml", "-ojson="], "there is no file behind the ="),
+        (&["open.yaml", "--rule=G99"], "there is no rule G99; `gatera rules` lists them"),
+        (&["open.yaml", "--mode=maybe"], "choose enforce, warn, audit or off"),
+    ] {
+        let (code, out, err) = check(folder.path(), arguments, "");
+        assert_eq!((code, &*out), (2, ""), "{arguments:?}");
+        assert!(err.contains(words), "{arguments:?}: {err}");
+    }
+}
+
+/// Settings lie beside the manifests, or above them up to the top of the repository, and nobody else's count.
+#[test]
+fn settings_are_found_upwards() {
+    let outside = tempfile::tempdir().unwrap();
+    let mild = "modes: {G11: warn}\n";
+    fs::write(outside.path().join(".gatera.yaml"), mild).unwrap();
+    let top = outside.path().join("repository");
+    fs::create_dir_all(top.join("apps/db")).unwrap();
+    fs::create_dir_all(top.join("apps/web")).unwrap();
+    fs::write(top.join("apps/db/open.yaml"), open()).unwrap();
+    fs::write(top.join("apps/web/open.yaml"), open()).unwrap();
+    let code = |folder: &str, arguments: &[&str]| check(&top.join(folder), arguments, "").0;
+    assert_eq!(code(".", &["apps/db"]), 1, "outside of a repository what lies above is somebody else's");
+    fs::create_dir(top.join(".git")).unwrap();
+    assert_eq!(code(".", &["apps/db"]), 1, "so is what lies above the repository");
+    fs::write(top.join(".gatera.yaml"), mild).unwrap();
+    for (folder, path) in
+        [(".", "apps/db"), ("apps/db", "open.yaml"), ("apps/web", "../db/open.yaml"), ("apps/db", ".")]
+    {
+        assert_eq!(code(folder, &[path]), 0, "{folder} {path}");
+    }
+    assert_eq!(
+        check(&top.join("apps"), &["-"], &open()).0,
+        0,
+        "of a pipe the folder counts in which it is read"
+    );
+    fs::write(top.join("apps/web/.gatera.yaml"), "mode: enforce\n").unwrap();
+    assert_eq!(code(".", &["apps/web"]), 1, "the nearest one counts");
+    let (code, _, err) = check(&top, &["apps/db", "apps/web"], "");
+    assert_eq!(code, 2);
+    assert!(
+        err.starts_with("gatera: these paths have different settings (")
+            && err.ends_with("; --config names one file\n"),
+        "{err}"
+    );
+    assert_eq!(check(&top, &["apps/db", "apps/web", "--config=.gatera.yaml"], "").0, 0);
+}
+
+/// One line each with its place, and the rest is judged.
+#[test]
+fn what_cannot_be_read_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(folder.path().join(name), bytes).unwrap();
+    let crlf = format!("\u{feff}{}", open().replace('\n', "\r\n"));
+    put("a-crlf.yaml", crlf.as_bytes());
+    put("b-quote.yaml", b"a: \"x\nb: 1\n");
+    put("c-tab.yaml", b"a:\n\tb: 1\n");
+    put("d-twice.yaml", b"a: 1\nb: 2\na: 3\n");
+    put("e-template.yaml", b"kind: {{ .Values.kind }}\n");
+    put("f-sixteen.yaml", &[&b"\xff\xfe"[..], b"k\0i\0"].concat());
+    put("g-bytes.yaml", b"a: 1\nb: \xff\n");
+    put("h-anchor.yaml", b"a: *nobody\n");
+    let huge = fs::File::create(folder.path().join("i-huge.yaml")).unwrap();
+    huge.set_len(100 << 20).unwrap();
+    #[cfg(unix)]
+    for (to, name) in
+        [("..", "l-out"), (".", "m-loop"), ("nowhere", "j-dangling.yaml"), ("/dev/zero", "k-device.yaml")]
+    {
+        std::os::unix::fs::symlink(to, folder.path().join(name)).unwrap();
+    }
+    fs::create_dir(folder.path().join("n.yaml")).unwrap();
+    let (code, out, err) = check(folder.path(), &[".", "--output=concise"], "");
+    assert_eq!((code, &*err), (2, ""));
+    let lines: Vec<_> = out.lines().take_while(|line| line.starts_with("./")).collect();
+    assert_eq!(
+        lines,
+        [
+            "./a-crlf.yaml:66:1: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 writes out the password of wsrep_sst_auth",
+            "./b-quote.yaml:2:1: not readable: this is not YAML: a quote is not closed",
+            "./c-tab.yaml:2:2: not readable: this is not YAML: a tab stands where YAML wants spaces",
+            "./d-twice.yaml:3:1: not readable: this is not YAML: a key stands twice in the same map",
+            "./e-template.yaml:1:8: not readable: this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
+            "./f-sixteen.yaml: not readable: this is UTF-16, which kubectl does not read; save it as UTF-8",
+            "./g-bytes.yaml: not readable: this is not text (line 2 is not UTF-8), so it is not YAML",
+            "./h-anchor.yaml:1:4: not readable: this is not YAML: it refers to an anchor that is not there",
+            "./i-huge.yaml: not readable: has more than 64 MiB, which no set of manifests has; part it",
+            "./j-dangling.yaml: not readable: cannot be read: there is no such file",
+            "./k-device.yaml: not readable: is not a file",
+            "./l-out: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",
+        ],
+        "{out}"
+    );
+}
+
+/// Colours are for terminals, and a person may say otherwise.
+#[test]
+fn colours_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("open.yaml"), open()).unwrap();
+    let coloured = |arguments: &[&str]| check(folder.path(), arguments, "").1.contains('\u{1b}');
+    assert!(!coloured(&["open.yaml"]), "a pipe is no terminal");
+    assert!(coloured(&["open.yaml", "--color=always"]));
+    assert!(!coloured(&["open.yaml", "--color=never"]));
+    assert!(!coloured(&["open.yaml", "--color=always", "-ojson"]));
+}
