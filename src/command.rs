@@ -6,6 +6,7 @@
 pub mod audit;
 pub mod check;
 pub mod explain;
+pub mod generate;
 pub mod look;
 pub mod recover;
 pub mod rollout;
@@ -46,11 +47,12 @@ enum Command {
     Audit(look::Look),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
     Check(Box<check::Options>),
+    /// Print what a shell reads to complete commands: source <(gatera completions bash)
+    Completions(generate::Completions),
     /// Print the manual page of a rule
-    Explain {
-        /// Id of a rule, for example G01
-        rule: String,
-    },
+    Explain(explain::Options),
+    /// Print a page for man: gatera man check | man -l -
+    Man(generate::Man),
     /// Lead a cluster that is down back, from its newest data: exit 0 if it serves, 1 if it is not to be done, 2 if it cannot be
     /// told, or did not help
     Recover(recover::Options),
@@ -58,7 +60,7 @@ enum Command {
     #[command(subcommand)]
     Rollout(rollout::Ask),
     /// List the rules
-    Rules,
+    Rules(explain::ListOptions),
     /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
     /// not
     Selftest(selftest::Options),
@@ -71,6 +73,8 @@ enum Command {
     /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
     /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
     Stop(walk::Of),
+    /// Tell which program this is
+    Version,
 }
 
 /// What a pipeline branches on.
@@ -125,8 +129,16 @@ impl Cli {
                 Ok(audit::run(&options, &settings, &mut out)?.into())
             }
             Command::Check(options) => Ok(check::run(&options, Timestamp::now(), &mut out)?.into()),
-            Command::Explain { rule } => {
-                explain::page(&rule, Timestamp::now(), &mut out)?;
+            Command::Completions(options) => {
+                generate::completions(&options, Self::command(), &mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Explain(options) => {
+                explain::run(&options, Timestamp::now(), &mut out)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Man(options) => {
+                generate::man(&options, Self::command(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Recover(options) => {
@@ -138,8 +150,8 @@ impl Cli {
                 rollout::run(&ask, &settings, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Rules => {
-                explain::list(&mut out)?;
+            Command::Rules(options) => {
+                explain::list(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Selftest(options) => {
@@ -164,6 +176,10 @@ impl Cli {
             Command::Stop(of) => {
                 let settings = settings(of.config())?;
                 Ok(stop::run(&of, &settings, out.listener())?.into())
+            }
+            Command::Version => {
+                generate::version(&mut out)?;
+                Ok(ExitCode::SUCCESS)
             }
         }
     }

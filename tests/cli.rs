@@ -194,9 +194,56 @@ fn rules_are_listed_and_explained() {
         assert_eq!(without_times(&page), without_times(&format!("{}\n", rule.manual())));
     }
     let ran = gatera(&["explain", "G99"], b"");
-    let ids: Vec<_> = decide::rules::RULES.iter().map(|rule| rule.id).collect();
-    let there_are = format!("gatera: there is no rule G99; there are {}\n", ids.join(", "));
+    let all: Vec<_> = decide::rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect();
+    let there_are = format!("gatera: there is no rule G99; there are {}\n", all.join(", "));
     assert_eq!((ran.code, ran.err), (2, there_are));
+    let by = |name: &str| without_times(&gatera(&["explain", name], b"").out);
+    assert_eq!(by("Second-Bootstrap"), by("G04"));
+    assert!(by("g00").starts_with("G00: an object that cannot be read is refused.\n"));
+    let shown = gatera(&["explain", "--color=always", "G00"], b"").out;
+    assert!(shown.contains("\n\u{1b}[1mWhy\u{1b}[0m\n"), "{shown}");
+}
+
+/// For programs, and for pages.
+#[test]
+fn rules_are_listed_for_programs_as_well() {
+    let json: serde_json::Value =
+        serde_json::from_str(&gatera(&["rules", "--output=json"], b"").out).unwrap();
+    assert_eq!(json.as_array().unwrap().len(), decide::rules::RULES.len());
+    assert_eq!(json[0]["id"], "G01");
+    assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
+    let table = gatera(&["rules", "-omarkdown"], b"").out;
+    let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
+    assert!(readme.contains(&table), "the table of README.md");
+}
+
+/// Made of the same table as the program itself.
+#[test]
+fn completions_and_pages_for_man_name_every_command() {
+    let help = gatera(&["help"], b"").out;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let names: Vec<_> = commands
+        .lines()
+        .map_while(|line| line.strip_prefix("  "))
+        .filter(|it| !it.starts_with(' '))
+        .collect();
+    let names: Vec<_> = names.iter().filter_map(|it| it.split(' ').next()).collect();
+    assert!(names.len() > 12 && names.contains(&"check"), "{names:?}");
+    for shell in ["bash", "zsh", "fish"] {
+        let text = gatera(&["completions", shell], b"").out;
+        assert!(
+            names.iter().all(|name| text.contains(name)) && text.contains("--against") || shell == "fish",
+            "{shell}: {text}"
+        );
+    }
+    let page = gatera(&["man"], b"").out;
+    assert!(names.iter().all(|name| page.contains(&format!("gatera\\-{name}(1)"))), "{page}");
+    let page = gatera(&["man", "check"], b"").out;
+    assert!(page.contains(".TH gatera-check 1") && page.contains("\\-\\-against"), "{page}");
+    let ran = gatera(&["man", "chekc"], b"");
+    assert_eq!((ran.code, &*ran.err), (2, "gatera: there is no command chekc; `gatera help` lists them\n"));
+    let version = gatera(&["version"], b"").out;
+    assert!(version.starts_with(&format!("gatera {}\ncommit ", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use decide::marks::{MARKS, Whose};
 use decide::rules;
 use decide::webhooks::{ENTRIES, Entry, Selects};
+use gatera::command::explain;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -22,6 +23,31 @@ fn the_readme_lists_the_rules_that_exist() {
     }
     let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
     assert_eq!(rows, rules::RULES.len(), "README.md lists a rule that does not exist");
+}
+
+/// Set `WRITE_PAGES` to write them.
+#[test]
+fn the_pages_of_the_rules_are_those_of_the_program() {
+    let folder = root().join("docs/rules");
+    let mut index = "# The rules\n\nWhat `gatera explain` prints, a page each. They are made of the rules' files.\n\n| id | name | in short |\n|---|---|---|\n".to_owned();
+    let mut pages = Vec::new();
+    for page in rules::pages() {
+        index.push_str(&format!("| [{0}]({0}.md) | {1} | {2} |\n", page.id, page.name, page.summary()));
+        pages.push((format!("{}.md", page.id), explain::documentation(&page)));
+    }
+    pages.push(("README.md".to_owned(), index));
+    for (name, page) in &pages {
+        if std::env::var_os("WRITE_PAGES").is_some() {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join(name), page).unwrap();
+        }
+        let current = fs::read_to_string(folder.join(name)).unwrap_or_default();
+        assert!(
+            current == *page,
+            "docs/rules/{name} is not current: WRITE_PAGES=1 cargo test --test gatera -- the_pages_of"
+        );
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), pages.len());
 }
 
 /// The table of webhook entries is the one that is registered.

@@ -3,33 +3,106 @@
 use std::io::Write;
 
 use anyhow::Context as _;
+use clap::{Args, ValueEnum};
 use decide::marks::overrides;
-use decide::report::pages;
-use decide::rules::{self, Rule};
+use decide::report::{manual, pages};
+use decide::rules::{self, Page, RULES};
 use jiff::Timestamp;
+use serde_json::json;
+
+use super::terminal::Colour;
 
 /// What the pages write for the end of an override. A person who copies it needs one that is not over.
 const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 
-/// The page of one rule.
-pub fn page(rule: &str, now: Timestamp, out: &mut impl Write) -> anyhow::Result<()> {
-    let known = || rules::RULES.iter().map(|rule| rule.id).collect::<Vec<_>>().join(", ");
-    let found =
-        rules::find(rule).with_context(|| format!("there is no rule {rule}; there are {}", known()))?;
+/// Options of `gatera explain`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Id or name of a rule, for example G01 or scale-order; G00 is what cannot be read
+    rule: String,
+    #[command(flatten)]
+    colour: Colour,
+}
+
+/// Options of `gatera rules`.
+#[derive(Clone, Debug, Args)]
+pub struct ListOptions {
+    /// How to print them
+    #[arg(long, short, value_enum, default_value_t = Form::Text)]
+    output: Form,
+}
+
+/// How to print the rules.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// A line each
+    Text,
+    /// For programs, with their pages
+    Json,
+    /// A table
+    Markdown,
+}
+
+/// The page of one rule: rendered where somebody reads it on a terminal, else as it was written.
+pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<()> {
+    let page = named(&options.rule)?;
     let until = format!("until={}", overrides::example_end(now));
-    Ok(writeln!(out, "{}", found.manual().replace(ANY_TIME, &until))?)
+    let text = page.text().replace(ANY_TIME, &until);
+    match options.colour.width() {
+        Some(width) => out.write_all(manual::rendered(&text, width, options.colour.wanted()).as_bytes())?,
+        None => writeln!(out, "{text}")?,
+    }
+    Ok(())
+}
+
+fn named(name: &str) -> anyhow::Result<Page> {
+    let known = || rules::pages().map(|it| format!("{} {}", it.id, it.name)).collect::<Vec<_>>().join(", ");
+    rules::page(name).with_context(|| format!("there is no rule {name}; there are {}", known()))
 }
 
 /// The same for a place where it stays, beside the others and without the program: the time is to be filled in.
-pub fn lasting_page(rule: &Rule) -> String {
-    let page = pages::without_program(rule.manual().replace(ANY_TIME, "until=TIME"));
+pub fn lasting_page(page: &Page) -> String {
+    let page = pages::without_program(page.text().replace(ANY_TIME, "until=TIME"));
     format!("{page}\n(Other pages lie beside this one, each under its id: `'jsonpath={{.data.G04}}'`.)\n")
 }
 
-/// A line for each.
-pub fn list(out: &mut impl Write) -> anyhow::Result<()> {
-    for rule in rules::RULES {
-        writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
+/// The same in the documentation, where it links to the others.
+pub fn documentation(page: &Page) -> String {
+    let text = page.text().replace(ANY_TIME, "until=TIME");
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let mut example = false;
+    let lines = rest.lines().map(|line| {
+        example ^= line.starts_with("```");
+        if line.starts_with('#') && !example { format!("#{line}\n") } else { format!("{line}\n") }
+    });
+    let whole = format!("# {} {}\n\n{}\n{}", page.id, page.name, first, lines.collect::<String>());
+    rules::pages().fold(whole, |text, other| {
+        text.replace(&format!("`gatera explain {}`", other.id), &format!("[{0}]({0}.md)", other.id))
+    })
+}
+
+/// All of them.
+pub fn list(options: &ListOptions, out: &mut impl Write) -> anyhow::Result<()> {
+    match options.output {
+        Form::Text => {
+            for rule in RULES {
+                writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;
+            }
+        }
+        Form::Markdown => {
+            writeln!(out, "| id | name | in short |\n|---|---|---|")?;
+            for rule in RULES {
+                writeln!(out, "| {} | {} | {} |", rule.id, rule.name, rule.summary())?;
+            }
+        }
+        Form::Json => {
+            let touches = |rule: &rules::Rule| {
+                let row = |(kind, verbs): &(decide::object::Kind, &[rules::Verb])| json!({ "kind": kind.name(), "verbs": verbs.iter().map(|verb| verb.name()).collect::<Vec<_>>() });
+                rule.touches.iter().map(row).collect::<Vec<_>>()
+            };
+            let rule = |rule: &rules::Rule| json!({ "id": rule.id, "name": rule.name, "summary": rule.summary(), "touches": touches(rule), "page": rule.manual() });
+            writeln!(out, "{:#}", json!(RULES.iter().map(rule).collect::<Vec<_>>()))?;
+        }
     }
     Ok(())
 }
@@ -46,9 +119,8 @@ mod tests {
         let now: Timestamp = "2027-03-01T09:00:00Z".parse().unwrap();
         let mut shown = 0;
         for rule in rules::RULES {
-            let mut page = Vec::new();
-            self::page(rule.id, now, &mut page).unwrap();
-            let page = String::from_utf8(page).unwrap().replace('\n', " ");
+            let until = format!("until={}", overrides::example_end(now));
+            let page = rule.manual().replace(ANY_TIME, &until).replace('\n', " ");
             for (at, _) in page.match_indices("until=") {
                 let time = page[at..].split([' ', '`', '\'', '"']).next().unwrap();
                 if ["until=…", "until=TIME"].contains(&time) {

@@ -21,7 +21,17 @@ enum When {
     Never,
 }
 
+/// Nobody reads longer lines.
+const WIDEST: usize = 100;
+
 impl Colour {
+    /// How many columns a text may have; `None`: it is no terminal, and is not laid out.
+    pub fn width(self) -> Option<usize> {
+        let asked = io::stdout().is_terminal() || self.color == When::Always;
+        let columns = || terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
+        asked.then(|| columns().clamp(20, WIDEST))
+    }
+
     /// Here and now.
     pub fn wanted(self) -> bool {
         let set = |name: &str| env::var_os(name).is_some_and(|it| !it.is_empty());

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod check;
+pub mod manual;
 pub mod pages;
 pub mod recovery;
 pub mod rollout;

@@ -31,6 +31,7 @@ mod services;
 mod settings;
 mod start;
 mod template;
+mod unreadable;
 mod waived;
 mod whole_stop;
 
@@ -86,6 +87,18 @@ const UNTIL_SEEN: &str =
 const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 
 impl Verb {
+    /// As programs call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Scale => "scale",
+            Self::Evict => "evict",
+            Self::Report => "status",
+        }
+    }
+
     /// `None`: no rule looks at this.
     fn of(review: &Review) -> Option<Self> {
         match (&*review.subresource, review.operation) {
@@ -126,8 +139,7 @@ pub const RULES: &[Rule] = &[
 
 /// The rule by which nobody founds a cluster a second time; the gate at the pod asks for its override and mode.
 pub const SECOND_BOOTSTRAP: &str = second_bootstrap::RULE.id;
-/// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
-pub const UNREADABLE: &str = "G00";
+pub use unreadable::UNREADABLE;
 
 /// The rule of this id, in any case.
 pub fn find(id: &str) -> Option<&'static Rule> {
@@ -137,6 +149,42 @@ pub fn find(id: &str) -> Option<&'static Rule> {
 /// The rule of this id or name, in any case.
 pub fn named(name: &str) -> Option<&'static Rule> {
     find(name).or_else(|| RULES.iter().find(|rule| rule.name.eq_ignore_ascii_case(name)))
+}
+
+/// What `gatera explain` prints of an id: a rule, or [`UNREADABLE`].
+#[derive(Clone, Copy, Debug)]
+pub struct Page {
+    /// Its id.
+    pub id: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    source: &'static str,
+}
+
+/// Every page, in the order of their ids.
+pub fn pages() -> impl Iterator<Item = Page> {
+    let of_rules = RULES.iter().map(|Rule { id, name, source, .. }| Page { id, name, source });
+    [unreadable::PAGE].into_iter().chain(of_rules)
+}
+
+/// The page of this id or name, in any case.
+pub fn page(name: &str) -> Option<Page> {
+    pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
+}
+
+impl Page {
+    /// The module documentation of its file.
+    pub fn text(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Its first sentence, without the id.
+    pub fn summary(&self) -> String {
+        let text = self.text();
+        let first = text.lines().next().unwrap_or_default();
+        first.split_once(": ").map_or(first, |(_, rest)| rest).trim_end_matches('.').to_owned()
+    }
 }
 
 impl Rule {
@@ -158,17 +206,19 @@ impl Rule {
         self.touches.iter().any(|(touched, verbs)| *touched == kind && verbs.contains(&verb))
     }
 
+    /// Its page.
+    pub fn page(&self) -> Page {
+        Page { id: self.id, name: self.name, source: self.source }
+    }
+
     /// The manual page: the module documentation of the rule's file.
     pub fn manual(&self) -> String {
-        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
-        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+        self.page().text()
     }
 
     /// The first sentence of the manual page, without the id.
     pub fn summary(&self) -> String {
-        let manual = self.manual();
-        let first = manual.lines().next().unwrap_or_default();
-        first.split_once(": ").map_or(first, |(_, rest)| rest).trim_end_matches('.').to_owned()
+        self.page().summary()
     }
 }
 
@@ -181,7 +231,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     if unread::is(review) {
         return decision;
     }
-    if let Some(finding) = unreadable(review) {
+    if let Some(finding) = unreadable::found(review) {
         decision.add(finding, Mode::Enforce, false, None);
         return decision;
     }
@@ -239,19 +289,6 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;
     half.then(|| format!("in namespace {ns} scaling is guarded only while gatera answers, and objects without labels of the cluster not at all; kubectl label namespace {ns} {MODE_LABEL}=enforce makes protection complete"))
-}
-
-/// An object that cannot be read is refused: allowing it would be a guess.
-fn unreadable(review: &Review) -> Option<Finding> {
-    let problem = review.unreadable.as_ref()?;
-    Some(Finding {
-        rule: UNREADABLE,
-        verdict: Verdict::Deny,
-        field: problem.field().to_owned(),
-        says: problem.to_string(),
-        why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
-        instead: "correct the field; `kubectl explain` names its type".into(),
-    })
 }
 
 /// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the

@@ -41,7 +41,7 @@ impl Pages {
     /// as well.
     pub(super) fn added_to(&self, text: String, rule: &str) -> String {
         let Self::ConfigMap { namespace, name } = self else {
-            return match rules::find(rule) {
+            return match rules::page(rule) {
                 Some(_) => format!("{text}\n  more: {EXPLAIN}{rule}"),
                 None => text,
             };
@@ -51,7 +51,7 @@ impl Pages {
             .map(|it| it.id)
             .filter(|id| *id != rule && text.contains(&format!("{EXPLAIN}{id}")));
         let others: BTreeSet<_> = named.collect();
-        let pages: String = rules::find(rule)
+        let pages: String = rules::page(rule)
             .iter()
             .map(|it| it.id)
             .chain(others)
@@ -90,7 +90,7 @@ mod tests {
             "[G01] x: y\n  do instead: page G04 shows the steps, page G07 the rest\n  \
              more: kubectl -n gatera get configmap gatera-rules -o 'jsonpath={.data.G01}{.data.G04}{.data.G07}'"
         );
-        for rule in ["G00", ""] {
+        for rule in ["G98", ""] {
             assert_eq!(Pages::Program.added_to("x".into(), rule), "x", "what is no rule has no page");
             assert_eq!(Pages::read("a/b").unwrap().added_to("x".into(), rule), "x");
         }

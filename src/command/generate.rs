@@ -1,0 +1,55 @@
+//! What is made of the table of commands: completions for shells, pages for `man`; and which program this is.
+
+use std::io::Write;
+
+use anyhow::Context as _;
+use clap::{Args, Command};
+use clap_complete::Shell;
+use decide::rules::RULES;
+
+/// Options of `gatera completions`.
+#[derive(Clone, Debug, Args)]
+pub struct Completions {
+    /// For which shell
+    shell: Shell,
+}
+
+/// Options of `gatera man`.
+#[derive(Clone, Debug, Args)]
+pub struct Man {
+    /// Of which command [default: of all]
+    command: Option<String>,
+}
+
+/// What a shell reads to complete commands.
+pub fn completions(options: &Completions, mut program: Command, out: &mut impl Write) -> std::io::Result<()> {
+    let mut text = Vec::new();
+    let name = program.get_name().to_owned();
+    clap_complete::generate(options.shell, &mut program, name, &mut text);
+    out.write_all(&text)
+}
+
+/// A page for `man`.
+pub fn man(options: &Man, mut program: Command, out: &mut impl Write) -> anyhow::Result<()> {
+    // Gives each command its whole name.
+    program.build();
+    let of = match &options.command {
+        None => &program,
+        Some(wanted) => program
+            .find_subcommand(wanted)
+            .with_context(|| format!("there is no command {wanted}; `gatera help` lists them"))?,
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(of.clone()).render(&mut text)?;
+    Ok(out.write_all(&text)?)
+}
+
+/// Which program this is, as far as it was told when it was built.
+pub fn version(out: &mut impl Write) -> std::io::Result<()> {
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    writeln!(out, "gatera {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "commit      {}", option_env!("GATERA_COMMIT").unwrap_or("not told at the build"))?;
+    writeln!(out, "build       {build}, {}-{}", std::env::consts::OS, std::env::consts::ARCH)?;
+    writeln!(out, "rules       {}", RULES.len())?;
+    writeln!(out, "kubernetes  1.30 and later")
+}

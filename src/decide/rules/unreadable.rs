@@ -1,0 +1,50 @@
+//! G00: an object that cannot be read is refused.
+//!
+//! A field of a StatefulSet, a Deployment, a pod or another object of a cluster holds something that Kubernetes does not
+//! know there: a text where a number belongs, a list where a map does, a name that no API server stores.
+//!
+//! # Why
+//!
+//! What cannot be read cannot be judged, and to let it through would be a guess: a scale to zero that is written in a way
+//! the guard does not read would stop a database. API servers refuse most of this themselves; what they take and the guard
+//! does not know was made for a newer Kubernetes, or is a mistake of the guard's.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   replicas: three          # refused: a whole number is expected, and there is a text
+//! ```
+//!
+//! # What to do instead
+//!
+//! The message names the field and what is expected there; `kubectl explain statefulset.spec.replicas` tells its type. If
+//! the API server takes the object without the guard, report it: the guard should read it, too.
+//!
+//! # How to waive it
+//!
+//! Not at all: no mode and no override counts, for the guard cannot tell what it would let through.
+
+use super::Page;
+use crate::review::Review;
+use crate::verdict::{Finding, Verdict};
+
+/// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
+pub const UNREADABLE: &str = "G00";
+
+/// What is to be known of it.
+pub(super) const PAGE: Page =
+    Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
+
+/// An object that cannot be read is refused: allowing it would be a guess.
+pub(super) fn found(review: &Review) -> Option<Finding> {
+    let problem = review.unreadable.as_ref()?;
+    Some(Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Deny,
+        field: problem.field().to_owned(),
+        says: problem.to_string(),
+        why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
+        instead: "correct the field; `kubectl explain` names its type".into(),
+    })
+}
