@@ -5,6 +5,7 @@ mod base;
 mod changes;
 mod formats;
 mod odd;
+mod pipelines;
 
 use decide::check::{self, Checked, Hit, Input, Level, Question};
 use decide::config::Settings;

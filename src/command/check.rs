@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::check::{self, Checked, Input, Level, Question};
+use decide::check::{self, Checked, Input, Level, NoText, Question};
 use decide::config::Settings;
 use decide::report::check::{Format, lay_out};
 use decide::rules;
@@ -165,6 +165,6 @@ impl Options {
 }
 
 /// A text, by the name that whoever asks gave it.
-fn input(name: &Path, text: Result<String, String>) -> Input {
+fn input(name: &Path, text: Result<String, NoText>) -> Input {
     Input { name: name.display().to_string().into(), text }
 }

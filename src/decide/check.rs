@@ -34,7 +34,16 @@ pub struct Input {
     /// As whoever asks calls it.
     pub name: Arc<str>,
     /// What it says.
-    pub text: Result<String, String>,
+    pub text: Result<String, NoText>,
+}
+
+/// Why there is no text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoText {
+    /// It cannot be read.
+    Unread(String),
+    /// It is none that is judged.
+    LeftOut(String),
 }
 
 /// How it is asked.
@@ -247,8 +256,13 @@ impl<'a> Desk<'a> {
             self.sheets.push(Sheet { name: input.name.clone(), in_base, lines, waivers });
             let documents = match text {
                 Ok(text) => manifest::read(text),
-                Err(problem) => {
-                    self.checked.hits.push(Hit::plain(spot(None), What::Unread(problem.clone())));
+                Err(NoText::LeftOut(_)) if in_base => continue,
+                Err(why) => {
+                    let what = match why.clone() {
+                        NoText::Unread(problem) => What::Unread(problem),
+                        NoText::LeftOut(words) => What::Unjudged(words),
+                    };
+                    self.checked.hits.push(Hit::plain(spot(None), what));
                     continue;
                 }
             };

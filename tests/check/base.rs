@@ -7,10 +7,10 @@ use std::process::{Command, Output};
 use super::CLUSTER;
 
 /// A repository in a folder of its own, without anybody's settings.
-struct Repository(tempfile::TempDir);
+pub struct Repository(tempfile::TempDir);
 
 impl Repository {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let it = Self(tempfile::tempdir().unwrap());
         it.git(&["init", "--quiet", "--initial-branch=main"]);
         it.put("apps/db/galera.yaml", CLUSTER);
@@ -20,11 +20,11 @@ impl Repository {
         it
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn git(&self, arguments: &[&str]) {
+    pub fn git(&self, arguments: &[&str]) {
         let output = Command::new("git")
             .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"])
             .args(arguments)
@@ -36,13 +36,13 @@ impl Repository {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    fn put(&self, name: &str, text: &str) {
+    pub fn put(&self, name: &str, text: &str) {
         let path = self.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    fn commit(&self) {
+    pub fn commit(&self) {
         self.git(&["add", "--all"]);
         self.git(&["commit", "--quiet", "--message=x"]);
     }
@@ -102,6 +102,24 @@ fn what_was_removed_is_judged_wherever_it_was() {
     // A file that moves is the same objects.
     it.put("apps/elsewhere/all.yaml", CLUSTER);
     assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 0);
+}
+
+/// What a chart renders is not there, before or after; that is said, and is no reason to fail.
+#[test]
+fn templates_of_charts_are_left_out_with_a_word() {
+    let it = Repository::new();
+    it.put("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
+    it.put("charts/web/templates/deep/web.yaml", "kind: {{ .Values.kind }}\n");
+    it.put("charts/web/values.yaml", "kind: Deployment\n");
+    it.commit();
+    for arguments in [&["."][..], &[".", "--against=git:HEAD"]] {
+        let (code, said) = it.check(".", arguments);
+        assert_eq!(code, 0, "{said}");
+        let left = "./charts/web/templates: note: these are templates of a chart, so they were not judged; judge what comes of them: helm template ./charts/web | gatera check -\n";
+        assert!(said.starts_with(left), "{said}");
+    }
+    assert_eq!(it.check(".", &[".", "--strict"]).0, 2);
+    assert_eq!(it.check(".", &["charts/web/templates/deep/web.yaml"]).0, 2, "it is what was asked for");
 }
 
 #[test]

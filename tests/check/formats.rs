@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use decide::check::{Checked, Input};
+use decide::check::{Checked, Input, NoText};
 use decide::report::check::{Format, lay_out};
 use serde_json::Value;
 
@@ -15,8 +15,10 @@ fn one_of_everything() -> Checked {
     let open = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: shop}\nspec:\n  serviceName: shop\n  replicas: 2  # gatera: waive G01 reason=a lab | <b>two</b> are enough\n  template:\n    metadata: {labels: {gatera.dev/cluster: shop}}\n    spec:\n      containers:\n      - name: mariadb\n        image: mariadb:latest\n        env: [{name: MARIADB_ROOT_PASSWORD, value: hunter2hunter2}]\n";
     let odd = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"a<b>&\\\"'|`@x`::error,%0A\\u001b[2J\", labels: {gatera.dev/cluster: x}}\ndata: {c.cnf: \"[client]\\npassword=hunter2hunter2\"}\n---\nkind: statefulset\napiVersion: apps/v1\n";
     let rendered = "---\n# Source: shop/templates/a b.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: rendered}\ndata: {c.cnf: \"[galera]\\nwsrep_sst_auth=root:hunter2hunter2\"}\n";
-    let unread =
-        Input { name: "no%file.yaml".into(), text: Err("cannot be read: there is no such file".into()) };
+    let unread = Input {
+        name: "no%file.yaml".into(),
+        text: Err(NoText::Unread("cannot be read: there is no such file".into())),
+    };
     judged(
         &[
             input("./set.yaml", open),

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail, ensure};
-use decide::check::Input;
+use decide::check::{Input, NoText};
 
 use super::{input, sources};
 
@@ -100,7 +100,7 @@ impl<'a> Tree<'a> {
             } else {
                 self.folder.join(name)
             };
-            input(&name, sources::text(bytes))
+            input(&name, sources::text(bytes).map_err(NoText::Unread))
         };
         Ok(blobs.into_iter().zip(contents).map(named).collect())
     }
@@ -123,7 +123,11 @@ impl<'a> Tree<'a> {
             let asked = *name == *below || sources::is_manifest(Path::new(name));
             (file && asked).then(|| (id.to_owned(), PathBuf::from(name)))
         });
-        Ok(blobs.collect())
+        let blobs: Vec<_> = blobs.collect();
+        let charts = blobs.iter().filter(|(_, name)| name.ends_with(sources::CHART));
+        let templates: HashSet<_> = charts.map(|(_, name)| name.with_file_name(sources::TEMPLATES)).collect();
+        let is_template = |name: &Path| name.ancestors().any(|it| templates.contains(it));
+        Ok(blobs.into_iter().filter(|(_, name)| *name == *below || !is_template(name)).collect())
     }
 
     /// What is in them, by one process.

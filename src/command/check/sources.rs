@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use decide::check::Input;
+use decide::check::{Input, NoText};
 
 use super::input;
 
@@ -52,29 +52,47 @@ fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec
     let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = match entries {
         Ok(entries) => entries,
-        Err(error) => return found.push(input(folder, Err(problem(&error)))),
+        Err(error) => return found.push(input(folder, unread(problem(&error)))),
     };
     let mut paths: Vec<_> = entries.into_iter().map(|entry| entry.path()).collect();
     paths.sort();
+    let is_chart = paths.iter().any(|path| path.ends_with(CHART));
     for path in paths {
-        if path.is_dir() && !path.ends_with(".git") {
+        if is_chart && path.ends_with(TEMPLATES) {
+            found.push(input(&path, Err(NoText::LeftOut(left_out(folder)))));
+        } else if path.is_dir() && !path.ends_with(".git") {
             // Whoever writes a link does not choose what else of a machine is read.
             if fs::canonicalize(&path).is_ok_and(|it| it.starts_with(top)) {
                 below(&path, top, seen, found);
             } else {
-                found.push(input(&path, Err(LEADS_OUT.to_owned())));
+                found.push(input(&path, unread(LEADS_OUT.to_owned())));
             }
         } else if is_manifest(&path) && first_time(&path, seen) {
             let special = fs::metadata(&path).is_ok_and(|it| !it.is_file());
-            found.push(if special { input(&path, Err("is not a file".to_owned())) } else { one(&path) });
+            found.push(if special { input(&path, unread("is not a file".to_owned())) } else { one(&path) });
         }
     }
 }
 
 fn one(path: &Path) -> Input {
     let bytes = if is_standard_input(path) { limited(io::stdin().lock()) } else { file(path) };
-    input(path, bytes.and_then(text))
+    input(path, bytes.and_then(text).or_else(unread))
 }
+
+fn unread(why: String) -> Result<String, NoText> {
+    Err(NoText::Unread(why))
+}
+
+fn left_out(chart: &Path) -> String {
+    let chart = chart.display();
+    format!(
+        "these are templates of a chart, so they were not judged; judge what comes of them: helm template {chart} | gatera check -"
+    )
+}
+
+/// Below a folder with a file of the first name, a folder of the second one holds no manifests.
+pub(super) const CHART: &str = "Chart.yaml";
+pub(super) const TEMPLATES: &str = "templates";
 
 fn file(path: &Path) -> Result<Vec<u8>, String> {
     limited(File::open(path).map_err(|error| problem(&error))?)

@@ -46,8 +46,8 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
     };
     let (version, kind) = (text(&json, "/apiVersion"), text(&json, "/kind"));
     if kind.is_empty() {
-        let looks_like_one =
-            json.get("apiVersion").is_some() || json.get("metadata").is_some() && json.get("spec").is_some();
+        let has = |key: &str| json.get(key).is_some();
+        let looks_like_one = has("metadata") && (has("apiVersion") || has("spec"));
         let words = "it has no kind, so it was not judged, and kubectl does not take it";
         return Err(if looks_like_one {
             NoItem::Odd(document.start(), words.into())

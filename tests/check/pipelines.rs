@@ -1,0 +1,123 @@
+//! A pull request played through: the commands of the GitHub Action, of the GitLab job and of the pre-commit hook, as they stand in
+//! their files, run in a repository with a branch that scales a cluster to one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::CLUSTER;
+use super::base::Repository;
+
+const REFUSED: &str =
+    "StatefulSet default/galera-instance-galera: 3 -> 1 replicas would leave 1 of 3 members";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// YAML of ours, as JSON.
+fn yaml(name: &str) -> Value {
+    let text = fs::read_to_string(root().join(name)).unwrap();
+    decide::manifest::read(&text).remove(0).unwrap().json()
+}
+
+/// A branch with two commits: the first one is fine, the second one is not. A chart lies beside it.
+fn pull_request() -> Repository {
+    let it = Repository::new();
+    it.put("charts/web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n");
+    it.put("charts/web/templates/web.yaml", "kind: {{ .Values.kind }}\n");
+    it.commit();
+    it.git(&["checkout", "--quiet", "-b", "change"]);
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
+    it.commit();
+    it
+}
+
+/// Bash as the runner starts it, with the program on the path.
+fn bash(folder: &Path, script: &str, variables: &[(&str, &str)]) -> Output {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_gatera"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    Command::new("bash")
+        .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", script])
+        .current_dir(folder)
+        .env("PATH", path)
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_github_action_annotates_a_pull_request_and_fails() {
+    let (it, temp) = (pull_request(), tempfile::tempdir().unwrap());
+    let action = yaml("action.yml");
+    let inputs = |name: &str| action["inputs"][name]["default"].as_str().unwrap().to_owned();
+    let steps = action["runs"]["steps"].as_array().unwrap();
+    let script: String = steps.iter().map(|step| format!("{}\n", step["run"].as_str().unwrap())).collect();
+    let run = |against: &str, sarif: &str| {
+        let summary = temp.path().join("summary.md");
+        let _ = fs::remove_file(&summary);
+        let variables = [
+            ("GITHUB_ACTION_PATH", root().to_str().unwrap()),
+            ("GITHUB_STEP_SUMMARY", summary.to_str().unwrap()),
+            ("RUNNER_TEMP", temp.path().to_str().unwrap()),
+            ("GATERA_PATHS", &inputs("paths")),
+            ("GATERA_AGAINST", against),
+            ("GATERA_FAIL_ON", &inputs("fail-on")),
+            ("GATERA_ARGUMENTS", &inputs("arguments")),
+            ("GATERA_SARIF", sarif),
+        ];
+        let output = bash(it.path(), &script, &variables);
+        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+        (output.status.code().unwrap(), text, fs::read_to_string(&summary).unwrap())
+    };
+    let (code, text, summary) = run("git:HEAD^1", "gatera.sarif");
+    assert_eq!(code, 1, "{text}");
+    let annotation =
+        format!("::error file=apps/db/galera.yaml,line=91,col=13,title=G01 scale-order::[G01] {REFUSED}; ");
+    assert!(text.contains(&annotation), "{text}");
+    assert!(summary.starts_with("### gatera: 1 of 9 objects would be refused\n"), "{summary}");
+    assert!(fs::read_to_string(it.path().join("gatera.sarif")).unwrap().contains("\"ruleId\": \"G01\""));
+    let (code, text, _) = run("git:HEAD", "");
+    assert_eq!(code, 0, "nothing changes: {text}");
+    // Everything that is handed over stands in the environment: nothing of an input is part of the script.
+    assert!(!script.contains("${{"), "{script}");
+    for (name, of) in [("GATERA_PATHS", "paths"), ("GATERA_AGAINST", "against"), ("GATERA_SARIF", "sarif")] {
+        assert_eq!(steps[1]["env"][name], format!("${{{{ inputs.{of} }}}}"));
+    }
+}
+
+#[test]
+fn the_gitlab_job_reports_a_merge_request_and_fails() {
+    let it = pull_request();
+    let job = &yaml("ci/gitlab.yml")["gatera"];
+    let script = job["script"][0].as_str().unwrap();
+    let base = Command::new("git").args(["rev-parse", "HEAD~1"]).current_dir(it.path()).output().unwrap();
+    let base = String::from_utf8(base.stdout).unwrap();
+    let paths = job["variables"]["GATERA_PATHS"].as_str().unwrap();
+    let variables = [("GATERA_PATHS", paths), ("CI_MERGE_REQUEST_DIFF_BASE_SHA", base.trim())];
+    let output = bash(it.path(), script, &variables);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    for report in ["codequality", "junit"] {
+        let name = job["artifacts"]["reports"][report].as_str().unwrap();
+        let report = fs::read_to_string(it.path().join(name)).unwrap().replace("&gt;", ">");
+        assert!(report.contains(REFUSED), "{name}: {report}");
+    }
+}
+
+#[test]
+fn the_pre_commit_hook_judges_what_is_committed() {
+    let it = pull_request();
+    let hook = &yaml(".pre-commit-hooks.yaml");
+    let hook = hook.as_array().map_or(hook, |all| &all[0]);
+    let arguments: Vec<_> = hook["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    let script = format!("{} {}", hook["entry"].as_str().unwrap(), arguments.join(" "));
+    let run = || bash(it.path(), &script, &[]).status.code();
+    assert_eq!(run(), Some(0), "nothing is about to be committed");
+    it.put("apps/db/galera.yaml", CLUSTER);
+    assert_eq!(run(), Some(0), "from one to three");
+    it.commit();
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 0"));
+    assert_eq!(run(), Some(1));
+}
