@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use decide::marks::{MARKS, Whose};
 use decide::rules;
@@ -48,6 +49,21 @@ fn the_pages_of_the_rules_are_those_of_the_program() {
         );
     }
     assert_eq!(fs::read_dir(&folder).unwrap().count(), pages.len());
+}
+
+/// The table of options in docs/check.md is the program's.
+#[test]
+fn docs_list_the_options_of_check() {
+    let help = Command::new(env!("CARGO_BIN_EXE_gatera")).args(["check", "--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let options = help
+        .lines()
+        .filter_map(|line| line.trim_start().split_once("--").filter(|(before, _)| before.len() < 5));
+    let options: BTreeSet<_> = options.filter_map(|(_, rest)| rest.split([' ', '`']).next()).collect();
+    let page = fs::read_to_string(root().join("docs/check.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `--")?.split([' ', '`']).next());
+    let listed: BTreeSet<_> = rows.chain(["color", "help"]).collect();
+    assert_eq!(options, listed);
 }
 
 /// The table of webhook entries is the one that is registered.
@@ -132,7 +148,9 @@ fn docs_list_the_metrics_that_there_are() {
 
 /// The pages that people read.
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let within = |folder: &str| fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    let docs =
+        within("docs").chain(within("docs/rules")).filter(|it| it.extension().is_some_and(|it| it == "md"));
     let others = [
         "README.md",
         "CONTRIBUTING.md",
