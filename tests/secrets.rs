@@ -168,6 +168,13 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         name: name.into(),
         text: Ok(serde_json::to_string_pretty(it).unwrap()),
     };
+    // As people write it who like few lines, and as `kubectl get -o json` does.
+    let flow = |it: &Value| {
+        [Input {
+            name: "flow.yaml".into(),
+            text: Ok(it.to_string().replace("\",\"", "\",\n \"").replace("\"value\":", "\"value\": ")),
+        }]
+    };
     // A Secret matters to whoever reads it.
     let beside = text("beside.yaml", &Scene::default().stateful_set());
     let input = |it: &Value| [text("object.yaml", it), beside.clone()];
@@ -178,6 +185,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
         decide::check::run(&input(object), Some(&input(before)), &question),
         decide::check::run(&input(before), Some(&input(object)), &question),
         decide::check::run(&[], Some(&input(object)), &question),
+        decide::check::run(&flow(object), None, &question),
     ] {
         for (format, ..) in Format::ALL {
             let text = lay_out(&checked, format, true);

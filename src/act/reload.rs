@@ -40,7 +40,8 @@ fn text(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).map_err(|error| Error::Read(path.to_owned(), error))
 }
 
-fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
+/// What a text says that a file had.
+pub fn parse(path: &Path, text: &str) -> Result<Settings, Error> {
     let ids: Vec<_> = rules::RULES.iter().map(|rule| rule.id).collect();
     Settings::read(text, &ids).map_err(|error| Error::Form(path.to_owned(), error))
 }

@@ -29,20 +29,20 @@ pub use base::Base;
 #[command(after_help = "Examples:
   gatera check galera.yaml
   helm template shop charts/galera | gatera check -
-  gatera check manifests/ --against git:origin/main
+  gatera check manifests/ --against git:origin/main...
   gatera check manifests/ --output sarif=gatera.sarif --output github
 
 A comment waives a finding on its line, on the line below it, or of the object that begins there:
   # gatera: waive G13 reason=the test cluster has one node
 
-Settings come from the file .gatera.yaml in the folder of the first path or in one above it, up to the top of
-the repository, or from --config. Exit 0: nothing would be refused; 1: something would; 2: something could not be
+Settings come from the file .gatera.yaml beside the manifests or in a folder above them, up to the top of the
+repository, or from --config. Exit 0: nothing would be refused; 1: something would; 2: something could not be
 read, or there was nothing to judge.")]
 pub struct Options {
     /// Files, folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Judge what changes, deletions included: BASE is how it was, as a file, a folder, or git:REV
+    /// Judge what changes, deletions included: BASE is how it was, as a file, a folder, or git:REV; git:REV... is where this branch left REV
     #[arg(long, value_name = "BASE")]
     against: Option<Base>,
     /// How to print it, and where to: text, concise, json, sarif, junit, github, gitlab or markdown; several are printed if all but
@@ -118,17 +118,19 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         screens < 2,
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
-    let settings = settings::of(options.config.as_deref(), &options.paths)?;
+    let (settings, file) = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
     let settings = options.mode.map_or(settings.clone(), |mode| settings.with_mode(mode));
     let base = options.against.as_ref().map(|base| base.read(&options.paths)).transpose()?;
     let mut new = sources::read(&options.paths);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
-        new.retain(|it| it.text.is_ok() || Path::new(&*it.name).exists() || !below(Path::new(&*it.name)));
+        let gone = |path: &Path| !path.exists() && below(path);
+        new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
     let question = Question { settings: &settings, namespace: &options.namespace, now, rules: &options.rule };
-    let checked = check::run(&new, base.as_deref(), &question);
+    let mut checked = check::run(&new, base.as_deref(), &question);
+    checked.settings = file.map(|it| it.display().to_string());
     // What goes to files is there whatever becomes of standard output.
     for Destination { format, file } in &options.output {
         if let Some(file) = file {

@@ -11,6 +11,7 @@ mod item;
 mod unjudged;
 mod waiver;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -70,6 +71,8 @@ pub struct Checked {
     pub clusters: usize,
     /// Documents that are no manifests: values of a chart, settings of a tool.
     pub strangers: usize,
+    /// From where the settings come, if they are not the usual ones.
+    pub settings: Option<String>,
 }
 
 /// What became of an object.
@@ -180,8 +183,12 @@ impl Hit {
     pub fn level(&self) -> Level {
         match &self.what {
             What::Finding { waived: Some(_), .. } => Level::Waived,
-            What::Finding { judged, .. } if judged.effect == Effect::Refused => Level::Refused,
-            What::Finding { .. } | What::Remark(_) => Level::Warning,
+            What::Finding { judged, .. } => match judged.effect {
+                Effect::Refused => Level::Refused,
+                Effect::Warned => Level::Warning,
+                Effect::Recorded => Level::Note,
+            },
+            What::Remark(_) => Level::Warning,
             What::Unjudged(_) | What::Comment(_) => Level::Note,
             What::Unread(_) => Level::Unread,
         }
@@ -250,13 +257,11 @@ impl<'a> Desk<'a> {
             let sheet = self.sheets.len();
             let spot = |place| Spot { file: input.name.clone(), place, template: None, in_base, sheet };
             let text = input.text.as_deref();
-            let waivers =
-                if in_base { Waivers::default() } else { text.map(Waivers::read).unwrap_or_default() };
+            let waivers = text.map(Waivers::read).unwrap_or_default();
             let lines = Lines::of(text.unwrap_or_default());
             self.sheets.push(Sheet { name: input.name.clone(), in_base, lines, waivers });
             let documents = match text {
                 Ok(text) => manifest::read(text),
-                Err(NoText::LeftOut(_)) if in_base => continue,
                 Err(why) => {
                     let what = match why.clone() {
                         NoText::Unread(problem) => What::Unread(problem),
@@ -274,6 +279,11 @@ impl<'a> Desk<'a> {
                         let hit = Hit::plain(spot(Some(place)), What::Unjudged(words));
                         self.checked.hits.extend(Some(hit).filter(|_| !in_base));
                     }
+                    // Whoever mends a file is not told to mend what was there before.
+                    Err(problem) if in_base => {
+                        let words = format!("what stood here was not compared: {problem}");
+                        self.checked.hits.push(Hit::plain(spot(Some(problem.place)), What::Unjudged(words)));
+                    }
                     Err(problem) => {
                         let what = What::Unread(problem.to_string());
                         self.checked.hits.push(Hit::plain(spot(Some(problem.place)), what));
@@ -281,7 +291,27 @@ impl<'a> Desk<'a> {
                 }
             }
         }
+        if !in_base {
+            self.look_for_twins(&items);
+        }
         items
+    }
+
+    /// The same object twice: patches for a kustomization, or a mistake. For all others the last one counts, as in a cluster.
+    fn look_for_twins(&mut self, items: &[Item]) {
+        let mut first = BTreeMap::new();
+        for item in items {
+            let Some((kind, id)) = item.key() else { continue };
+            let place = item.document.start();
+            let Some((sheet, other)) = first.insert((kind, id), (item.sheet, place)) else { continue };
+            let (name, line, subject) = (&self.sheets[sheet].name, other.line, item.named().subject);
+            let words = format!(
+                "{subject} stands in {name} line {line} as well; what is built of several files is judged as it comes out: kubectl kustomize DIR | gatera check -"
+            );
+            self.checked
+                .hits
+                .push(Hit::plain(self.sheets[item.sheet].spot(item, place), What::Unjudged(words)));
+        }
     }
 
     /// Each as if it were created, beside all others.
@@ -293,19 +323,18 @@ impl<'a> Desk<'a> {
         let world = World::build(facts, Freshness::Current);
         let view = View::new(&world, self.question.now, self.question.settings);
         for item in items {
-            self.judge(item, &item.created(), &view);
+            self.judge(item, &item.created(), &view, None);
         }
     }
 
     /// Asks the rules about an object.
-    fn judge(&mut self, item: &Item, review: &Review, view: &View<'_>) {
+    fn judge(&mut self, item: &Item, review: &Review, view: &View<'_>, besides: Option<(Place, What)>) {
         let decision = rules::evaluate(review, view);
         let sheet = &self.sheets[item.sheet];
         let named = item.named();
         let asked = |judged: &Judged| {
             let (rule, rules) = (judged.finding.rule, self.question.rules);
-            judged.effect != Effect::Recorded
-                && (rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE)
+            rules.is_empty() || rules.contains(&rule) || rule == UNREADABLE
         };
         let finding = |judged: Judged| {
             let place = item.document.find(&judged.finding.field);
@@ -324,9 +353,7 @@ impl<'a> Desk<'a> {
         let odd = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
         let odd = odd
             .or_else(|| Some(unjudged::of(item, view)?).map(|(place, words)| (place, What::Unjudged(words))));
-        if let Some((place, what)) = odd.filter(|_| found.is_empty() && !sheet.in_base) {
-            found.push(plain(place, what));
-        }
+        found.extend(odd.into_iter().chain(besides).map(|(place, what)| plain(place, what)));
         let worst = found.iter().map(Hit::level).max();
         self.checked.hits.append(&mut found);
         self.note(item, worst, false);
@@ -342,8 +369,9 @@ impl<'a> Desk<'a> {
     /// Everything in the order of the texts, with what is to be said of comments.
     fn cleared(self) -> Checked {
         let Self { question, sheets, mut checked } = self;
-        for (number, sheet) in sheets.iter().enumerate() {
-            checked.hits.extend(sheet.waivers.left(question.rules).map(|(line, words)| {
+        let compared = sheets.iter().any(|sheet| sheet.in_base);
+        for (number, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.in_base) {
+            checked.hits.extend(sheet.waivers.left(question.rules, compared).map(|(line, words)| {
                 let place = Some(Place { line, column: 1 });
                 let spot =
                     Spot { file: sheet.name.clone(), place, template: None, in_base: false, sheet: number };

@@ -53,6 +53,13 @@ impl Settings {
         Self { mode: Some(mode), ..self.clone() }
     }
 
+    /// These settings, with no rule in a milder mode than in the others. `rules` are the ids that exist.
+    #[must_use]
+    pub fn no_milder_than(&self, others: &Self, rules: &[&str]) -> Self {
+        let stricter = |rule: &&str| ((*rule).to_owned(), self.mode(rule).max(others.mode(rule)));
+        Self { modes: rules.iter().map(stricter).collect(), ..self.clone() }
+    }
+
     /// These settings once it is known who we are.
     #[must_use]
     pub fn with_own_user(&self, user: &str) -> Self {
@@ -187,6 +194,17 @@ mod tests {
             let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
             assert!(error.contains(words), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn the_stricter_of_two_counts_for_each_rule() {
+        let read = |yaml| Settings::read(yaml, &["G01", "G02", "G03"]).unwrap();
+        let both = read("mode: warn\nmodes: {G01: off}")
+            .no_milder_than(&read("modes: {G02: audit, G03: off}"), &["G01", "G02", "G03"]);
+        assert_eq!(
+            ["G01", "G02", "G03"].map(|rule| both.mode(rule)),
+            [Mode::Enforce, Mode::Warn, Mode::Warn]
+        );
     }
 
     #[test]

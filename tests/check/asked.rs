@@ -157,6 +157,13 @@ fn settings_are_found_upwards() {
         0,
         "of a pipe the folder counts in which it is read"
     );
+    fs::remove_dir_all(top.join("apps/db")).unwrap();
+    assert!(
+        check(&top, &["apps/db"], "").1.contains("; settings of "),
+        "of what is gone, those of where it was"
+    );
+    fs::create_dir(top.join("apps/db")).unwrap();
+    fs::write(top.join("apps/db/open.yaml"), open()).unwrap();
     fs::write(top.join("apps/web/.gatera.yaml"), "mode: enforce\n").unwrap();
     assert_eq!(code(".", &["apps/web"]), 1, "the nearest one counts");
     let (code, _, err) = check(&top, &["apps/db", "apps/web"], "");
@@ -208,11 +215,29 @@ fn what_cannot_be_read_is_one_line() {
             "./h-anchor.yaml:1:4: not readable: this is not YAML: it refers to an anchor that is not there",
             "./i-huge.yaml: not readable: has more than 64 MiB, which no set of manifests has; part it",
             "./j-dangling.yaml: not readable: cannot be read: there is no such file",
-            "./k-device.yaml: not readable: is not a file",
+            "./k-device.yaml: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",
             "./l-out: not readable: is a link that leads out of this folder, so it was not followed; name what it leads to as well",
         ],
         "{out}"
     );
+}
+
+/// Names are whatever somebody wrote, and runners of pipelines look for commands in what a job prints.
+#[test]
+fn names_are_no_commands_of_a_pipeline() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = "##vso[task.setvariable variable=PATH]/evil ##[stop-commands]x";
+    let text = format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: '{name}', labels: {{gatera.dev/cluster: x}}}}\ndata: {{c.cnf: \"[client]\\npassword=x\"}}\n"
+    );
+    fs::write(folder.path().join("::add-mask::a.yaml"), text).unwrap();
+    for format in ["text", "concise", "github"] {
+        let (code, out, _) = check(folder.path(), &["::add-mask::a.yaml", "-o", format], "");
+        assert_eq!(code, 1, "{out}");
+        assert!(!out.contains("##[") && !out.contains("##vso["), "{out}");
+        let commands = out.lines().filter(|line| line.starts_with("::")).count();
+        assert_eq!(commands, usize::from(format == "github"), "{out}");
+    }
 }
 
 /// Colours are for terminals, and a person may say otherwise.

@@ -144,7 +144,7 @@ fn a_base_that_is_not_there_is_said() {
         (&["apps", "--against=git:nowhere"][..], "gatera: --against git:nowhere: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
         (&["apps", "--against=git:--help"], "gatera: --against git:--help: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
         (&["apps", "--against=git:HEAD:apps"], "gatera: --against git:HEAD:apps: the repository of apps has no such revision; a shallow clone has few: `git fetch` it first\n".to_owned()),
-        (&[&outside, "--against=git:HEAD"], format!("gatera: --against git:HEAD: {outside} is in no git repository\n")),
+        (&[&outside, "--against=git:HEAD"], format!("gatera: --against git:HEAD: {outside}: not a git repository (or any of the parent directories): .git\n")),
         (&["-", "--against=git:HEAD"], "gatera: what comes through a pipe has no revision; --against FILE compares it with a file\n".to_owned()),
     ] {
         assert_eq!(it.check(".", arguments), (2, words));
@@ -158,4 +158,78 @@ fn a_base_that_is_not_there_is_said() {
     let (code, said) = it.check(".", &["apps", "--against=git:"]);
     assert_eq!(code, 2);
     assert!(said.contains("write git: and a revision, for example git:origin/main"), "{said}");
+}
+
+/// What else a pull request has, besides files that change.
+#[test]
+fn what_git_does_not_tell_is_said() {
+    let it = Repository::new();
+    it.git(&["mv", "apps/db/galera.yaml", "apps/db/moved.yaml"]);
+    it.commit();
+    let (code, said) = it.check(".", &["apps/db/moved.yaml", "--against=git:HEAD~1"]);
+    let note = "apps/db/moved.yaml (in the base): note: is not there, so all of it was judged as new; if it was moved, check the folder\n";
+    assert!(code == 0 && said.contains(note), "{said}");
+    assert_eq!(it.check(".", &["apps/db/moved.yaml", "--against=git:HEAD~1", "--strict"]).0, 2);
+    assert_eq!(
+        it.check(".", &["apps", "--against=git:HEAD~1", "--strict"]).0,
+        0,
+        "in the folder it is found"
+    );
+    std::os::unix::fs::symlink("db/moved.yaml", it.path().join("apps/link.yaml")).unwrap();
+    it.commit();
+    let (_, said) = it.check(".", &["apps/link.yaml", "--against=git:HEAD"]);
+    assert!(
+        said.contains(
+            "apps/link.yaml (in the base): note: is a link in the base, so how it was is not known; "
+        ),
+        "{said}"
+    );
+}
+
+/// A hook of git tells its own repository in variables, which are not of the one that the manifests are in.
+#[test]
+fn variables_of_hooks_name_no_other_repository() {
+    let (it, other) = (Repository::new(), Repository::new());
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
+    let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["check", "apps/db", "--against=git:HEAD", "--output=concise"])
+        .env("GIT_DIR", other.path().join(".git"))
+        .env("GIT_INDEX_FILE", "nowhere")
+        .current_dir(it.path())
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("[G01] "), "{output:?}");
+}
+
+/// What was merged meanwhile is not what a branch changes.
+#[test]
+fn a_branch_is_compared_with_where_it_began() {
+    let it = Repository::new();
+    it.git(&["checkout", "--quiet", "-b", "change"]);
+    it.put("apps/web/more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\n");
+    it.commit();
+    it.git(&["checkout", "--quiet", "main"]);
+    it.put("apps/second.yaml", &CLUSTER.replace("galera-instance", "second"));
+    it.commit();
+    it.git(&["checkout", "--quiet", "change"]);
+    assert_eq!(it.check(".", &["apps", "--against=git:main"]).0, 1, "as if it removed what it never had");
+    for revision in ["git:main...", "git:main...HEAD", "git:main...change"] {
+        let (code, said) = it.check(".", &["apps", &format!("--against={revision}")]);
+        assert_eq!(code, 0, "{said}");
+        assert!(said.ends_with("10 objects: 0 would be refused, 0 allowed with a warning, 1 fine, 9 unchanged; 1 Galera cluster\n"), "{said}");
+    }
+}
+
+/// A branch that brings milder settings is judged by those that there were.
+#[test]
+fn milder_settings_hide_nothing_that_comes_with_them() {
+    let it = Repository::new();
+    it.put(".gatera.yaml", "modes: {G01: audit, G03: off}\n");
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 1"));
+    assert_eq!(it.check(".", &["apps", "--against=git:HEAD"]).0, 1);
+    it.commit();
+    it.put("apps/db/galera.yaml", &CLUSTER.replace("replicas: 3", "replicas: 0"));
+    let (code, said) = it.check(".", &["apps", "--against=git:HEAD"]);
+    assert_eq!(code, 0, "now they count: {said}");
+    assert!(said.contains(": note [G01] "), "and what they let through is a note: {said}");
 }

@@ -15,7 +15,7 @@ fn without(words: &str) -> String {
     kept.join("\n---\n")
 }
 
-fn said(before: &str, after: &str) -> String {
+fn said_of(before: &str, after: &str) -> String {
     lines(&judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]))).join("\n")
 }
 
@@ -81,7 +81,7 @@ fn a_change_is_judged_and_not_what_there_is() {
             )
         }),
     ] {
-        page.push_str(&format!("{what}\n{}\n\n", said(&before, &after)));
+        page.push_str(&format!("{what}\n{}\n\n", said_of(&before, &after)));
     }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
         insta::assert_snapshot!("check-changes", page);
@@ -103,7 +103,7 @@ fn an_object_is_the_same_wherever_it_stands() {
 /// Nobody looked at a cluster, and nobody says so.
 #[test]
 fn how_members_are_is_supposed_and_that_is_said() {
-    let said = said(CLUSTER, &without(SET));
+    let said = said_of(CLUSTER, &without(SET));
     assert!(said.contains("(3 of 3 members Synced, as is supposed here)"), "{said}");
 }
 
@@ -112,12 +112,17 @@ fn how_members_are_is_supposed_and_that_is_said() {
 fn a_base_that_cannot_be_read_is_said() {
     let broken = format!("{CLUSTER}\n---\na: [\n");
     let checked = judged(&[input("new.yaml", CLUSTER)], Some(&[input("old.yaml", &broken)]));
-    let said = lines(&checked);
-    assert_eq!(said.len(), 1, "{said:#?}");
-    assert!(
-        said[0].starts_with("unread - line ") && said[0].contains(" of the base: this is not YAML"),
-        "{said:#?}"
-    );
+    let words = "note - line 119 of the base: what stood here was not compared: this is not YAML: a bracket or a brace is not closed";
+    assert_eq!(lines(&checked), [words]);
+    assert_eq!(checked.unjudged(), 1, "with --strict that is an error");
+    // An object that cannot be read is no object that is new.
+    let odd = with("replicas: 3", "replicas: three");
+    for after in [with("replicas: 3", "replicas: 1"), without(SET)] {
+        let said = said_of(&odd, &after);
+        let words =
+            "how StatefulSet db/galera-instance-galera was cannot be read, so what changes was not judged";
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 /// An object in a namespace of its own is another one, and so is one that is only named when it is created.
@@ -130,4 +135,52 @@ fn what_is_called_otherwise_is_another_object() {
     let made = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n";
     let checked = judged(&[input("new.yaml", made)], Some(&[input("old.yaml", made)]));
     assert_eq!(checked.objects.iter().filter(|it| it.unchanged).count(), 0);
+}
+
+/// Folders for several clusters without a namespace: each is compared with what it was, and not with the other one.
+#[test]
+fn the_same_names_in_several_files_are_several_objects() {
+    let set = |name: &str, text: &str| input(name, text);
+    let one = with("replicas: 3", "replicas: 1");
+    let base = [set("prod.yaml", CLUSTER), set("staging.yaml", &one)];
+    let checked = judged(&[set("prod.yaml", &one), set("staging.yaml", &one)], Some(&base));
+    let refused: Vec<_> = lines(&checked).into_iter().filter(|it| it.starts_with("refused")).collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert!(refused[0].contains("3 -> 1 replicas"), "{refused:?}");
+    let checked = judged(&[set("staging.yaml", &one)], Some(&base));
+    let refused: Vec<_> = lines(&checked).into_iter().filter(|it| it.starts_with("refused G03")).collect();
+    assert_eq!(refused.len(), 1, "the other one is gone: {:?}", lines(&checked));
+}
+
+/// A change does not make itself fine.
+#[test]
+fn a_namespace_that_is_made_milder_hides_nothing_else() {
+    let namespace = |mode: &str| {
+        format!(
+            "{CLUSTER}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {{name: db, labels: {{gatera.dev/mode: '{mode}'}}}}\n"
+        )
+    };
+    for (before, mode) in
+        [(namespace("enforce"), "audit"), (namespace("enforce"), "off"), (CLUSTER.to_owned(), "off")]
+    {
+        let after = namespace(mode).replace("replicas: 3", "replicas: 1");
+        let said = said_of(&before, &after);
+        assert!(
+            said.contains("refused G01 ")
+                && said.contains(&format!(
+                    "Namespace db: gatera.dev/mode enforce -> {mode}: rules refuse less here"
+                )),
+            "{said}"
+        );
+    }
+    let mended = said_of(&namespace("audit"), &namespace("enforce").replace("replicas: 3", "replicas: 1"));
+    assert!(mended.starts_with("note G01 "), "as it was: {mended}");
+}
+
+/// What the guard does not know is not fine when it goes, either.
+#[test]
+fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
+    let stranger = with("app: galera, galera: galera, instance", "app: shop, galera: galera, instance");
+    let checked = judged(&[input("new.yaml", "")], Some(&[input("old.yaml", &stranger)]));
+    assert!(checked.unjudged() > 0, "{:?}", lines(&checked));
 }

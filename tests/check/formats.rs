@@ -38,6 +38,20 @@ fn snapshot(name: &str, text: &str) {
     });
 }
 
+/// Names are whatever somebody wrote: no mention, no link, and no more than a comment may hold.
+#[test]
+fn a_summary_links_to_nobody() {
+    let names = (0..60).map(|number| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: \"@team https://evil.example www.evil.example {number}{}\", labels: {{gatera.dev/cluster: x}}}}\ndata: {{c.cnf: \"[client]\\npassword=x\"}}\n", "x".repeat(150)));
+    let text = names.collect::<Vec<_>>().join("---\n");
+    let summary = lay_out(&judged(&[input("a.yaml", &text)], None), Format::Markdown, false);
+    assert!(summary.len() < 65_536, "{}", summary.len());
+    // Within fences nothing is a link.
+    let outside: String = summary.split("```").step_by(2).collect();
+    for word in ["@team", "https://evil", "www.evil"] {
+        assert!(!outside.contains(word), "{word}: {outside}");
+    }
+}
+
 #[test]
 fn every_format_is_what_it_was() {
     let checked = one_of_everything();

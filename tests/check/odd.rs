@@ -71,6 +71,16 @@ fn what_was_not_judged_is_said() {
     }
 }
 
+/// A folder with a base and its patches is no set of manifests that anybody applies.
+#[test]
+fn the_same_object_twice_is_said() {
+    let patch = "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: galera-instance-galera}\nspec: {replicas: 5}\n";
+    let checked = judged(&[input("base.yaml", CLUSTER), input("patch.yaml", patch)], None);
+    let said = lines(&checked);
+    let words = "note - line 1: StatefulSet db/galera-instance-galera stands in base.yaml line 86 as well; what is built of several files is judged as it comes out: kubectl kustomize DIR | gatera check -";
+    assert!(said.contains(&words.to_owned()), "{said:#?}");
+}
+
 /// As kubectl takes them: whatever has items, and items that say nothing of themselves.
 #[test]
 fn objects_in_lists_are_judged() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::str::FromStr;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use decide::check::{Input, NoText};
 
 use super::{input, sources};
@@ -27,7 +27,7 @@ impl FromStr for Base {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.strip_prefix("git:") {
-            Some("") => Err("write git: and a revision, for example git:origin/main".to_owned()),
+            Some("") => Err("write git: and a revision, for example git:origin/main...".to_owned()),
             Some(revision) => Ok(Self::Git(revision.to_owned())),
             None if text == "-" => {
                 Err("a base cannot come from standard input; write it to a file".to_owned())
@@ -65,6 +65,8 @@ struct Tree<'a> {
     commit: String,
 }
 
+/// What is no file of text in a revision, and what is to be said of it.
+type Other = (PathBuf, String);
 /// A file in a revision: its content's id, and its path below the folder.
 type Blob = (String, PathBuf);
 
@@ -76,36 +78,29 @@ impl<'a> Tree<'a> {
             .find(is_folder)
             .filter(|it| !it.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        let shown = path.display();
-        if !git(folder, &["rev-parse", "--git-dir"])?.status.success() {
-            bail!("--against git:{revision}: {shown} is in no git repository");
-        }
-        let commit = format!("{revision}^{{commit}}");
-        let output = git(folder, &["rev-parse", "--verify", "--end-of-options", &commit])?;
-        ensure!(
-            output.status.success(),
-            "--against git:{revision}: the repository of {shown} has no such revision; a shallow clone has few: `git fetch` it first"
-        );
-        Ok(Self { path, folder, commit: String::from_utf8_lossy(&output.stdout).trim().to_owned() })
+        Ok(Self { path, folder, commit: commit(folder, path, revision)? })
     }
 
-    /// Every manifest below the path.
+    /// Every manifest below the path, and a word about what is none.
     fn texts(&self) -> anyhow::Result<Vec<Input>> {
-        let blobs = self.blobs()?;
+        let (blobs, others) = self.blobs()?;
         let contents = self.contents(&blobs)?;
         let named = |((_, name), bytes): (Blob, Vec<u8>)| {
-            // Named as the same file is named now.
-            let name = if self.folder == Path::new(".") && !self.path.starts_with(".") {
-                name
-            } else {
-                self.folder.join(name)
-            };
+            let name = self.name(name);
             input(&name, sources::text(bytes).map_err(NoText::Unread))
         };
-        Ok(blobs.into_iter().zip(contents).map(named).collect())
+        let left_out =
+            others.into_iter().map(|(name, words)| input(&self.name(name), Err(NoText::LeftOut(words))));
+        Ok(blobs.into_iter().zip(contents).map(named).chain(left_out).collect())
     }
 
-    fn blobs(&self) -> anyhow::Result<Vec<Blob>> {
+    /// As the same file is named now.
+    fn name(&self, below: PathBuf) -> PathBuf {
+        let here = self.folder == Path::new(".") && !self.path.starts_with(".");
+        if here { below } else { self.folder.join(below) }
+    }
+
+    fn blobs(&self) -> anyhow::Result<(Vec<Blob>, Vec<Other>)> {
         let below = self.path.strip_prefix(self.folder).unwrap_or(self.path);
         let below = below.to_string_lossy();
         let mut arguments = vec!["ls-tree", "-r", "-z", &self.commit];
@@ -115,19 +110,35 @@ impl<'a> Tree<'a> {
         let output = git(self.folder, &arguments)?;
         ensure!(output.status.success(), "git ls-tree: {}", first_line(&output));
         let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-        let blobs = listed.split('\0').filter_map(|entry| {
-            let (about, name) = entry.split_once('\t')?;
+        let (mut blobs, mut others) = (Vec::new(), Vec::new());
+        for (about, name) in listed.split('\0').filter_map(|entry| entry.split_once('\t')) {
             let mut about = about.split(' ');
-            let file = about.next()?.starts_with("100");
-            let (_, id) = (about.next()?, about.next()?);
+            let (Some(mode), _, Some(id)) = (about.next(), about.next(), about.next()) else { continue };
             let asked = *name == *below || sources::is_manifest(Path::new(name));
-            (file && asked).then(|| (id.to_owned(), PathBuf::from(name)))
-        });
-        let blobs: Vec<_> = blobs.collect();
+            let words = match mode {
+                "160000" => {
+                    "is a submodule in the base, so how it was is not known; check it in its own repository"
+                }
+                "120000" if asked => {
+                    "is a link in the base, so how it was is not known; name what it leads to as well"
+                }
+                _ if asked => {
+                    blobs.push((id.to_owned(), PathBuf::from(name)));
+                    continue;
+                }
+                _ => continue,
+            };
+            others.push((PathBuf::from(name), words.to_owned()));
+        }
+        if self.path.is_file() && blobs.is_empty() && others.is_empty() {
+            let words = "is not there, so all of it was judged as new; if it was moved, check the folder";
+            others.push((PathBuf::from(&*below), words.to_owned()));
+        }
         let charts = blobs.iter().filter(|(_, name)| name.ends_with(sources::CHART));
         let templates: HashSet<_> = charts.map(|(_, name)| name.with_file_name(sources::TEMPLATES)).collect();
         let is_template = |name: &Path| name.ancestors().any(|it| templates.contains(it));
-        Ok(blobs.into_iter().filter(|(_, name)| *name == *below || !is_template(name)).collect())
+        blobs.retain(|(_, name)| *name == *below || !is_template(name));
+        Ok((blobs, others))
     }
 
     /// What is in them, by one process.
@@ -160,8 +171,46 @@ impl<'a> Tree<'a> {
     }
 }
 
+/// The commit that a revision is; of `REV...` and `A...B` the one where the branches parted.
+fn commit(folder: &Path, path: &Path, revision: &str) -> anyhow::Result<String> {
+    let shown = path.display();
+    let inside = git(folder, &["rev-parse", "--git-dir"])?;
+    ensure!(inside.status.success(), "--against git:{revision}: {shown}: {}", first_line(&inside));
+    let verified = |name: &str| {
+        let name = format!("{}^{{commit}}", if name.is_empty() { "HEAD" } else { name });
+        let output = git(folder, &["rev-parse", "--verify", "--end-of-options", &name])?;
+        ensure!(
+            output.status.success(),
+            "--against git:{revision}: the repository of {shown} has no such revision; a shallow clone has few: `git fetch` it first"
+        );
+        anyhow::Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some((from, to)) = revision.split_once("...") else { return verified(revision) };
+    let output = git(folder, &["merge-base", &verified(from)?, &verified(to)?])?;
+    ensure!(
+        output.status.success(),
+        "--against git:{revision}: these revisions have no common one here; a shallow clone has few: `git fetch --unshallow`"
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// What a file said in a revision; `None`: there was none.
+pub(super) fn text_of(revision: &str, path: &Path) -> anyhow::Result<Option<String>> {
+    let tree = Tree::of(path, revision)?;
+    let (blobs, _) = tree.blobs()?;
+    let text = tree.contents(&blobs)?.pop();
+    Ok(text.and_then(|bytes| String::from_utf8(bytes).ok()))
+}
+
+/// Hooks of git run with variables that name another repository than the one that a path is in.
+const OF_HOOKS: [&str; 6] =
+    ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"];
+
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
+    for name in OF_HOOKS {
+        command.env_remove(name);
+    }
     command.arg("-C").arg(folder).args(arguments).env("GIT_OPTIONAL_LOCKS", "0").stderr(Stdio::piped());
     command
 }
@@ -171,5 +220,6 @@ fn git(folder: &Path, arguments: &[&str]) -> anyhow::Result<Output> {
 }
 
 fn first_line(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or("it failed").to_owned()
+    let said = String::from_utf8_lossy(&output.stderr);
+    said.lines().next().unwrap_or("git failed").trim_start_matches("fatal: ").to_owned()
 }

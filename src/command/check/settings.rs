@@ -1,52 +1,84 @@
 //! The settings that count for a check: those that are named, or those that lie beside the manifests.
 //!
-//! Owns: where they are looked for. Not above the top of a repository, and outside of one only in the folder itself: nobody else's
-//! file may make a check milder.
+//! Owns: where they are looked for, and whose count. Not above the top of a repository, and outside of one only in the folder itself;
+//! whoever owns the manifests owns their settings: nobody else's file makes a check milder, and no change makes its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, ensure};
 use decide::config::Settings;
+use decide::rules::RULES;
 
-use super::sources;
+use super::{Base, sources};
 use crate::act::reload;
 
 /// How the file is called.
 const NAME: &str = ".gatera.yaml";
 
-/// The settings for these paths.
-pub(super) fn of(named: Option<&Path>, paths: &[PathBuf]) -> anyhow::Result<Settings> {
+/// The settings for these paths, and the file that they came from.
+pub(super) fn of(
+    named: Option<&Path>,
+    paths: &[PathBuf],
+    base: Option<&Base>,
+) -> anyhow::Result<(Settings, Option<PathBuf>)> {
     if let Some(path) = named {
-        return Ok(reload::load(path)?);
+        return Ok((reload::load(path)?, Some(path.to_owned())));
     }
-    let mut all: Vec<_> = paths.iter().map(|path| beside(path)).collect();
+    let mut all = paths.iter().map(|path| beside(path)).collect::<anyhow::Result<Vec<_>>>()?;
     all.dedup();
-    match &all[..] {
-        [] | [None] => Ok(Settings::default()),
-        [Some(path)] => Ok(reload::load(path)?),
+    let found = match &all[..] {
+        [] => None,
+        [found] => found.clone(),
         _ => {
-            let named: Vec<_> = all
-                .iter()
-                .map(|it| it.as_ref().map_or("none".to_owned(), |it| it.display().to_string()))
-                .collect();
+            let shown =
+                |it: &Option<PathBuf>| it.as_ref().map_or("none".to_owned(), |it| it.display().to_string());
+            let named: Vec<_> = all.iter().map(shown).collect();
             anyhow::bail!(
                 "these paths have different settings ({}); --config names one file",
                 named.join(", ")
             )
         }
-    }
+    };
+    let Some(path) = found else { return Ok((Settings::default(), None)) };
+    let settings = reload::load(&path)?;
+    let Some(Base::Git(revision)) = base else { return Ok((settings, Some(path))) };
+    // A change that makes rules milder does not make itself fine.
+    let before = super::base::text_of(revision, &path)?;
+    let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
+    let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
+    Ok((settings.no_milder_than(&before.unwrap_or_default(), &ids), Some(path)))
 }
 
-/// The nearest one.
-fn beside(path: &Path) -> Option<PathBuf> {
+/// The nearest one; of what is not there any more, from where it was.
+fn beside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     let path = if sources::is_standard_input(path) { Path::new(".") } else { path };
-    let folder = if path.is_dir() {
-        path
-    } else {
-        path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."))
-    };
-    let folder = fs::canonicalize(folder).ok()?;
-    let top = folder.ancestors().find(|it| it.join(".git").exists()).unwrap_or(&folder);
+    let exists = |it: &&Path| it.as_os_str().is_empty() || it.exists();
+    let nearest =
+        path.ancestors().find(exists).filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let nearest = fs::canonicalize(nearest)
+        .with_context(|| format!("looking for settings beside {}", path.display()))?;
+    let folder = if nearest.is_dir() { &nearest } else { nearest.parent().unwrap_or(&nearest) };
+    let top = folder.ancestors().find(|it| it.join(".git").exists()).unwrap_or(folder);
     let within = folder.ancestors().take_while(|it| it.starts_with(top));
-    within.map(|it| it.join(NAME)).find(|it| it.is_file())
+    let Some(found) = within.map(|it| it.join(NAME)).find(|it| it.is_file()) else { return Ok(None) };
+    ensure!(
+        owner(&found) == owner(&nearest),
+        "{} belongs to somebody else than {}; --config {} takes it all the same",
+        found.display(),
+        path.display(),
+        found.display()
+    );
+    Ok(Some(found))
+}
+
+#[cfg(unix)]
+fn owner(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt as _;
+    Some(fs::metadata(path).ok()?.uid())
+}
+
+#[cfg(not(unix))]
+fn owner(_: &Path) -> Option<u32> {
+    None
 }

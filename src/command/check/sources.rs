@@ -69,7 +69,12 @@ fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec
             }
         } else if is_manifest(&path) && first_time(&path, seen) {
             let special = fs::metadata(&path).is_ok_and(|it| !it.is_file());
-            found.push(if special { input(&path, unread("is not a file".to_owned())) } else { one(&path) });
+            let leads_out = fs::canonicalize(&path).is_ok_and(|it| !it.starts_with(top));
+            found.push(match (leads_out, special) {
+                (true, _) => input(&path, unread(LEADS_OUT.to_owned())),
+                (_, true) => input(&path, unread("is not a file".to_owned())),
+                _ => one(&path),
+            });
         }
     }
 }

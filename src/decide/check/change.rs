@@ -5,51 +5,113 @@
 
 use std::collections::BTreeMap;
 
-use super::Desk;
 use super::deployed::Deployed;
 use super::item::Item;
-use crate::object::Kind;
+use super::{Desk, What};
+use crate::galera::adopt::Adoption;
+use crate::manifest::Place;
+use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
-use crate::view::{Facts, Freshness, Id, View, World};
+use crate::verdict::Mode;
+use crate::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
 
 /// Judges what differs from `before`.
 pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
-    let by_key = |items: &'_ [Item]| -> BTreeMap<_, _> {
-        items
-            .iter()
-            .enumerate()
-            .filter_map(|(at, it)| Some((it.key().map(|(kind, id)| (kind, id.clone()))?, at)))
-            .collect()
-    };
-    let (old, new): (BTreeMap<(Kind, Id), usize>, _) = (by_key(before), by_key(items));
-    let of_key = |item: &Item| Some(&before[*old.get(&item.key().map(|(kind, id)| (kind, id.clone()))?)?]);
-    let gone =
-        before.iter().filter(|it| it.key().is_some_and(|(kind, id)| !new.contains_key(&(kind, id.clone()))));
-
-    let mut stage = Stage::new(desk, items, &of_key);
-    for item in items {
-        match of_key(item) {
+    let pairs = Pairs::of(desk, items, before);
+    let mut stage = Stage::new(desk, items, &pairs);
+    for (item, was) in items.iter().zip(&pairs.was) {
+        match was {
             Some(was) if was.document.json() == item.document.json() => desk.note(item, None, true),
+            Some(was) if item.kind() == Kind::Namespace => {
+                // For all others it stays as it was: nothing that is changed with it is judged more mildly.
+                let review =
+                    Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
+                stage.judge(desk, item, &review, milder(Some(was), item));
+            }
             Some(was) => {
-                let old = was.object().cloned();
-                let created = item.created();
-                // What could not be read before is judged as new.
+                let (old, created) = (was.object().cloned(), item.created());
+                let unknown = old.is_none().then(|| unknown(item));
                 let operation = if old.is_some() { Operation::Update } else { Operation::Create };
                 let review = Review { operation, old, ..created };
-                stage.before(was, Some(item));
-                stage.judge(desk, item, &review);
-                stage.after(was, Some(item));
+                stage.swap(Some(item), Some(was));
+                stage.judge(desk, item, &review, unknown);
+                stage.swap(Some(was), Some(item));
             }
-            None => stage.judge(desk, item, &item.created()),
+            None => stage.judge(desk, item, &item.created(), milder(None, item)),
         }
     }
-    for was in gone {
-        let Some(object) = was.object() else { continue };
-        let review =
-            Review { operation: Operation::Delete, old: Some(object.clone()), new: None, ..was.created() };
-        stage.before(was, None);
-        stage.judge(desk, was, &review);
-        stage.after(was, None);
+    for was in pairs.gone {
+        let twin = was.key().and_then(|key| items.iter().find(|it| it.key() == Some(key)));
+        let unknown = was.object().is_none().then(|| unknown(was));
+        let review = Review {
+            operation: Operation::Delete,
+            old: was.object().cloned(),
+            new: None,
+            unreadable: None,
+            ..was.created()
+        };
+        stage.swap(twin, Some(was));
+        stage.judge(desk, was, &review, unknown);
+        stage.swap(Some(was), twin);
+    }
+}
+
+fn unknown(item: &Item) -> (Place, What) {
+    let words = format!("how {} was cannot be read, so what changes was not judged", item.named().subject);
+    (item.document.start(), What::Unjudged(words))
+}
+
+/// A namespace in which rules refuse less than before.
+fn milder(was: Option<&Item>, is: &Item) -> Option<(Place, What)> {
+    let mode = |item: &Item| match item.object() {
+        Some(Object::Namespace(it)) => it.metadata.labels.get(MODE_LABEL).and_then(|text| Mode::read(text)),
+        _ => None,
+    };
+    let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), mode(is)?);
+    (to < from).then(|| {
+        let words = format!(
+            "{}: {MODE_LABEL} {} -> {}: rules refuse less here from then on; what else changes was judged as before",
+            is.named().subject,
+            from.name(),
+            to.name()
+        );
+        (is.document.find("metadata.labels"), What::Remark(words))
+    })
+}
+
+/// Which object was which.
+struct Pairs<'a> {
+    /// For each object of the new set.
+    was: Vec<Option<&'a Item>>,
+    /// Those that are not there any more.
+    gone: Vec<&'a Item>,
+}
+
+impl<'a> Pairs<'a> {
+    /// Of several with the same names, as folders for several clusters have them, first those in the same file.
+    fn of(desk: &Desk<'_>, items: &[Item], before: &'a [Item]) -> Self {
+        let mut left: BTreeMap<(Kind, &Id), Vec<&'a Item>> = BTreeMap::new();
+        for was in before {
+            if let Some(key) = was.key() {
+                left.entry(key).or_default().push(was);
+            }
+        }
+        let file = |item: &Item| &desk.sheets[item.sheet].name;
+        let mut was: Vec<Option<&Item>> = vec![None; items.len()];
+        for same_file in [true, false] {
+            for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {
+                let Some(candidates) = item.key().and_then(|key| left.get_mut(&key)) else { continue };
+                let found = candidates.iter().position(|it| !same_file || file(it) == file(item));
+                *was = found.map(|at| candidates.remove(at));
+            }
+        }
+        let taken = |it: &&Item| {
+            it.key().is_some_and(|key| {
+                left.get(&key).is_some_and(|left| left.iter().any(|one| std::ptr::eq(*one, *it)))
+            })
+        };
+        let gone = before.iter().filter(taken).collect();
+        Self { was, gone }
     }
 }
 
@@ -57,40 +119,36 @@ pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
 struct Stage<'a> {
     facts: Facts,
     world: World,
-    adoption: &'a crate::galera::adopt::Adoption,
+    adoption: &'a Adoption,
 }
 
 impl<'a> Stage<'a> {
-    /// As all will be. What is new has no members yet.
-    fn new<'i>(desk: &Desk<'a>, items: &'i [Item], was: &impl Fn(&Item) -> Option<&'i Item>) -> Self
-    where
-        'i: 'i,
-    {
+    /// As all will be, but for namespaces. What is new has no members yet.
+    fn new(desk: &Desk<'a>, items: &[Item], pairs: &Pairs<'_>) -> Self {
         let adoption = &desk.question.settings.adoption;
         let mut facts = Facts::of(adoption);
-        for item in items {
+        for (item, was) in items.iter().zip(&pairs.was) {
+            if item.kind() == Kind::Namespace {
+                if let Some(was) = was {
+                    was.put_into(&mut facts);
+                }
+                continue;
+            }
             item.put_into(&mut facts);
-            if let (Some(_), Some(object)) = (was(item), item.object()) {
+            if let (Some(_), Some(object)) = (was, item.object()) {
                 Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
             }
+        }
+        for was in pairs.gone.iter().filter(|it| it.kind() == Kind::Namespace) {
+            was.put_into(&mut facts);
         }
         let world = World::build(facts.clone(), Freshness::Current);
         Self { facts, world, adoption }
     }
 
-    fn judge(&self, desk: &mut Desk<'_>, item: &Item, review: &Review) {
+    fn judge(&self, desk: &mut Desk<'_>, item: &Item, review: &Review, besides: Option<(Place, What)>) {
         let view = View::new(&self.world, desk.question.now, desk.question.settings);
-        desk.judge(item, review, &View { supposed: true, ..view });
-    }
-
-    /// This one is as it was.
-    fn before(&mut self, was: &Item, is: Option<&Item>) {
-        self.swap(is, Some(was));
-    }
-
-    /// This one is as it will be.
-    fn after(&mut self, was: &Item, is: Option<&Item>) {
-        self.swap(Some(was), is);
+        desk.judge(item, review, &View { supposed: true, ..view }, besides);
     }
 
     fn swap(&mut self, out: Option<&Item>, into: Option<&Item>) {

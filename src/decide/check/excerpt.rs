@@ -59,9 +59,9 @@ fn shown(line: &str, says: &str) -> String {
     let bare = value.split(" #").next().unwrap_or_default().trim();
     let known = bare.trim_matches(['"', '\'']);
     let key = before.trim_matches([' ', '-', ':', '=', '"', '\'']);
-    let mark = bare.is_empty()
-        || ["apiVersion", "kind", "name"].contains(&key)
-        || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
+    let plain = known.chars().all(|c| c.is_ascii_alphanumeric() || "._/-".contains(c));
+    let named = plain && ["apiVersion", "kind", "name"].contains(&key);
+    let mark = bare.is_empty() || named || ["|", "|-", "|+", ">", ">-", "{}", "[]"].contains(&bare);
     if mark || says_word(says, known) { format!("{before}{bare}") } else { format!("{before}…") }
 }
 
@@ -120,6 +120,10 @@ mod tests {
             ("  spec: {password: hunter2}", "spec", "  spec: …"),
             ("hunter2", "", "…"),
             ("- - a: b", "", "- - a: …"),
+            ("  - name: mariadb", "", "  - name: mariadb"),
+            ("  \"name\": \"A\", \"value\": \"hunter2\"", "", "  \"name\": …"),
+            ("  name: A, value: hunter2}]", "", "  name: …"),
+            ("kind: ConfigMap, data: {c: \"wsrep_sst_auth=root:hunter2\"}}", "", "kind: …"),
         ] {
             assert_eq!(shown(line, says), quoted, "{line}");
         }

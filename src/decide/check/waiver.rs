@@ -8,6 +8,8 @@ use std::cell::Cell;
 use crate::manifest::{Document, Place};
 use crate::rules::{self, UNREADABLE};
 
+/// No line.
+const NOTHING: u64 = 0;
 /// How such a comment begins.
 const BEGINS: &str = "gatera: waive";
 
@@ -37,11 +39,15 @@ impl Waivers {
         if !text.contains(BEGINS) {
             return all;
         }
-        let mut above = Vec::new();
+        let (mut above, mut began) = (Vec::new(), false);
         for (line, number) in text.lines().zip(1_u64..) {
-            let comment = comment(line);
-            let alone =
-                line.trim().is_empty() || line.trim_start().starts_with('#') || line.starts_with("---");
+            let (comment, separator) = (comment(line), line.starts_with("---"));
+            let alone = line.trim().is_empty() || line.trim_start().starts_with('#') || separator;
+            // What stands at the end of a document is not about the next one.
+            if separator && began {
+                all.add(above.drain(..), NOTHING);
+            }
+            began |= !alone;
             if !alone {
                 all.add(above.drain(..), number);
             }
@@ -53,7 +59,7 @@ impl Waivers {
                 }
             }
         }
-        all.add(above, u64::MAX);
+        all.add(above, NOTHING);
         all
     }
 
@@ -81,10 +87,11 @@ impl Waivers {
         Some(waiver.reason.clone())
     }
 
-    /// What is to be said of those that are not taken or waive nothing, with their lines. Where only some rules are asked, others
-    /// find nothing.
-    pub(super) fn left(&self, asked: &[&str]) -> impl Iterator<Item = (u64, String)> {
-        let idle = |it: &&Waiver| !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
+    /// What is to be said of those that are not taken or waive nothing, with their lines. Where only some rules are asked, or what is
+    /// as it was is not judged, the others may be needed all the same.
+    pub(super) fn left(&self, asked: &[&str], compared: bool) -> impl Iterator<Item = (u64, String)> {
+        let idle =
+            |it: &&Waiver| !compared && !it.used.get() && (asked.is_empty() || asked.contains(&it.rule));
         let idle = self.taken.iter().filter(idle);
         let said = idle.map(|it| {
             (
@@ -103,6 +110,9 @@ impl Waivers {
 fn comment(line: &str) -> Option<&str> {
     let (before, words) = line.split_once(BEGINS)?;
     let before = before.trim_end().strip_suffix('#')?;
+    // A text in quotes is no comment.
+    let quoted = ['"', '\''].iter().any(|quote| before.matches(*quote).count() % 2 == 1);
+    let before = if quoted { return None } else { before };
     (before.is_empty() || before.ends_with(char::is_whitespace)).then_some(words)
 }
 
@@ -161,7 +171,18 @@ spec:
         ] {
             assert_eq!(reason_at(rule, line).as_deref(), reason, "{rule} line {line}");
         }
-        assert_eq!(waivers.left(&[]).count(), 0);
+        assert_eq!(waivers.left(&[], false).count(), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_document_is_not_about_the_next_one() {
+        let text = "kind: A\ndata:\n  readme: |\n    # gatera: waive G11 reason=from a text\n---\nkind: B\n";
+        let documents: Vec<_> = manifest::read(text).into_iter().map(Result::unwrap).collect();
+        let waivers = Waivers::read(text);
+        assert_eq!(waivers.waives("G11", Place { line: 6, column: 1 }, &documents[1]), None);
+        let quoted = "a: \"x # gatera: waive G11 reason=in a text\"\n";
+        let document = manifest::read(quoted).remove(0).unwrap();
+        assert_eq!(Waivers::read(quoted).waives("G11", Place { line: 1, column: 4 }, &document), None);
     }
 
     #[test]
@@ -196,10 +217,11 @@ spec:
                 "G01 finds nothing here, so there is nothing to waive; take this comment out",
             ),
         ] {
-            let said: Vec<_> = Waivers::read(&format!("a: 1\n{comment}\n")).left(&[]).collect();
+            let said: Vec<_> = Waivers::read(&format!("a: 1\n{comment}\n")).left(&[], false).collect();
             assert_eq!(said, [(2, words.to_owned())]);
         }
         let waivers = Waivers::read("# gatera: waive G01 reason=x\n");
-        assert_eq!(waivers.left(&["G02"]).count(), 0, "nobody asked G01");
+        assert_eq!(waivers.left(&["G02"], false).count(), 0, "nobody asked G01");
+        assert_eq!(waivers.left(&[], true).count(), 0, "what is as it was is not judged");
     }
 }

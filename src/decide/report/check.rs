@@ -62,15 +62,20 @@ impl Format {
 /// Lays it out. Colours are for terminals.
 pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
     match format {
-        Format::Text => text::text(checked, colour),
-        Format::Concise => text::concise(checked, colour),
+        Format::Text => tame(&text::text(checked, colour)),
+        Format::Concise => tame(&text::concise(checked, colour)),
         Format::Json => format!("{:#}\n", json::of(checked)),
         Format::Sarif => format!("{:#}\n", sarif::of(checked)),
         Format::Junit => junit::of(checked),
-        Format::Github => github::of(checked),
+        Format::Github => tame(&github::of(checked)),
         Format::Gitlab => format!("{:#}\n", code_quality::of(checked)),
         Format::Markdown => markdown::of(checked),
     }
+}
+
+/// Runners of pipelines look for commands anywhere in what a job prints, and names are whatever somebody wrote.
+fn tame(text: &str) -> String {
+    text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")
 }
 
 /// By what programs tell apart what was found: the id of a rule, or what else it is.
@@ -172,10 +177,12 @@ fn findings(checked: &Checked) -> String {
 
 /// "8 objects: 2 would be refused, 1 allowed with a warning, 5 fine", which add up; and what else is to be known of them.
 fn objects(checked: &Checked) -> String {
+    let settings =
+        checked.settings.as_ref().map(|it| format!("; settings of {}", visible(it))).unwrap_or_default();
     let (all, unchanged) = (checked.objects.len(), checked.objects.iter().filter(|it| it.unchanged).count());
     if all == 0 {
         return format!(
-            "nothing to judge: there is no Kubernetes object in what was read{}",
+            "nothing to judge: there is no Kubernetes object in what was read{}{settings}",
             strangers(checked)
         );
     }
@@ -194,7 +201,7 @@ fn objects(checked: &Checked) -> String {
         0 => "no Galera cluster is among them".to_owned(),
         clusters => count(clusters, "Galera cluster"),
     };
-    format!("{text}; {clusters}{}", strangers(checked))
+    format!("{text}; {clusters}{}{settings}", strangers(checked))
 }
 
 fn strangers(checked: &Checked) -> String {

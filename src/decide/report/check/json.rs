@@ -29,6 +29,7 @@ pub(super) fn of(checked: &Checked) -> Value {
             },
             "clusters": checked.clusters,
             "leftOut": checked.strangers,
+            "settings": checked.settings,
         },
     })
 }

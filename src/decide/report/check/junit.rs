@@ -1,6 +1,7 @@
 //! JUnit XML: a file is a suite, an object is a test. What would be refused fails it, what cannot be read is an error, what is
 //! waived is skipped; warnings are what the test printed.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use super::{code, headline, whole};
@@ -37,6 +38,12 @@ struct Suite {
 fn suite(checked: &Checked, file: &str) -> Suite {
     let objects: Vec<_> = checked.objects.iter().filter(|it| &*it.spot.file == file).collect();
     let own: Vec<_> = checked.hits.iter().filter(|it| &*it.spot.file == file).collect();
+    let mut of_objects = HashMap::<_, Vec<&Hit>>::new();
+    for hit in &own {
+        if let Some(object) = &hit.object {
+            of_objects.entry((&object.subject, hit.spot.in_base)).or_default().push(hit);
+        }
+    }
     let unread: Vec<_> = own.iter().filter(|it| it.level() == Level::Unread).collect();
     let failures = objects.iter().filter(|it| it.worst == Some(Level::Refused)).count();
     let skipped = objects.iter().filter(|it| it.worst == Some(Level::Waived) || it.unchanged).count();
@@ -55,7 +62,8 @@ fn suite(checked: &Checked, file: &str) -> Suite {
         );
     }
     for object in objects {
-        test(&mut text, object, &own);
+        let hits = of_objects.get(&(&object.object.subject, object.spot.in_base));
+        test(&mut text, object, hits.map_or(&[], |hits| hits));
     }
     let apart: String = own
         .iter()
@@ -71,11 +79,7 @@ fn suite(checked: &Checked, file: &str) -> Suite {
 
 fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
     let Outcome { spot, object, .. } = outcome;
-    let of_this = |level: Level| {
-        hits.iter().filter(move |it| {
-            it.object.as_ref() == Some(object) && it.level() == level && it.spot.in_base == spot.in_base
-        })
-    };
+    let of_this = |level: Level| hits.iter().filter(move |it| it.level() == level);
     let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
     if outcome.worst.is_none() && !outcome.unchanged {
         text.push_str("/>\n");

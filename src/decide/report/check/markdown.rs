@@ -46,24 +46,31 @@ pub(super) fn of(checked: &Checked) -> String {
     if hits.len() > MOST {
         let _ = writeln!(text, "\n{} more are not listed here.", hits.len() - MOST);
     }
-    shown.iter().filter(|hit| hit.level() == Level::Refused).for_each(|hit| details(&mut text, hit));
+    for hit in shown.iter().filter(|hit| hit.level() == Level::Refused) {
+        let details = details(hit);
+        if text.len() + details.len() < ROOM {
+            text.push_str(&details);
+        }
+    }
     if !hits.is_empty() {
         let _ = writeln!(text, "\n{}  ", findings(checked));
     }
     text + &format!("{}\n", objects(checked))
 }
 
-fn details(text: &mut String, hit: &Hit) {
+fn details(hit: &Hit) -> String {
     let (words, subject) = (whole(hit), hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default());
     // Longer than any fence within.
     let within = words.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(within.max(2) + 1);
     let summary = html(&visible(&format!("{} {subject}", code(hit))));
-    let _ = write!(
-        text,
-        "\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n"
-    );
+    format!("\n<details><summary>{summary}</summary>\n\n{fence}text\n{words}\n{fence}\n\n</details>\n")
 }
+
+/// A cell is no longer.
+const LONGEST: usize = 300;
+/// A comment of GitHub's may have 65,536 characters.
+const ROOM: usize = 60_000;
 
 /// What somebody wrote is text here: no column, no link, no mention of a person.
 fn cell(text: &str) -> String {
@@ -71,7 +78,11 @@ fn cell(text: &str) -> String {
         '|' | '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '!' | '~' => format!("\\{c}"),
         c => c.to_string(),
     };
-    html(&text.chars().map(escaped).collect::<String>())
+    let mut short: String = text.chars().take(LONGEST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    html(&short.chars().map(escaped).collect::<String>())
 }
 
 /// And no HTML.
@@ -81,8 +92,10 @@ fn html(text: &str) -> String {
         '&' => "&amp;".to_owned(),
         '<' => "&lt;".to_owned(),
         '>' => "&gt;".to_owned(),
-        '@' => "&#64;".to_owned(),
+        // An entity would be a mention all the same.
+        '@' => "@\u{200b}".to_owned(),
         c => c.to_string(),
     };
-    text.chars().map(escaped).collect()
+    let text: String = text.chars().map(escaped).collect();
+    text.replace("://", "&#58;//").replace("www.", "www&#46;")
 }

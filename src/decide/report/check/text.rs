@@ -38,7 +38,9 @@ pub(super) fn concise(checked: &Checked, colour: bool) -> String {
 
 /// "galera.yaml:97:50", as editors and terminals make it a link.
 fn at(spot: &Spot) -> String {
-    let file = visible(&spot.file);
+    // A line that begins like a command of a pipeline's is one.
+    let here = if spot.file.starts_with("::") { "./" } else { "" };
+    let file = format!("{here}{}", visible(&spot.file));
     let place = spot.place.map(|it| format!(":{}:{}", it.line, it.column)).unwrap_or_default();
     let template = spot.template.as_ref().map(|it| format!(" ({})", visible(it))).unwrap_or_default();
     let removed = if spot.in_base { " (in the base)" } else { "" };
