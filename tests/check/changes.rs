@@ -184,3 +184,15 @@ fn a_server_that_nobody_adopts_is_not_fine_when_it_is_removed() {
     let checked = judged(&[input("new.yaml", "")], Some(&[input("old.yaml", &stranger)]));
     assert!(checked.unjudged() > 0, "{:?}", lines(&checked));
 }
+
+/// A removal is waived where it stood, before it went.
+#[test]
+fn a_removal_is_waived_by_the_comment_that_stood_above_it() {
+    let marked = with(
+        "apiVersion: apps/v1\nkind: StatefulSet",
+        "# gatera: waive G03 reason=the shop moved\napiVersion: apps/v1\nkind: StatefulSet",
+    );
+    let said = said_of(&marked, &without(SET));
+    assert!(said.starts_with("waived G03 line 87 of the base: "), "{said}");
+    assert!(said_of(CLUSTER, &without(SET)).starts_with("refused G03 "));
+}

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use super::What;
 use super::deployed::Deployed;
+use super::desk::Desk;
 use super::item::Item;
-use super::{Desk, What};
 use crate::galera::adopt::Adoption;
 use crate::manifest::Place;
 use crate::object::{Kind, Object};
@@ -96,7 +97,7 @@ impl<'a> Pairs<'a> {
                 left.entry(key).or_default().push(was);
             }
         }
-        let file = |item: &Item| &desk.sheets[item.sheet].name;
+        let file = |item: &Item| desk.file(item);
         let mut was: Vec<Option<&Item>> = vec![None; items.len()];
         for same_file in [true, false] {
             for (item, was) in items.iter().zip(&mut was).filter(|(_, was)| was.is_none()) {

@@ -18,6 +18,7 @@ use super::pages::Pages;
 use super::{because, visible};
 use crate::check::{Checked, Hit, Level, What};
 use crate::rules::{self, UNREADABLE};
+use crate::verdict::Effect;
 
 /// Who is to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +123,8 @@ fn whole(hit: &Hit) -> String {
     let subject = hit.object.as_ref().map(|it| &*it.subject).unwrap_or_default();
     let mut text = super::text(subject, &judged.finding, &Pages::Program);
     if let Some(softened) = &judged.softened {
-        text.push_str(&format!("\n  only a warning: {}", visible(&because(softened))));
+        let only = if judged.effect == Effect::Recorded { "only noted" } else { "only a warning" };
+        text.push_str(&format!("\n  {only}: {}", visible(&because(softened))));
     }
     if let Some(reason) = waived {
         text.push_str(&format!("\n  waived here: {}", visible(reason)));
