@@ -44,34 +44,58 @@ pub struct Cli {
 enum Command {
     /// Judge what a cluster holds already: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be
     /// told
+    #[command(
+        after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
+    )]
     Audit(look::Look),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
     Check(Box<check::Options>),
     /// Print what a shell reads to complete commands: source <(gatera completions bash)
+    #[command(
+        after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
+    )]
     Completions(generate::Completions),
     /// Print the manual page of a rule
+    #[command(after_help = "Examples:\n  gatera explain G04\n  gatera explain second-bootstrap")]
     Explain(explain::Options),
     /// Print a page for man: gatera man check | man -l -
+    #[command(after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1")]
     Man(generate::Man),
     /// Lead a cluster that is down back, from its newest data: exit 0 if it serves, 1 if it is not to be done, 2 if it cannot be
     /// told, or did not help
+    #[command(
+        after_help = "Examples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
+    )]
     Recover(recover::Options),
     /// Tell how far members are with a changed configuration, pause it, go on, or take it back
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  gatera rollout status galera -n db --watch\n  gatera rollout history galera -n db\n  gatera rollout undo galera -n db"
+    )]
     Rollout(rollout::Ask),
     /// List the rules
+    #[command(after_help = "Examples:\n  gatera rules\n  gatera rules --output json | jq -r '.[].id'")]
     Rules(explain::ListOptions),
     /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
     /// not
+    #[command(after_help = "Examples:\n  gatera selftest\n  gatera selftest --namespace db")]
     Selftest(selftest::Options),
     /// Serve the admission webhooks
+    #[command(
+        after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
+    )]
     Serve(Box<serve::Options>),
     /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
+    #[command(after_help = "Examples:\n  gatera start galera -n db")]
     Start(recover::Options),
     /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
+    #[command(
+        after_help = "Examples:\n  gatera status\n  gatera status galera -n db\n  gatera status --output json"
+    )]
     Status(status::Options),
     /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
     /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
+    #[command(after_help = "Examples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db")]
     Stop(walk::Of),
     /// Tell which program this is
     Version,

@@ -246,6 +246,30 @@ fn completions_and_pages_for_man_name_every_command() {
     assert!(version.starts_with(&format!("gatera {}\ncommit ", env!("CARGO_PKG_VERSION"))), "{version}");
 }
 
+/// Whoever asks for help sees what to type, and every example is a command that the program takes.
+#[test]
+fn every_command_shows_examples_that_are_taken() {
+    let help = gatera(&["help"], b"").out;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let names = commands.lines().map_while(|line| line.strip_prefix("  ")).filter(|it| !it.starts_with(' '));
+    let names: Vec<_> =
+        names.filter_map(|it| it.split(' ').next()).filter(|it| !["help", "version"].contains(it)).collect();
+    assert!(names.len() > 10, "{names:?}");
+    for name in names {
+        let help = gatera(&[name, "--help"], b"").out;
+        let (_, examples) =
+            help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{name} shows no example: {help}"));
+        for line in examples.lines().map_while(|line| line.strip_prefix("  ")) {
+            let (_, typed) = line.split_once("gatera ").unwrap();
+            let words =
+                typed.split([' ', ')']).take_while(|it| !["|", ">"].contains(it)).filter(|it| !it.is_empty());
+            // Whatever it would do: it is understood.
+            let ran = gatera(&[&words.collect::<Vec<_>>()[..], &["--help"]].concat(), b"");
+            assert_eq!(ran.code, 0, "{line}: {}", ran.err);
+        }
+    }
+}
+
 #[test]
 fn help_is_what_the_documentation_says() {
     let mut text = String::new();
