@@ -4,6 +4,7 @@ mod asked;
 mod base;
 mod changes;
 mod formats;
+mod live;
 mod odd;
 mod pipelines;
 

@@ -61,7 +61,10 @@ fn docs_list_the_options_of_check() {
         .filter_map(|line| line.trim_start().split_once("--").filter(|(before, _)| before.len() < 5));
     let options: BTreeSet<_> = options.filter_map(|(_, rest)| rest.split([' ', '`']).next()).collect();
     let page = fs::read_to_string(root().join("docs/check.md")).unwrap();
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| `--")?.split([' ', '`']).next());
+    let cells =
+        page.lines().filter(|line| line.starts_with("| `--")).filter_map(|line| line.split(" | ").next());
+    let rows =
+        cells.flat_map(|cell| cell.split("`--").skip(1)).filter_map(|rest| rest.split([' ', '`']).next());
     let listed: BTreeSet<_> = rows.chain(["color", "help"]).collect();
     assert_eq!(options, listed);
 }

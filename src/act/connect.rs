@@ -20,7 +20,7 @@ const PERSONS_SILENCE: Duration = Duration::from_secs(75);
 /// As the guard: the file, or the pod's service account.
 pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     let mut config = match kubeconfig {
-        Some(path) => file(path).await?,
+        Some(path) => file(path, None).await?,
         None => Config::incluster().context("no --kubeconfig, and this is no pod with a service account")?,
     };
     config.connect_timeout = Some(CONNECT);
@@ -33,9 +33,22 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
 
 /// As the person at the terminal: the file, or what kubectl would take.
 pub async fn person(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    let mut config = match kubeconfig {
-        Some(path) => file(path).await?,
-        None => Config::infer().await.ok().context(
+    person_in(kubeconfig, None).await
+}
+
+/// The same in a context of that file, if not in the current one.
+pub async fn person_in(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+    let mut config = match (kubeconfig, context) {
+        (Some(path), context) => file(path, context).await?,
+        (None, Some(context)) => {
+            let options =
+                KubeConfigOptions { context: Some(context.to_owned()), ..KubeConfigOptions::default() };
+            let found = Config::from_kubeconfig(&options).await.ok();
+            found.with_context(|| {
+                format!("there is no context {context} in the kubeconfig, or it will not do")
+            })?
+        }
+        (None, None) => Config::infer().await.ok().context(
             "no --kubeconfig, and neither KUBECONFIG nor ~/.kube/config nor a pod's service account will do",
         )?,
     };
@@ -44,12 +57,11 @@ pub async fn person(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Client::try_from(config).context("preparing the client")
 }
 
-async fn file(path: &Path) -> anyhow::Result<Config> {
+async fn file(path: &Path, context: Option<&str>) -> anyhow::Result<Config> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("reading the kubeconfig {}", path.display()))?;
     let file =
         Kubeconfig::from_yaml(&text).ok().with_context(|| format!("{} is no kubeconfig", path.display()))?;
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-        .await
-        .context("understanding the kubeconfig")
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    Config::from_custom_kubeconfig(file, &options).await.context("understanding the kubeconfig")
 }

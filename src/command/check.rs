@@ -4,6 +4,7 @@
 //! them is `decide::check`'s, and how it is laid out `decide::report::check`'s. Must not know: clusters that live.
 
 mod base;
+mod live;
 mod settings;
 mod sources;
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::check::{self, Checked, Input, Level, NoText, Question};
+use decide::check::{self, Checked, Input, Level, Live, NoText, Question};
 use decide::config::Settings;
 use decide::report::check::{Format, lay_out};
 use decide::rules;
@@ -30,6 +31,7 @@ pub use base::Base;
   gatera check galera.yaml
   helm template shop charts/galera | gatera check -
   gatera check manifests/ --against git:origin/main...
+  gatera check manifests/ --namespace db --live
   gatera check manifests/ --output sarif=gatera.sarif --output github
 
 A comment waives a finding on its line, on the line below it, or of the object that begins there:
@@ -45,6 +47,8 @@ pub struct Options {
     /// Judge what changes, deletions included: BASE is how it was, as a file, a folder, or git:REV; git:REV... is where this branch left REV
     #[arg(long, value_name = "BASE")]
     against: Option<Base>,
+    #[command(flatten)]
+    live: live::Which,
     /// How to print it, and where to: text, concise, json, sarif, junit, github, gitlab or markdown; several are printed if all but
     /// one go to files [default: text]
     #[arg(long, short, value_name = "FORMAT[=FILE]", value_parser = destination)]
@@ -129,7 +133,12 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
     let question = Question { settings: &settings, namespace: &options.namespace, now, rules: &options.rule };
-    let mut checked = check::run(&new, base.as_deref(), &question);
+    let mut checked = if options.live.live {
+        let cluster = live::look(&options.live, &settings, check::names(&new, &question))?;
+        check::run_live(&new, Live { world: &cluster.world, objects: &cluster.objects }, &question)
+    } else {
+        check::run(&new, base.as_deref(), &question)
+    };
     checked.settings = file.map(|it| it.display().to_string());
     // What goes to files is there whatever becomes of standard output.
     for Destination { format, file } in &options.output {

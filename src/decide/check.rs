@@ -4,11 +4,13 @@
 //! webhook's, on a World drawn from the texts: what is not in them is not known. Must not know: files, revisions, formats.
 //! Data: texts -> items -> reviews -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
+mod applied;
 mod change;
 mod deployed;
 mod desk;
 mod excerpt;
 mod item;
+mod live;
 mod unjudged;
 mod waiver;
 
@@ -24,6 +26,7 @@ use crate::verdict::{Effect, Judged};
 use crate::view::Id;
 
 pub use excerpt::Excerpt;
+pub use live::Live;
 
 /// A text to judge, or why there is none.
 #[derive(Clone, Debug)]
@@ -227,5 +230,19 @@ pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Ch
             change::judge(&mut desk, &items, &before);
         }
     }
+    desk.cleared()
+}
+
+/// The objects in these texts that a cluster may have, by which they are looked for there.
+pub fn names(new: &[Input], question: &Question<'_>) -> Vec<(Kind, Id)> {
+    let items = Desk::new(question).read(new, false);
+    items.iter().filter_map(|item| item.key().map(|(kind, id)| (kind, id.clone()))).collect()
+}
+
+/// Judges what these texts would change in a cluster that lives.
+pub fn run_live(new: &[Input], live: Live<'_>, question: &Question<'_>) -> Checked {
+    let mut desk = Desk::new(question);
+    let items = desk.read(new, false);
+    live::judge(&mut desk, &items, live);
     desk.cleared()
 }

@@ -63,17 +63,22 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
         (_, own) if own.is_empty() => default_namespace.to_owned(),
         (_, own) => own,
     };
-    if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("namespace".to_owned(), namespace.clone().into());
-    }
-    if kind == Kind::Secret {
-        store(&mut json);
-    }
+    complete(&mut json, kind, &namespace);
     let name = text(&json, "/metadata/name");
     let has_name = !name.is_empty();
     let name = if has_name { name } else { text(&json, "/metadata/generateName") };
     let object = Object::read(kind, &json.to_string());
     Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
+}
+
+/// As it is stored: in its namespace, and a Secret's texts as data.
+fn complete(json: &mut Value, kind: Kind, namespace: &str) {
+    if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+    if kind == Kind::Secret {
+        store(json);
+    }
 }
 
 /// A Secret as it is stored: what is written as text is data as well.
@@ -91,6 +96,15 @@ impl Item {
     /// What it is.
     pub(super) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// The object as it would be stored.
+    pub(super) fn json(&self) -> Value {
+        let mut json = self.document.json();
+        let namespace =
+            if matches!(self.kind, Kind::Namespace | Kind::Node) { "" } else { &self.id.namespace };
+        complete(&mut json, self.kind, namespace);
+        json
     }
 
     /// The object; `None`: it cannot be read.
