@@ -4,9 +4,12 @@
 //! Must not know: how anything is decided or served.
 
 pub mod audit;
+pub mod break_glass;
+pub mod canary;
 pub mod check;
 pub mod explain;
 pub mod generate;
+pub mod installed;
 pub mod look;
 pub mod recover;
 pub mod rollout;
@@ -48,6 +51,11 @@ enum Command {
         after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
     Audit(look::Look),
+    /// Have nothing refused in a namespace for some minutes: exit 0 if the guard honours it, 1 if not, 2 if it cannot be told
+    #[command(
+        after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
+    )]
+    BreakGlass(break_glass::Options),
     /// Judge manifests: exit 0 if nothing would be refused, 1 if something would, 2 if something could not be read
     Check(Box<check::Options>),
     /// Print what a shell reads to complete commands: source <(gatera completions bash)
@@ -77,7 +85,7 @@ enum Command {
     #[command(after_help = "Examples:\n  gatera rules\n  gatera rules --output json | jq -r '.[].id'")]
     Rules(explain::ListOptions),
     /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
-    /// not
+    /// not, 2 if it could not be asked
     #[command(after_help = "Examples:\n  gatera selftest\n  gatera selftest --namespace db")]
     Selftest(selftest::Options),
     /// Serve the admission webhooks
@@ -152,6 +160,7 @@ impl Cli {
                 let settings = settings(options.config.as_deref())?;
                 Ok(audit::run(&options, &settings, &mut out)?.into())
             }
+            Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),
             Command::Check(options) => Ok(check::run(&options, Timestamp::now(), &mut out)?.into()),
             Command::Completions(options) => {
                 generate::completions(&options, Self::command(), &mut out)?;
@@ -180,7 +189,7 @@ impl Cli {
             }
             Command::Selftest(options) => {
                 let settings = settings(options.config.as_deref())?;
-                selftest::run(&options, &settings, &mut out)
+                Ok(selftest::run(&options, &settings, &mut out)?.into())
             }
             Command::Serve(options) => {
                 drop(out);

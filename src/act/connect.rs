@@ -31,13 +31,8 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     Client::try_from(config).context("preparing the client")
 }
 
-/// As the person at the terminal: the file, or what kubectl would take.
-pub async fn person(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
-    person_in(kubeconfig, None).await
-}
-
-/// The same in a context of that file, if not in the current one.
-pub async fn person_in(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
+/// As the person at the terminal: the file, or what kubectl would take; in this context, if not in the current one.
+pub async fn person(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow::Result<Client> {
     let mut config = match (kubeconfig, context) {
         (Some(path), context) => file(path, context).await?,
         (None, Some(context)) => {

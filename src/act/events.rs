@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 
 use decide::audit::{Audited, News};
+use decide::marks::overrides::Override;
 use decide::marks::recovery::Recovery;
 use decide::object::{Fingerprint, Kind};
 use decide::plan::Announcement;
@@ -105,6 +106,7 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
 
 /// Nothing that anybody should be warned of.
 const RECOVERY_OVER: &str = "RecoveryOver";
+const GLASS_MENDED: &str = "GlassMended";
 
 /// The object that a request is told about, with the uid that the API server told us. A request that says another has
 /// made it up, or comes before the watch; of objects that the view does not hold (a Secret, an object to be), the
@@ -178,6 +180,34 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
     Notice { regarding, reason, action: "Register".to_owned(), note }
 }
 
+/// In this namespace nothing is refused for a while.
+pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
+    let Override { until, reason, .. } = open;
+    let note = format!(
+        "until {until} nothing is refused in this namespace (reason: {reason}); when that is done: {}",
+        rules::mend(namespace)
+    );
+    // Each is one of its own: Events of one reason and action are folded into one, and keep its words.
+    let action = format!("Open{:016x}", Fingerprint::of(&note).number());
+    Notice {
+        regarding: the_namespace(namespace),
+        reason: "GlassBroken".to_owned(),
+        action,
+        note: report::visible(&note),
+    }
+}
+
+/// And that is over.
+pub fn glass_mended(namespace: &str) -> Notice {
+    let note = "what is to be refused in this namespace is refused again".to_owned();
+    let regarding = the_namespace(namespace);
+    Notice { regarding, reason: GLASS_MENDED.to_owned(), action: "Close".to_owned(), note }
+}
+
+fn the_namespace(name: &str) -> ObjectReference {
+    regarding(Kind::Namespace, name, name, None)
+}
+
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
 pub fn once(told: &Announcement, now: Timestamp) -> Event {
     let Announcement { id, uid, reason, note } = told;
@@ -225,7 +255,10 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
     let recorder = Recorder::new(client, Reporter { controller: REPORTER.into(), instance: Some(identity) });
     while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
         let event = recorder::Event {
-            type_: if reason == RECOVERY_OVER { EventType::Normal } else { EventType::Warning },
+            type_: match &*reason {
+                RECOVERY_OVER | GLASS_MENDED => EventType::Normal,
+                _ => EventType::Warning,
+            },
             reason,
             note: Some(note.chars().take(LONGEST_NOTE).collect()),
             action,

@@ -10,7 +10,7 @@ use decide::audit::Counts;
 use decide::plan::rollout::Stage;
 use decide::verdict::{Decision, Softened};
 use decide::view::State;
-use kube::core::Status;
+use kube::client::AuthError;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -31,6 +31,8 @@ pub struct Metrics {
     audit: Family<Found, Gauge>,
     clusters: Family<InState, Gauge>,
     rollouts: Family<InState, Gauge>,
+    /// In how many namespaces nothing is refused for now.
+    pub break_glass: Gauge,
     /// 1 while every watch is running.
     pub view_current: Gauge,
     /// 1 while the settings file is in effect as it is.
@@ -156,6 +158,11 @@ impl Default for Metrics {
                 "rollouts",
                 "Clusters by how far they are with their configuration, on the leader",
             ),
+            break_glass: new(
+                r,
+                "break_glass_open",
+                "Namespaces whose glass is broken, on the leader: there nothing is refused",
+            ),
             view: new(r, "view_objects", "Objects in the view"),
             view_current: new(r, "view_current", "1 while every watch is running"),
             config_current: new(r, "config_current", "1 while the settings file is in effect as it is"),
@@ -265,6 +272,7 @@ impl Metrics {
         self.audit.clear();
         self.clusters.clear();
         self.rollouts.clear();
+        self.break_glass.set(0);
     }
 
     /// The text that Prometheus scrapes.
@@ -285,23 +293,48 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);
     while let Some(error) = next {
-        let refused = refused(error);
-        let words = refused.map_or_else(|| error.to_string(), |status| status.message.clone());
+        let Words { says, ends } = Words::of(error);
         if text.is_empty() {
-            text = words;
-        } else if !text.ends_with(&words) {
-            text = format!("{text}: {words}");
+            text = says;
+        } else if !says.is_empty() && !text.ends_with(&says) {
+            text = format!("{text}: {says}");
         }
-        next = if refused.is_some() { None } else { error.source() };
+        next = if ends { None } else { error.source() };
     }
     text
 }
 
-/// The API server's answer is a sentence; kube prints all of its fields around it.
-fn refused<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Status> {
-    match error.downcast_ref::<kube::Error>() {
-        Some(kube::Error::Api(status)) if !status.message.is_empty() => Some(status),
-        _ => None,
+/// One error of a chain, in words that its reader knows.
+struct Words {
+    says: String,
+    /// What is behind it says no more, or more than it may.
+    ends: bool,
+}
+
+/// How layers of the HTTP client call themselves.
+const LAYERS: [&str; 3] = ["client error (Connect)", "client error (SendRequest)", "tcp connect error"];
+
+impl Words {
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let last = |says: &str| Self { says: says.to_owned(), ends: true };
+        match error.downcast_ref::<kube::Error>() {
+            // The API server's answer is a sentence; kube prints all of its fields around it.
+            Some(kube::Error::Api(status)) if !status.message.is_empty() => return last(&status.message),
+            Some(kube::Error::Service(_)) => {
+                return Self { says: "the API server does not answer".to_owned(), ends: false };
+            }
+            _ => {}
+        }
+        // A plugin that fails is quoted with its environment, and with whatever it printed.
+        if matches!(error.downcast_ref(), Some(kube::Error::Auth(_))) || error.is::<AuthError>() {
+            return last(
+                "the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file",
+            );
+        }
+        let says = error.to_string();
+        let says =
+            if LAYERS.contains(&&*says) { "" } else { says.split(" (os error ").next().unwrap_or_default() };
+        Self { says: says.to_owned(), ends: false }
     }
 }
 

@@ -15,9 +15,10 @@ use super::look::{Look, Output, block_on, looked};
 
 /// Lists, judges, prints.
 pub fn run(look: &Look, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let (world, _, nodes) = block_on(looked(look, settings))?;
-    if !nodes {
-        let _ = writeln!(io::stderr(), "gatera: nodes may not be listed; what depends on them is not judged");
+    let (world, _, unseen) = block_on(looked(look, settings))?;
+    for plural in unseen {
+        let _ =
+            writeln!(io::stderr(), "gatera: {plural} may not be listed; what depends on them is not judged");
     }
     let audit = audit::run(&View::new(&world, Timestamp::now(), settings));
     match look.output {

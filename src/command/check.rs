@@ -68,15 +68,18 @@ pub struct Options {
     /// Nothing to judge is exit 0
     #[arg(long)]
     allow_empty: bool,
-    /// Namespace of objects that name none
-    #[arg(long, short, default_value = "default")]
-    namespace: String,
+    /// Namespace of objects that name none [default: default, with --live that of the kubeconfig's context]
+    #[arg(long, short)]
+    namespace: Option<String>,
     /// Settings file: adopt (label selectors), modes (per rule) [default: .gatera.yaml, as said below]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     colour: super::terminal::Colour,
 }
+
+/// Where kubectl puts what names no namespace.
+const DEFAULT: &str = "default";
 
 /// From where on it is exit 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,12 +135,17 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         let gone = |path: &Path| !path.exists() && below(path);
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
-    let question = Question { settings: &settings, namespace: &options.namespace, now, rules: &options.rule };
     let mut checked = if options.live.live {
-        let cluster = live::look(&options.live, &settings, check::names(&new, &question))?;
-        check::run_live(&new, Live { world: &cluster.world, objects: &cluster.objects }, &question)
+        let names = |namespace: &str| check::names(&new, &options.question(&settings, namespace, now));
+        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names)?;
+        let live::Cluster { world, objects, unseen, namespace } = &cluster;
+        check::run_live(&new, Live { world, objects, unseen }, &options.question(&settings, namespace, now))
     } else {
-        check::run(&new, base.as_deref(), &question)
+        check::run(
+            &new,
+            base.as_deref(),
+            &options.question(&settings, options.namespace.as_deref().unwrap_or(DEFAULT), now),
+        )
     };
     checked.settings = file.map(|it| it.display().to_string());
     // What goes to files is there whatever becomes of standard output.
@@ -159,6 +167,10 @@ pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Time
 }
 
 impl Options {
+    fn question<'a>(&'a self, settings: &'a Settings, namespace: &'a str, now: Timestamp) -> Question<'a> {
+        Question { settings, namespace, now, rules: &self.rule }
+    }
+
     fn exit(&self, checked: &Checked) -> Exit {
         let refused = checked.count(Level::Refused) > 0;
         let warned = self.fail_on == FailOn::Warn && checked.count(Level::Warning) > 0;

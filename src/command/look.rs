@@ -13,12 +13,29 @@ use kube::Client;
 use crate::act::telemetry::chain;
 use crate::act::{connect, watch};
 
-/// Options of every look.
+/// Which API server, and who asks.
 #[derive(Clone, Debug, Args)]
-pub struct Look {
+pub struct Access {
     /// Kubeconfig [default: as kubectl finds it]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
+    /// Another context of it than the current one
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl Access {
+    /// The way there.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        connect::person(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+}
+
+/// Options of every look.
+#[derive(Clone, Debug, Args)]
+pub struct Look {
+    #[command(flatten)]
+    access: Access,
     /// One namespace, for whoever may not list all
     #[arg(long, short)]
     namespace: Option<String>,
@@ -28,6 +45,18 @@ pub struct Look {
     /// Settings file: adopt (label selectors), modes (per rule)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+impl Look {
+    /// Into one namespace, for a command that takes no more options than that.
+    pub fn into(access: &Access, namespace: &str) -> Self {
+        Self {
+            access: access.clone(),
+            namespace: Some(namespace.to_owned()),
+            output: Output::Text,
+            config: None,
+        }
+    }
 }
 
 /// How to print it.
@@ -91,9 +120,9 @@ pub async fn listed(look: &Look, settings: &Settings) -> anyhow::Result<(World, 
     Ok((world, client))
 }
 
-/// The world, by whom it was asked, and whether its nodes are known.
-pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, bool)> {
-    let client = connect::person(look.kubeconfig.as_deref()).await?;
+/// The world, by whom it was asked, and what may not be listed.
+pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, Vec<&'static str>)> {
+    let client = look.access.client().await?;
     let namespace = look.namespace.as_deref();
     let listed = match watch::once(&client, namespace, &settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
@@ -101,5 +130,5 @@ pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, 
         }
         listed => listed?,
     };
-    Ok((World::build(listed.facts, Freshness::Current), client, listed.nodes))
+    Ok((World::build(listed.facts, Freshness::Current), client, listed.unseen))
 }

@@ -14,11 +14,13 @@ mod live;
 mod unjudged;
 mod waiver;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use self::desk::Desk;
+use self::item::Item;
 use crate::config::Settings;
 use crate::manifest::Place;
 use crate::object::Kind;
@@ -26,7 +28,7 @@ use crate::verdict::{Effect, Judged};
 use crate::view::Id;
 
 pub use excerpt::Excerpt;
-pub use live::Live;
+pub use live::{Found, Live};
 
 /// A text to judge, or why there is none.
 #[derive(Clone, Debug)]
@@ -213,6 +215,11 @@ impl Checked {
         self.hits.iter().filter(|hit| matches!(hit.what, What::Unjudged(_))).count()
     }
 
+    /// Objects that were not judged, or could not be.
+    pub fn not_judged(&self) -> usize {
+        self.objects_of(Level::Note) + self.objects_of(Level::Unread)
+    }
+
     /// Objects of which this is the worst that is said.
     pub fn objects_of(&self, level: Level) -> usize {
         self.objects.iter().filter(|it| it.worst == Some(level)).count()
@@ -233,10 +240,11 @@ pub fn run(new: &[Input], base: Option<&[Input]>, question: &Question<'_>) -> Ch
     desk.cleared()
 }
 
-/// The objects in these texts that a cluster may have, by which they are looked for there.
-pub fn names(new: &[Input], question: &Question<'_>) -> Vec<(Kind, Id)> {
+/// The objects in these texts that a cluster may have, and what they would read: by that they are looked for there.
+pub fn names(new: &[Input], question: &Question<'_>) -> BTreeSet<(Kind, Id)> {
     let items = Desk::new(question).read(new, false);
-    items.iter().filter_map(|item| item.key().map(|(kind, id)| (kind, id.clone()))).collect()
+    let own = |item: &Item| item.key().map(|(kind, id)| (kind, id.clone()));
+    items.iter().flat_map(|item| own(item).into_iter().chain(live::reads(item))).collect()
 }
 
 /// Judges what these texts would change in a cluster that lives.

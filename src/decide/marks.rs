@@ -14,6 +14,8 @@ pub const PREFIX: &str = "gatera.dev/";
 
 /// Releases a rule for a while ([`overrides`]).
 pub const OVERRIDE: &str = "override";
+/// Releases every rule in a namespace for a while ([`overrides`]).
+pub const BREAK_GLASS: &str = "break-glass";
 /// The name of the server container, where it cannot be told.
 pub const CONTAINER: &str = "container";
 /// How the server's image takes options: official, bitnami, unknown.
@@ -91,6 +93,8 @@ pub enum Stands {
     Anything,
     /// On a StatefulSet.
     StatefulSet,
+    /// On a namespace.
+    Namespace,
     /// On a StatefulSet, and on its pods.
     Cluster,
     /// On a pod alone.
@@ -110,6 +114,7 @@ impl Stands {
             Self::Template => "pod template",
             Self::Anything => "any object",
             Self::StatefulSet => "StatefulSet",
+            Self::Namespace => "namespace",
             Self::Cluster => "StatefulSet, pod",
             Self::Pod => "pod",
             Self::Claim => "claim",
@@ -143,6 +148,11 @@ const fn guards(name: &'static str, stands: Stands, means: &'static str) -> Mark
 /// Every mark.
 pub const MARKS: &[Mark] = &[
     peoples(OVERRIDE, Stands::Anything, "releases a rule for an hour at most"),
+    peoples(
+        BREAK_GLASS,
+        Stands::Namespace,
+        "releases every rule in it for an hour at most; `gatera break-glass` writes it",
+    ),
     peoples(CONTAINER, Stands::Template, "the database server, where it cannot be told"),
     peoples(PROFILE, Stands::Template, "how the image takes options, where it cannot be told"),
     peoples(

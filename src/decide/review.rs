@@ -19,16 +19,23 @@ pub enum Origin {
     Validating,
     /// `gatera check`.
     Check,
+    /// `gatera check --live`: what both calls would say of a manifest, of which the API server knows nothing yet.
+    Live,
     /// The audit: the object is there already, and is judged as if it were created as it is.
     Audit,
 }
 
 impl Origin {
+    /// It is told what the validating call tells.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Validating | Self::Live)
+    }
+
     /// An object of this kind that is there already is judged itself as well. A request is one object alone: what came before
     /// the object that makes it matter has to be told at that one.
     pub fn judges_each(self, kind: Kind) -> bool {
         match self {
-            Self::Mutating | Self::Validating => false,
+            Self::Mutating | Self::Validating | Self::Live => false,
             Self::Check => true,
             Self::Audit => !matches!(kind, Kind::Pod | Kind::Secret | Kind::Autoscaler | Kind::Namespace),
         }

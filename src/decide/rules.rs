@@ -39,7 +39,7 @@ pub use departure::{Departure, departure, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
 pub use recovery::{Turn, turn};
 pub use second_bootstrap::held_at_zero;
-pub use waived::take_off;
+pub use waived::{mend, take_off};
 
 use waived::Waived;
 
@@ -49,7 +49,7 @@ use std::collections::HashMap;
 use crate::object::{Kind, Object};
 use crate::passing::exempt;
 use crate::passing::unread;
-use crate::review::{Operation, Origin, Review};
+use crate::review::{Operation, Review};
 use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
 use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
 
@@ -284,7 +284,7 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
     else {
         return None;
     };
-    let half = review.origin == Origin::Validating
+    let half = review.origin.is_final()
         && is_cluster(new, view.adoption())
         && view.namespace_is_unlabelled(&review.namespace);
     let ns = &review.namespace;

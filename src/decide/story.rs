@@ -30,6 +30,8 @@ pub struct Story<'a> {
     pub unverified: Option<String>,
     /// What its StatefulSet releases now.
     pub waived: Option<Override>,
+    /// What is released in its whole namespace now.
+    pub glass: Option<Override>,
     /// Its namespace is none of the guard's business.
     pub left_alone: bool,
 }
@@ -51,6 +53,7 @@ impl<'a> Story<'a> {
             unverified: bootstrap::unverified(cluster)
                 .filter(|_| !matches!(bootstrap, bootstrap::Stage::Kept(_))),
             waived: waived.and_then(|text| Override::read(text, view.now).ok()),
+            glass: view.broken_glass(&cluster.id.namespace),
             left_alone: view.left_alone(&cluster.id.namespace),
             bootstrap,
         }

@@ -27,7 +27,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::config::Settings;
 use crate::galera::adopt;
-use crate::marks::overrides;
+use crate::marks;
+use crate::marks::overrides::{self, Override};
 use crate::object::{ConfigMap, Labels, Node, Workload};
 use crate::verdict::Mode;
 
@@ -181,6 +182,18 @@ impl<'a> View<'a> {
     /// The namespace is known and does not carry the mode label.
     pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))
+    }
+
+    /// What breaking the glass of a namespace releases now.
+    pub fn broken_glass(&self, namespace: &str) -> Option<Override> {
+        let meta = self.world.facts.namespaces.get(namespace)?;
+        Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
+    }
+
+    /// The namespaces whose glass is broken now.
+    pub fn broken_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
+        let names = self.world.facts.namespaces.keys();
+        names.filter_map(|name| Some((&**name, self.broken_glass(name)?)))
     }
 
     /// The namespace is being deleted: nothing in it can be saved by holding it up.

@@ -2,43 +2,126 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
+use serde_json::json;
+
 use super::CLUSTER;
+use crate::guarded;
 use crate::lab::User;
 use crate::paths::Terminal;
 
-/// The headlines of what is refused, as kubectl prints them.
-fn denials(text: &str) -> BTreeSet<String> {
-    let headline = |line: &str| {
-        line.find("[G").filter(|at| line[*at..].get(4..6) == Some("] ")).map(|at| line[at..].to_owned())
-    };
-    text.lines()
-        .filter(|line| !line.contains("Warning:") && !line.contains(": warning"))
-        .filter_map(headline)
-        .collect()
+/// What is refused and what is warned of, each in its headline; kubectl's warnings say what to do instead, too.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    denials: BTreeSet<String>,
+    warnings: Vec<String>,
 }
 
-#[test]
-fn what_is_said_before_is_what_the_api_server_says() {
-    let it = Terminal::new("check-live");
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("galera.yaml");
-    let check = |user: User, arguments: &[&str]| {
+impl Told {
+    fn by_kubectl(text: &str) -> Self {
+        let (mut it, mut before) = (Self::default(), "");
+        for line in text.lines() {
+            match line.strip_prefix("Warning: ") {
+                // Both webhooks say it; and kubectl has warnings of its own.
+                Some(warning) if before != line && !warning.starts_with("resource ") => {
+                    it.warnings.push(warning.to_owned())
+                }
+                None => it.denials.extend(headline(line)),
+                _ => {}
+            }
+            before = line;
+        }
+        it
+    }
+
+    fn by_check(text: &str) -> Self {
+        let mut it = Self::default();
+        for line in text.lines() {
+            match line.split_once(": warning") {
+                Some((_, words)) => {
+                    it.warnings.push(words.trim_start_matches([':', ' ']).to_owned());
+                }
+                None => it.denials.extend(headline(line)),
+            }
+        }
+        it
+    }
+
+    fn is(&self, applied: &Self) -> bool {
+        let sorted = |it: &Self| {
+            let mut all = it.warnings.clone();
+            all.sort();
+            all
+        };
+        let warned = self.warnings.len() == applied.warnings.len()
+            && sorted(self).iter().zip(&sorted(applied)).all(|(one, other)| other.starts_with(one));
+        self.denials == applied.denials && warned
+    }
+}
+
+fn headline(line: &str) -> Option<String> {
+    line.find("[G").filter(|at| line[*at..].get(4..6) == Some("] ")).map(|at| line[at..].to_owned())
+}
+
+/// A namespace, and a file that is looked at before it is applied there.
+struct Before {
+    it: Terminal,
+    folder: tempfile::TempDir,
+}
+
+impl Before {
+    fn new(prefix: &str) -> Self {
+        Self { it: Terminal::new(prefix), folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn file(&self, text: &str) -> String {
+        let file = self.folder.path().join("galera.yaml");
+        fs::write(&file, text).unwrap();
+        file.display().to_string()
+    }
+
+    fn check(&self, text: &str, arguments: &[&str]) -> (i32, String) {
+        self.check_with(&self.it.plane.kubeconfig(User::Admin), text, arguments)
+    }
+
+    fn check_with(&self, kubeconfig: &Path, text: &str, arguments: &[&str]) -> (i32, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
-            .args(["check", "--live", "--output=concise", "--namespace", &it.ns])
+            .args(["check", "--live", "--output=concise"])
             .args(arguments)
-            .arg(&file)
-            .env("KUBECONFIG", it.plane.kubeconfig(user))
+            .arg(self.file(text))
+            .env("KUBECONFIG", kubeconfig)
             .output()
             .unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout) + &text(output.stderr))
-    };
-    // The bootstrap node is gone by now, and applying its manifest again is held at 0 replicas: of that a warning.
+    }
+
+    /// It says what the API server says.
+    fn agrees(&self, what: &str, ns: &str, text: &str) -> (i32, String) {
+        let file = self.file(text);
+        let asked = ["--namespace", ns, "apply", "--dry-run=server", "--filename", &file];
+        let applied = self.it.plane.kubectl(User::Admin, &asked);
+        let (code, said) = self.check(text, &["--namespace", ns]);
+        let (before, after) = (Told::by_check(&said), Told::by_kubectl(&applied.stderr));
+        assert!(before.is(&after), "{what}:\n{said}\n{}\n{before:#?}\n{after:#?}", applied.stderr);
+        assert_eq!(code, i32::from(applied.status != 0), "{what}: {said}");
+        (code, said)
+    }
+}
+
+/// The cluster without its bootstrap node, which has gone by now; applied again, that is held at 0 replicas.
+fn members() -> String {
     let rest: Vec<_> =
         CLUSTER.split("\n---\n").filter(|it| !it.contains("name: galera-instance-bootstrap")).collect();
-    let rest = rest.join("\n---\n");
+    rest.join("\n---\n")
+}
+
+#[test]
+fn what_is_said_before_is_what_the_api_server_says() {
+    let before = Before::new("check-live");
+    let (ns, members) = (before.it.ns.clone(), members());
     for (what, old, new) in [
         ("nothing", "replicas: 3", "replicas: 3"),
         ("fewer than the majority", "replicas: 3", "replicas: 1"),
@@ -47,24 +130,220 @@ fn what_is_said_before_is_what_the_api_server_says() {
         ("an older server", "mariadb:10.11", "mariadb:10.6"),
         ("another Service", "serviceName: galera-instance-hs", "serviceName: galera-instance-cs"),
         ("larger claims", "storage: 1Gi", "storage: 2Gi"),
+        ("the same in other words", "storage: 1Gi", "storage: 1024Mi"),
+        ("another class", "storage: 1Gi}}", "storage: 1Gi}}, storageClassName: other"),
+        (
+            "a default that is written out",
+            "serviceName:",
+            "podManagementPolicy: OrderedReady\n  serviceName:",
+        ),
         ("an option that breaks it", "innodb_autoinc_lock_mode = 2", "innodb_autoinc_lock_mode = 1"),
         ("a password", "binlog_format = ROW", "wsrep_sst_auth = root:x"),
         ("another password", "root-password: change-me", "root-password: hunter2"),
         ("names that nobody finds", "publishNotReadyAddresses: true", "publishNotReadyAddresses: false"),
+        (
+            "a mark",
+            "metadata: {name: galera-instance-galera,",
+            "metadata: {annotations: {gatera.dev/data: none}, name: galera-instance-galera,",
+        ),
     ] {
-        assert!(rest.contains(old), "{what}");
-        fs::write(&file, rest.replace(old, new)).unwrap();
-        let applied = it.run(&["apply", "--dry-run=server", &format!("--filename={}", file.display())]);
-        let (code, said) = check(User::Admin, &[]);
-        assert_eq!(denials(&said), denials(&applied.stderr), "{what}:\n{said}\n{}", applied.stderr);
-        assert_eq!(code, i32::from(applied.status != 0), "{what}: {said}");
+        assert!(members.contains(old), "{what}");
+        let (_, said) = before.agrees(what, &ns, &members.replace(old, new));
         if old == new {
-            let all = rest.split("\n---\n").count();
+            let all = members.split("\n---\n").count();
             let unchanged = format!(
                 "{all} objects: 0 would be refused, 0 allowed with a warning, {all} unchanged; 1 Galera cluster\n"
             );
             assert_eq!(said, unchanged);
         }
+    }
+    before.agrees("its bootstrap node", &ns, CLUSTER);
+
+    // Other tools leave no record of what they applied.
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration-";
+    before.it.run(&["annotate", "statefulset", "--all", annotation]).succeeded();
+    let (code, said) = before.check(&members, &["--namespace", &ns, "--strict"]);
+    assert!(code == 0 && !said.contains("was not made by kubectl apply"), "nothing changes: {said}");
+    let more = members.replace("replicas: 3", "replicas: 5");
+    let (code, said) = before.check(&more, &["--namespace", &ns, "--strict"]);
+    let words = format!("StatefulSet {ns}/galera-instance-galera was not made by kubectl apply, so fields");
+    assert!(code == 2 && said.contains(&words), "{said}");
+    before.agrees("fewer", &ns, &members.replace("replicas: 3", "replicas: 1"));
+}
+
+const AUTOSCALER: &str = "\n---\napiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {name: members}\nspec:\n  maxReplicas: 9\n  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: galera-instance-galera}\n  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}]\n";
+
+/// A whole cluster at once, where none is: the same is found as when the StatefulSet comes last.
+#[test]
+fn what_comes_together_is_judged_as_if_the_cluster_came_last() {
+    let before = Before::new("check-whole");
+    let plane = before.it.plane;
+    for (what, rule, text) in [
+        ("nothing", "", members()),
+        (
+            "names of another Service",
+            "G06",
+            members()
+                .replace("galera-instance-galera-0.galera-instance-hs", "galera-instance-galera-0.elsewhere"),
+        ),
+        (
+            "an option that breaks it",
+            "G09",
+            members().replace("innodb_autoinc_lock_mode = 2", "innodb_autoinc_lock_mode = 1"),
+        ),
+        (
+            "one in a file that only its reader makes Galera's",
+            "G09",
+            members().replace(
+                "configMap: {name: galera-instance-nodeconfig}",
+                "configMap: {name: galera-instance-nodeconfig}\n          - configMap: {name: more}",
+            ) + "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: more}\ndata: {more.cnf: \"[mysqld]\\ninnodb_autoinc_lock_mode = 1\"}\n",
+        ),
+        ("an autoscaler", "G14", members() + AUTOSCALER),
+    ] {
+        let ns = plane.namespace("fresh");
+        let (code, said) = before.check(&text, &["--namespace", &ns]);
+        let whole = Told::by_check(&said);
+        let (last, rest): (Vec<_>, Vec<_>) =
+            text.split("\n---\n").partition(|it| it.contains("kind: StatefulSet\n"));
+        let file = before.file(&rest.join("\n---\n"));
+        let first = plane.kubectl(User::Admin, &["--namespace", &ns, "apply", "--filename", &file]);
+        let mut after = Told::by_kubectl(&first.stderr);
+        let file = before.file(&last.concat());
+        let asked = ["--namespace", &ns, "apply", "--dry-run=server", "--filename", &file];
+        let then = plane.kubectl(User::Admin, &asked);
+        after.denials.extend(Told::by_kubectl(&then.stderr).denials);
+        assert_eq!(whole.denials, after.denials, "{what}: {said}\n{}{}", first.stderr, then.stderr);
+        let refused = first.status != 0 || then.status != 0;
+        assert_eq!(code, i32::from(refused), "{what}: {said}");
+        let found = said.contains(&format!("[{rule}] "));
+        assert!(found || rule.is_empty() && !said.contains("[G"), "{what}: {said}");
+
+        // What is there already and comes to be read is looked at as well.
+        if first.status == 0 {
+            before.agrees(what, &ns, &last.concat());
+        }
+    }
+}
+
+#[test]
+fn where_it_goes_is_where_kubectl_would_put_it() {
+    let before = Before::new("check-where");
+    let (plane, ns) = (before.it.plane, &before.it.ns);
+    let none = members().replace("replicas: 3", "replicas: 0");
+    let current = plane.kubectl(User::Admin, &["config", "view", "--raw", "--output=json"]).succeeded();
+    let mut current: serde_json::Value = serde_json::from_str(&current).unwrap();
+    current["contexts"][0]["context"]["namespace"] = json!(ns);
+    let kubeconfig = before.folder.path().join("current.kubeconfig");
+    fs::write(&kubeconfig, current.to_string()).unwrap();
+    let (code, said) = before.check_with(&kubeconfig, &none, &[]);
+    assert!(
+        code == 1 && said.contains(&format!("[G01] StatefulSet {ns}/galera-instance-galera: 3 -> 0")),
+        "{said}"
+    );
+
+    let (code, said) = before.check(&none, &["--namespace=misspelt"]);
+    assert!(
+        code == 2 && said.contains("there is no namespace misspelt, and none of these manifests creates it"),
+        "{said}"
+    );
+    assert!(said.contains(" 5 not judged; 1 Galera cluster") && !said.contains("fine"), "{said}");
+    let created =
+        format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: misspelt}}\n---\n{}", members());
+    let (code, said) = before.check(&created, &["--namespace=misspelt"]);
+    assert_eq!(code, 0, "{said}");
+
+    // A namespace that becomes stricter is judged as it will be, one that becomes milder as it was.
+    for (was, will, refused) in [("warn", "enforce", true), ("enforce", "off", true), ("off", "warn", false)]
+    {
+        plane
+            .kubectl(
+                User::Admin,
+                &["label", "namespace", ns, "--overwrite", &format!("gatera.dev/mode={was}")],
+            )
+            .succeeded();
+        let namespace = format!(
+            "apiVersion: v1\nkind: Namespace\nmetadata: {{name: {ns}, labels: {{gatera.dev/mode: {will}}}}}\n---\n"
+        );
+        let (code, said) = before.check(&(namespace + &none), &["--namespace", ns]);
+        assert_eq!(code, i32::from(refused), "{was} -> {will}: {said}");
+    }
+}
+
+/// A pipeline's own rights: what it may not see is said, and the rest is judged.
+#[test]
+fn what_may_not_be_seen_is_said() {
+    let before = Before::new("check-rights");
+    let (plane, ns) = (before.it.plane, &*before.it.ns);
+    plane.kubectl(User::Admin, &["--namespace", ns, "create", "serviceaccount", "pipeline"]).succeeded();
+    let bind = [
+        "--namespace",
+        ns,
+        "create",
+        "rolebinding",
+        "pipeline",
+        "--clusterrole=view",
+        &format!("--serviceaccount={ns}:pipeline"),
+    ];
+    plane.kubectl(User::Admin, &bind).succeeded();
+    let get = [
+        "create",
+        "clusterrole",
+        &format!("one-{ns}"),
+        "--verb=get",
+        "--resource=namespaces",
+        &format!("--resource-name={ns}"),
+    ];
+    plane.kubectl(User::Admin, &get).succeeded();
+    let bind = [
+        "create",
+        "clusterrolebinding",
+        &format!("one-{ns}"),
+        &format!("--clusterrole=one-{ns}"),
+        &format!("--serviceaccount={ns}:pipeline"),
+    ];
+    plane.kubectl(User::Admin, &bind).succeeded();
+    let kubeconfig = guarded::kubeconfig_of(plane, ns, "pipeline", &format!("pipeline-{ns}"), None);
+    let text = members().replace("replicas: 3", "replicas: 0");
+    let (code, said) = before.check_with(&kubeconfig, &text, &["--namespace", ns]);
+    assert!(code == 1 && said.contains("3 -> 0 replicas stops every member"), "{said}");
+    let secret = format!(
+        "what changes of Secret {ns}/galera-instance was not judged: secrets \"galera-instance\" is forbidden"
+    );
+    assert!(
+        said.contains(&secret)
+            && said.contains("nodes may not be listed, so what depends on them was not judged"),
+        "{said}"
+    );
+    let (code, said) = before.check_with(&kubeconfig, &members(), &["--namespace", ns, "--strict"]);
+    assert_eq!(code, 2, "{said}");
+    let odd = "apiVersion: v1\nkind: Service\nmetadata: {name: ../secrets/x}\n";
+    let (_, said) = before.check_with(&kubeconfig, odd, &["--namespace", ns]);
+    assert!(said.contains("\"../secrets/x\" is not a name that an API server takes"), "{said}");
+}
+
+/// Whatever a credential plugin is given and prints stays with it.
+#[test]
+fn a_credential_plugin_that_fails_is_not_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, kubeconfig) = (folder.path().join("galera.yaml"), folder.path().join("kubeconfig"));
+    fs::write(&file, CLUSTER).unwrap();
+    for exit in [3, 0] {
+        let exec = json!({ "apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", format!("echo hunter2; exit {exit}")], "env": [{ "name": "KEY", "value": "hunter2" }], "interactiveMode": "Never" });
+        let config = json!({ "apiVersion": "v1", "kind": "Config", "clusters": [{ "name": "a", "cluster": { "server": "https://127.0.0.1:1" } }], "users": [{ "name": "a", "user": { "exec": exec } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "current-context": "a" });
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
+            .args(["check", "--live"])
+            .arg(&file)
+            .env("KUBECONFIG", &kubeconfig)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            said,
+            "gatera: preparing the client: the kubeconfig's way to credentials does not work: its exec plugin, auth provider or token file\n"
+        );
+        assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]));
     }
 }
 
@@ -77,7 +356,10 @@ fn a_cluster_that_does_not_answer_is_said() {
     let server = "https://127.0.0.1:1";
     fs::write(&kubeconfig, format!("apiVersion: v1\nkind: Config\nclusters: [{{name: a, cluster: {{server: '{server}'}}}}]\nusers: [{{name: a, user: {{token: hunter2}}}}]\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\ncurrent-context: a\n")).unwrap();
     for (arguments, words) in [
-        (&["--live"][..], "gatera: listing statefulsets: "),
+        (
+            &["--live"][..],
+            "gatera: listing statefulsets: the API server does not answer: Connection refused\n",
+        ),
         (
             &["--live", "--context=nowhere"],
             "gatera: there is no context nowhere in the kubeconfig, or it will not do\n",

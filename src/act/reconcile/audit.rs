@@ -3,10 +3,12 @@
 //! Must not know: what is found, or where to look again (`decide::audit` does). It asks the API server nothing, and tells it
 //! only what is new.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use decide::audit::{Counts, Round, Rounds};
+use decide::marks::overrides::Override;
 use decide::view::View;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -41,7 +43,8 @@ pub async fn run(guard: Arc<Guard>, mut leading: Leading, mut changed: watch::Re
 async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     let began = Instant::now();
     let rounds = Arc::new(Mutex::new(Rounds::default()));
-    let mut said = Said { counts: Counts::new(), events_left: MOST_EVENTS, since: began };
+    let mut said =
+        Said { counts: Counts::new(), open: BTreeMap::new(), events_left: MOST_EVENTS, since: began };
     loop {
         changed.mark_unchanged();
         let (looked, most) = (Instant::now(), said.events_left());
@@ -53,7 +56,10 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
             judge(&judging, &mut rounds, began.elapsed(), most)
         });
         match judged.await {
-            Ok((round, news)) => said.say(guard, round, news),
+            Ok((round, open, news)) => {
+                said.say_open(guard, open);
+                said.say(guard, round, news);
+            }
             Err(error) => warn!(%error, "audit"),
         }
         let cost = looked.elapsed();
@@ -66,18 +72,23 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
     }
 }
 
+/// Namespaces in which nothing is refused for now, and whose word that is.
+type Open = BTreeMap<String, Override>;
+
 /// What stands now, and what is new.
-fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Round, Vec<Notice>) {
+fn judge(guard: &Guard, rounds: &mut Rounds, now: Duration, most: usize) -> (Round, Open, Vec<Notice>) {
     let (world, settings) = (guard.world.load_full(), guard.settings.load_full());
     let view = View { freshness: guard.freshness(&world), ..View::new(&world, (guard.clock)(), &settings) };
     let mut notices = Vec::new();
     let round = rounds.next(&view, now, most, |news| notices.push(events::found(news)));
-    (round, notices)
+    let open = view.broken_glasses().map(|(namespace, open)| (namespace.to_owned(), open)).collect();
+    (round, open, notices)
 }
 
 /// What was said already.
 struct Said {
     counts: Counts,
+    open: Open,
     events_left: usize,
     since: Instant,
 }
@@ -88,6 +99,22 @@ impl Said {
             (self.events_left, self.since) = (MOST_EVENTS, Instant::now());
         }
         self.events_left
+    }
+
+    /// That a glass was broken is never held back.
+    fn say_open(&mut self, guard: &Guard, open: Open) {
+        guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
+        for (namespace, release) in
+            open.iter().filter(|(name, release)| self.open.get(*name) != Some(release))
+        {
+            warn!(namespace, until = %release.until, reason = release.reason, "nothing is refused here: its glass is broken");
+            guard.publish(events::glass_broken(namespace, release));
+        }
+        for namespace in self.open.keys().filter(|name| !open.contains_key(*name)) {
+            info!(namespace, "what is refused is refused again: its glass is mended");
+            guard.publish(events::glass_mended(namespace));
+        }
+        self.open = open;
     }
 
     fn say(&mut self, guard: &Guard, round: Round, news: Vec<Notice>) {

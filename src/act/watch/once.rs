@@ -20,8 +20,8 @@ use super::{Message, PAGE, WATCHED, read, resource};
 pub struct Listed {
     /// All of it.
     pub facts: Facts,
-    /// The nodes are in it: in a namespace of their own people often may not list them.
-    pub nodes: bool,
+    /// What is not in it: in a namespace of their own people often may not list nodes.
+    pub unseen: Vec<&'static str>,
 }
 
 /// Why there is no answer.
@@ -51,7 +51,7 @@ fn is_forbidden(error: &kube::Error) -> bool {
 
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
-    let mut listed = Listed { facts: Facts::of(adoption), nodes: true };
+    let mut listed = Listed { facts: Facts::of(adoption), unseen: Vec::new() };
     for (kind, group, plural, _) in WATCHED {
         let resource = resource(*kind, group, plural);
         let api: Api<Sent> = match namespace {
@@ -68,10 +68,12 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             }
             _ => match all(&api, *kind, &mut listed.facts).await {
                 Err(error) if *kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
-                    listed.nodes = false;
+                    listed.unseen.push(plural);
                 }
                 // Who may not see them misses a word about one.
-                Err(error) if *kind == Kind::Autoscaler && is_forbidden(&error) => {}
+                Err(error) if *kind == Kind::Autoscaler && is_forbidden(&error) => {
+                    listed.unseen.push(plural);
+                }
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }

@@ -2,11 +2,12 @@
 //!
 //! Owns: asking for it, read-only, with the rights of whoever asks. Must not know: what changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use decide::check::Found;
 use decide::config::Settings;
 use decide::object::Kind;
 use decide::view::{Freshness, Id, World};
@@ -14,7 +15,6 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
-use serde_json::Value;
 
 use crate::act::{connect, watch};
 use crate::command::look::block_on;
@@ -39,34 +39,52 @@ pub(super) struct Which {
 /// The cluster as it is.
 pub(super) struct Cluster {
     pub(super) world: World,
-    pub(super) objects: BTreeMap<(Kind, Id), Value>,
+    pub(super) objects: BTreeMap<(Kind, Id), Found>,
+    /// What may not be listed.
+    pub(super) unseen: Vec<&'static str>,
+    /// The namespace of objects that name none.
+    pub(super) namespace: String,
 }
 
-/// Looks at all of it, or, for whoever may not, at the namespace that all of these objects are in.
-pub(super) fn look(options: &Which, settings: &Settings, names: Vec<(Kind, Id)>) -> anyhow::Result<Cluster> {
+/// Looks at all of it, or, for whoever may not, at the namespace that all of these objects are in. `names` are theirs, in the
+/// namespace that kubectl would take if `namespace` is none.
+pub(super) fn look(
+    options: &Which,
+    settings: &Settings,
+    namespace: Option<&str>,
+    names: impl FnOnce(&str) -> BTreeSet<(Kind, Id)>,
+) -> anyhow::Result<Cluster> {
     block_on(async {
-        let client = connect::person_in(options.kubeconfig.as_deref(), options.context.as_deref()).await?;
-        let listed = match watch::once(&client, None, &settings.adoption).await {
+        let client = &connect::person(options.kubeconfig.as_deref(), options.context.as_deref()).await?;
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
+        let names = names(&namespace);
+        let listed = match watch::once(client, None, &settings.adoption).await {
             Err(error) if error.forbidden() => {
-                let mut namespaces: Vec<_> =
+                let namespaces: BTreeSet<_> =
                     names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-                namespaces.sort_unstable();
-                namespaces.dedup();
                 ensure!(
-                    namespaces.len() == 1,
+                    namespaces.len() < 2,
                     "{error}; check the objects of one namespace at a time, which needs rights there only"
                 );
-                watch::once(&client, namespaces.first().copied(), &settings.adoption).await?
+                let only = namespaces.first().copied().unwrap_or(&namespace);
+                watch::once(client, Some(only), &settings.adoption).await?
             }
             listed => listed?,
         };
-        let found = stream::iter(names).map(|(kind, id)| get(&client, kind, id)).buffer_unordered(AT_ONCE);
+        let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
-        Ok(Cluster { world: World::build(listed.facts, Freshness::Current), objects })
+        let world = World::build(listed.facts, Freshness::Current);
+        Ok(Cluster { world, objects, unseen: listed.unseen, namespace })
     })
 }
 
-async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Value)>> {
+/// One object. That somebody may not read it is no reason to judge nothing.
+async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kind, Id), Found)>> {
+    // In a path it would mean something else.
+    if !id.name.bytes().all(|it| it.is_ascii_alphanumeric() || b"-._:".contains(&it)) {
+        let words = format!("{:?} is not a name that an API server takes", id.name);
+        return Ok(Some(((kind, id), Found::Unseen(words))));
+    }
     let version = if kind == Kind::Autoscaler { "v2" } else { "v1" };
     let resource = ApiResource::from_gvk_with_plural(
         &GroupVersionKind::gvk(kind.group(), version, kind.name()),
@@ -76,6 +94,11 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
         Kind::Namespace | Kind::Node => Api::all_with(client.clone(), &resource),
         _ => Api::namespaced_with(client.clone(), &id.namespace, &resource),
     };
-    let found = api.get_opt(&id.name).await.with_context(|| format!("reading {} {id}", kind.name()))?;
-    found.map(|object| Ok(((kind, id), serde_json::to_value(object)?))).transpose()
+    let found = match api.get_opt(&id.name).await {
+        Ok(None) => return Ok(None),
+        Ok(Some(object)) => Found::There(serde_json::to_value(object)?),
+        Err(kube::Error::Api(status)) if status.code == 403 => Found::Unseen(status.message.clone()),
+        Err(error) => return Err(error).with_context(|| format!("reading {} {id}", kind.name())),
+    };
+    Ok(Some(((kind, id), found)))
 }

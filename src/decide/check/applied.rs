@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
-/// By what items of lists are told apart, as Kubernetes' types say it (`patchMergeKey`); claim templates are atomic there, and their
-/// defaults come back by their names.
-const KEYS: [(&str, &[&str]); 12] = [
+/// By what items of lists are told apart, as Kubernetes' types say it (`patchMergeKey`).
+const KEYS: [(&str, &[&str]); 11] = [
     ("containers", &["/name"]),
     ("initContainers", &["/name"]),
     ("volumes", &["/name"]),
@@ -22,8 +21,14 @@ const KEYS: [(&str, &[&str]); 12] = [
     ("hostAliases", &["/ip"]),
     ("topologySpreadConstraints", &["/topologyKey"]),
     ("ownerReferences", &["/uid"]),
-    ("volumeClaimTemplates", &["/metadata/name"]),
 ];
+/// A volume of another sort is another volume (`retainKeys`).
+const VOLUMES: &str = "volumes";
+/// Replaced as a whole (`patchStrategy: replace`), in this kind alone.
+const SELECTOR_OF: (&str, &str) = ("PodDisruptionBudget", "/spec/selector");
+/// What API servers fill in where a list is replaced as a whole: claim templates, sources of a projected volume.
+const FILLED_IN: [&str; 6] =
+    ["apiVersion", "kind", "status", "volumeMode", "defaultMode", "expirationSeconds"];
 
 /// What API servers write and nobody else; manifests that were exported have it, often empty.
 const OF_SERVERS: [&str; 7] = [
@@ -39,6 +44,38 @@ const OF_SERVERS: [&str; 7] = [
 /// The object after that.
 pub(super) fn applied(live: &Value, manifest: &Value) -> Value {
     let mut manifest = manifest.clone();
+    clean(&mut manifest);
+    // kubectl writes one itself.
+    if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+    }
+    let mut after = merged("", live, &last(live).unwrap_or_default(), &manifest);
+    let (kind, selector) = SELECTOR_OF;
+    if live["kind"] == kind
+        && let (Some(after), Some(wanted)) = (after.pointer_mut(selector), manifest.pointer(selector))
+    {
+        *after = wanted.clone();
+    }
+    let said = |it: &Value| it.pointer("/metadata/annotations").is_some();
+    if !said(live)
+        && let Some(metadata) = after.get_mut("metadata").and_then(Value::as_object_mut)
+        && metadata.get("annotations").and_then(Value::as_object).is_some_and(Map::is_empty)
+    {
+        metadata.remove("annotations");
+    }
+    after
+}
+
+/// What the manifest said when it was applied before; `None`: nobody knows, so what it says no more stays.
+pub(super) fn last(live: &Value) -> Option<Value> {
+    let text = live.pointer(LAST_APPLIED)?.as_str()?;
+    let mut said: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
+    clean(&mut said);
+    Some(said)
+}
+
+/// Without what only API servers write.
+fn clean(manifest: &mut Value) {
     if let Some(fields) = manifest.as_object_mut() {
         fields.remove("status");
     }
@@ -48,9 +85,6 @@ pub(super) fn applied(live: &Value, manifest: &Value) -> Value {
             metadata.remove("namespace");
         }
     }
-    let last = live.pointer(LAST_APPLIED).and_then(Value::as_str);
-    let last = last.and_then(|text| serde_json::from_str(text).ok()).unwrap_or(Value::Null);
-    merged("", live, &last, &manifest)
 }
 
 fn merged(field: &str, live: &Value, last: &Value, wanted: &Value) -> Value {
@@ -61,17 +95,13 @@ fn merged(field: &str, live: &Value, last: &Value, wanted: &Value) -> Value {
     }
 }
 
+/// A field that the manifest said before and says no more goes, with what others wrote below it.
 fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> Map<String, Value> {
-    let said = |key: &str| wanted.get(key).filter(|it| !it.is_null());
-    let stays = |(key, live): (&String, &Value)| match (said(key), last.get(key)) {
-        (Some(wanted), _) => Some((key.clone(), merged(key, live, &last[key], wanted))),
-        _ if wanted.contains_key(key) => None,
-        (None, None) => Some((key.clone(), live.clone())),
-        // What it said in there before goes, and what others say in there stays.
-        (None, Some(last)) if live.is_object() && last.is_object() => {
-            Some((key.clone(), merged(key, live, last, &Value::Object(Map::new()))))
-        }
-        (None, Some(_)) => None,
+    let stays = |(key, live): (&String, &Value)| match wanted.get(key) {
+        Some(Value::Null) => None,
+        Some(wanted) => Some((key.clone(), merged(key, live, &last[key], wanted))),
+        None if last.get(key).is_none_or(Value::is_null) => Some((key.clone(), live.clone())),
+        None => None,
     };
     let mut all: Map<_, _> = live.iter().filter_map(stays).collect();
     for (key, wanted) in wanted {
@@ -84,23 +114,53 @@ fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> 
 
 fn list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Value> {
     let keys = KEYS.iter().find(|(known, _)| *known == field).map(|(_, keys)| *keys);
-    let Some(keys) = keys else {
-        let same_place = live.len() == wanted.len();
-        let item = |(at, wanted): (usize, &Value)| match live.get(at).filter(|_| same_place) {
-            Some(live) => merged("", live, &last[at], wanted),
-            None => wanted.clone(),
-        };
-        return wanted.iter().enumerate().map(item).collect();
-    };
+    let Some(keys) = keys else { return replaced(live, wanted) };
     let name = |item: &Value| keys.iter().find_map(|key| item.pointer(key).cloned());
     let known = |all: &[Value], item: &Value| all.iter().find(|it| name(it) == name(item)).cloned();
     let said: &[Value] = last.as_array().map_or(&[], Vec::as_slice);
-    let item = |wanted: &Value| match known(live, wanted) {
-        Some(live) => merged("", &live, &known(said, wanted).unwrap_or_default(), wanted),
-        None => wanted.clone(),
+    let item = |wanted: &Value| {
+        let Some(live) = known(live, wanted) else { return wanted.clone() };
+        let mut item = merged("", &live, &known(said, wanted).unwrap_or_default(), wanted);
+        if let (VOLUMES, Some(fields)) = (field, item.as_object_mut()) {
+            fields.retain(|key, _| wanted.get(key).is_some());
+        }
+        item
     };
     let others = live.iter().filter(|live| known(wanted, live).is_none() && known(said, live).is_none());
     wanted.iter().map(item).chain(others.cloned()).collect()
+}
+
+/// A list that is replaced as a whole: what the manifest says, and what API servers fill in again.
+fn replaced(live: &[Value], wanted: &[Value]) -> Vec<Value> {
+    let named = |item: &Value| item.pointer("/metadata/name").cloned();
+    let before = |at: usize, wanted: &Value| match named(wanted) {
+        None => live.get(at),
+        name => live.iter().find(|it| named(it) == name),
+    };
+    let item = |(at, wanted): (usize, &Value)| match before(at, wanted) {
+        Some(live) => filled_in(live, wanted),
+        None => wanted.clone(),
+    };
+    wanted.iter().enumerate().map(item).collect()
+}
+
+fn filled_in(live: &Value, wanted: &Value) -> Value {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            let said = wanted.iter().filter(|(_, it)| !it.is_null());
+            let said = said
+                .map(|(key, it)| (key.clone(), live.get(key).map_or(it.clone(), |live| filled_in(live, it))));
+            let mut all: Map<_, _> = said.collect();
+            for (key, live) in live {
+                if FILLED_IN.contains(&&**key) && !all.contains_key(key) {
+                    all.insert(key.clone(), live.clone());
+                }
+            }
+            Value::Object(all)
+        }
+        (Value::Array(live), Value::Array(wanted)) => Value::Array(replaced(live, wanted)),
+        _ => wanted.clone(),
+    }
 }
 
 #[cfg(test)]
@@ -135,16 +195,53 @@ mod tests {
     }
 
     #[test]
-    fn items_without_names_keep_what_was_added_in_the_same_place() {
-        let live = json!({ "sources": [{ "configMap": { "name": "a", "optional": false } }, { "secret": { "name": "b" } }], "command": ["a", "b"] });
-        let wanted = json!({ "sources": [{ "configMap": { "name": "a" } }, { "secret": { "name": "b" } }], "command": ["a"] });
-        assert_eq!(applied(&live, &wanted)["sources"], live["sources"]);
-        assert_eq!(applied(&live, &wanted)["command"], json!(["a"]));
-        let templates = json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "volumeMode": "Filesystem", "storage": "1Gi" } }] });
-        let wanted = json!({ "volumeClaimTemplates": [{ "metadata": { "name": "d" }, "spec": { "storage": "2Gi" } }] });
+    fn a_list_that_is_replaced_keeps_only_what_servers_fill_in() {
+        let live = json!({ "sources": [{ "serviceAccountToken": { "path": "a", "expirationSeconds": 3600 } }, { "secret": { "name": "b" } }], "command": ["a", "b"], "terms": [{ "namespaces": ["x"], "key": "k" }] });
+        let wanted = json!({ "sources": [{ "serviceAccountToken": { "path": "a" } }, { "configMap": { "name": "b" } }], "command": ["a"], "terms": [{ "key": "k" }] });
+        let after = applied(&live, &wanted);
+        assert_eq!(after["sources"][0], live["sources"][0]);
+        assert_eq!(after["sources"][1], json!({ "configMap": { "name": "b" } }));
+        assert_eq!((&after["command"], &after["terms"]), (&json!(["a"]), &json!([{ "key": "k" }])));
+        let template = |name: &str, spec: Value| json!({ "metadata": { "name": name }, "spec": spec });
+        let live = json!({ "volumeClaimTemplates": [template("d", json!({ "volumeMode": "Filesystem", "storage": "1Gi", "storageClassName": "fast" })), template("logs", json!({}))] });
+        let wanted = json!({ "volumeClaimTemplates": [template("d", json!({ "storage": "2Gi" }))] });
         assert_eq!(
-            applied(&templates, &wanted)["volumeClaimTemplates"][0]["spec"],
-            json!({ "volumeMode": "Filesystem", "storage": "2Gi" })
+            applied(&live, &wanted)["volumeClaimTemplates"],
+            json!([template("d", json!({ "volumeMode": "Filesystem", "storage": "2Gi" }))])
         );
+    }
+
+    /// What API servers wrote below it goes as well; without a word on what was said before everything stays.
+    #[test]
+    fn what_is_taken_out_goes_whole() {
+        let said = json!({ "metadata": { "annotations": {}, "creationTimestamp": null }, "spec": { "probe": { "exec": {} }, "volumes": [{ "name": "c", "configMap": { "name": "a" } }] }, "status": {} });
+        let mut live = said.clone();
+        live["metadata"]["creationTimestamp"] = json!("2026-12-01T09:00:00Z");
+        live["metadata"]["annotations"] =
+            json!({ "kubectl.kubernetes.io/last-applied-configuration": said.to_string() });
+        live["spec"]["probe"]["timeoutSeconds"] = json!(1);
+        live["spec"]["volumes"][0]["configMap"]["defaultMode"] = json!(420);
+        let wanted = json!({ "metadata": {}, "spec": { "volumes": [{ "name": "c", "secret": { "secretName": "a" } }] } });
+        let after = applied(&live, &wanted);
+        assert_eq!(after["spec"], wanted["spec"]);
+        assert_eq!(after["metadata"], live["metadata"], "neither the annotations nor what servers write");
+        assert_eq!(applied(&live, &said), live, "nothing changes");
+
+        for annotations in [json!({}), json!({ "kubectl.kubernetes.io/last-applied-configuration": "{" })] {
+            live["metadata"]["annotations"] = annotations;
+            assert_eq!(last(&live), None);
+            let after = applied(&live, &wanted);
+            assert_eq!(after["spec"]["probe"], live["spec"]["probe"], "whose it is is not known");
+            assert_eq!(after["spec"]["volumes"], wanted["spec"]["volumes"], "another sort of volume");
+        }
+    }
+
+    #[test]
+    fn a_budget_s_selector_is_replaced() {
+        let live =
+            json!({ "kind": "PodDisruptionBudget", "spec": { "selector": { "matchLabels": { "a": "1" } } } });
+        let wanted =
+            json!({ "kind": "PodDisruptionBudget", "spec": { "selector": { "matchLabels": { "b": "2" } } } });
+        assert_eq!(applied(&live, &wanted)["spec"], wanted["spec"]);
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
                 // For all others it stays as it was: nothing that is changed with it is judged more mildly.
                 let review =
                     Review { operation: Operation::Update, old: was.object().cloned(), ..item.created() };
-                stage.judge(desk, item, &review, milder(Some(was), item));
+                stage.judge(desk, item, &review, milder(was.object(), item.object(), item));
             }
             Some(was) => {
                 let (old, created) = (was.object().cloned(), item.created());
@@ -38,7 +38,7 @@ pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], before: &[Item]) {
                 stage.judge(desk, item, &review, unknown);
                 stage.swap(Some(was), Some(item));
             }
-            None => stage.judge(desk, item, &item.created(), milder(None, item)),
+            None => stage.judge(desk, item, &item.created(), milder(None, item.object(), item)),
         }
     }
     for was in pairs.gone {
@@ -62,21 +62,25 @@ fn unknown(item: &Item) -> (Place, What) {
     (item.document.start(), What::Unjudged(words))
 }
 
-/// A namespace in which rules refuse less than before.
-fn milder(was: Option<&Item>, is: &Item) -> Option<(Place, What)> {
-    let mode = |item: &Item| match item.object() {
-        Some(Object::Namespace(it)) => it.metadata.labels.get(MODE_LABEL).and_then(|text| Mode::read(text)),
+/// What a namespace's label says.
+pub(super) fn mode(object: &Object) -> Option<Mode> {
+    match object {
+        Object::Namespace(it) => it.metadata.labels.get(MODE_LABEL).and_then(|text| Mode::read(text)),
         _ => None,
-    };
-    let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), mode(is)?);
+    }
+}
+
+/// A namespace in which rules refuse less than before.
+pub(super) fn milder(was: Option<&Object>, is: Option<&Object>, item: &Item) -> Option<(Place, What)> {
+    let (from, to) = (was.and_then(mode).unwrap_or(Mode::Enforce), is.and_then(mode)?);
     (to < from).then(|| {
         let words = format!(
             "{}: {MODE_LABEL} {} -> {}: rules refuse less here from then on; what else changes was judged as before",
-            is.named().subject,
+            item.named().subject,
             from.name(),
             to.name()
         );
-        (is.document.find("metadata.labels"), What::Remark(words))
+        (item.document.find("metadata.labels"), What::Remark(words))
     })
 }
 

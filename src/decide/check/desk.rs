@@ -159,6 +159,24 @@ impl<'a> Desk<'a> {
         self.note(item, worst, false);
     }
 
+    /// It could not be judged, in these words.
+    pub(super) fn unjudged(&mut self, item: &Item, words: String) {
+        self.plain(item, What::Unjudged(words));
+    }
+
+    /// It cannot be told, in these words.
+    pub(super) fn unread(&mut self, item: &Item, words: String) {
+        self.plain(item, What::Unread(words));
+    }
+
+    fn plain(&mut self, item: &Item, what: What) {
+        let spot = self.sheets[item.sheet].spot(item, item.document.start());
+        let hit = Hit { object: Some(item.named()), ..Hit::plain(spot, what) };
+        let worst = hit.level();
+        self.checked.hits.push(hit);
+        self.note(item, Some(worst), false);
+    }
+
     /// What became of it.
     pub(super) fn note(&mut self, item: &Item, worst: Option<Level>, unchanged: bool) {
         let spot = self.sheets[item.sheet].spot(item, item.document.start());

@@ -122,6 +122,12 @@ impl Item {
         (self.has_name && self.kind != Kind::Other).then_some((self.kind, &self.id))
     }
 
+    /// It is in no namespace, or is one.
+    pub(super) fn stands_alone(&self) -> bool {
+        // What is not known is not asked for.
+        matches!(self.kind, Kind::Namespace | Kind::Node | Kind::Other)
+    }
+
     /// Which it is.
     pub(super) fn named(&self) -> Named {
         let subject = review::subject(self.kind, &self.id.namespace, &self.id.name);

@@ -1,14 +1,15 @@
 //! The override: how a person takes the responsibility for one step, for at most an hour.
 //!
 //! `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=moving to new disks"`, on the object itself, in the
-//! request, or on the StatefulSet of the cluster. A malformed one releases nothing and says why.
+//! request, or on the StatefulSet of the cluster. `gatera.dev/break-glass: "until=… reason=…"` on a namespace is one of every
+//! rule, for all that is in it. A malformed one releases nothing and says why.
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 
 /// Nobody remembers tomorrow what was released today.
-const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
+pub const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
 /// In bytes. Whatever it releases repeats the reason.
 const LONGEST_TEXT: usize = 1024;
 
@@ -23,10 +24,13 @@ pub(super) fn is_placeholder(text: &str) -> bool {
     !text.contains(char::is_alphanumeric) || text == "TEXT"
 }
 
+/// In the place of ids: what breaking the glass releases.
+const EVERY: &str = "every rule";
+
 /// A released rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// Ids of the rules.
+    /// Ids of the rules, or [`EVERY`].
     pub rules: Vec<String>,
     /// When it ends.
     pub until: Timestamp,
@@ -40,6 +44,9 @@ pub enum Invalid {
     /// The form is wrong.
     #[error("it is not of the form \"RULE until=TIME reason=TEXT\"")]
     Form,
+    /// The form is wrong, where no rule is named.
+    #[error("it is not of the form \"until=TIME reason=TEXT\"")]
+    FormOfAll,
     /// An example was pasted as it stands.
     #[error("its reason is a placeholder: write after reason= why this is right now")]
     Placeholder,
@@ -57,16 +64,36 @@ pub enum Invalid {
 impl Override {
     /// Reads the annotation's value as it counts now.
     pub fn read(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+        let (rules, term) = text.trim().split_once(" until=").ok_or(Invalid::Form)?;
+        let rules: Vec<_> = rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        if rules.is_empty() {
+            return Err(Invalid::Form);
+        }
+        Self::within(rules, text, term, now, Invalid::Form)
+    }
+
+    /// Reads the annotation of a namespace whose glass is broken.
+    pub fn of_all(text: &str, now: Timestamp) -> Result<Self, Invalid> {
+        let term = text.trim().strip_prefix("until=").ok_or(Invalid::FormOfAll)?;
+        Self::within(vec![EVERY.to_owned()], text, term, now, Invalid::FormOfAll)
+    }
+
+    /// `term`: what follows `until=`.
+    fn within(
+        rules: Vec<String>,
+        text: &str,
+        term: &str,
+        now: Timestamp,
+        form: Invalid,
+    ) -> Result<Self, Invalid> {
         if text.len() > LONGEST_TEXT {
             return Err(Invalid::Overlong);
         }
-        let (rules, rest) = text.trim().split_once(" until=").ok_or(Invalid::Form)?;
-        let (until, reason) = rest.split_once(" reason=").ok_or(Invalid::Form)?;
-        let until: Timestamp = until.trim().parse().map_err(|_| Invalid::Form)?;
-        let rules: Vec<_> = rules.split([',', ' ']).filter(|id| !id.is_empty()).map(str::to_owned).collect();
+        let Some((until, reason)) = term.split_once(" reason=") else { return Err(form) };
+        let Ok(until) = until.trim().parse::<Timestamp>() else { return Err(form) };
         let reason = reason.trim().to_owned();
         match () {
-            () if rules.is_empty() || reason.is_empty() => Err(Invalid::Form),
+            () if reason.is_empty() => Err(form),
             () if is_placeholder(&reason) => Err(Invalid::Placeholder),
             () if until <= now => Err(Invalid::Ended(until)),
             () if now.duration_until(until) > LONGEST_OVERRIDE => Err(Invalid::TooLong(until)),
@@ -74,9 +101,9 @@ impl Override {
         }
     }
 
-    /// It names this rule.
+    /// It names this rule, or all.
     pub fn releases(&self, rule: &str) -> bool {
-        self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
+        self.rules.iter().any(|id| id == EVERY || id.eq_ignore_ascii_case(rule))
     }
 }
 
@@ -122,6 +149,31 @@ mod tests {
             "G07 until=2026-12-01T10:00:00Z reason= ",
         ] {
             assert_eq!(Override::read(text, now), Err(Invalid::Form), "{text}");
+        }
+    }
+    #[test]
+    fn broken_glass_releases_all_and_names_none() {
+        let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+        let open = Override::of_all("until=2026-12-01T09:45:00Z reason=a node burns", now).unwrap();
+        assert!(open.releases("G01") && open.releases("G18"));
+        assert_eq!(open.to_string(), "every rule until 2026-12-01T09:45:00Z: a node burns");
+        // Not by a word in an override, which whoever may write an object may write.
+        let named = Override::read("every rule until=2026-12-01T09:45:00Z reason=x", now).unwrap();
+        assert!(!named.releases("G01"));
+        for (text, problem) in [
+            (
+                "until=2026-12-01T10:30:01Z reason=x",
+                Invalid::TooLong("2026-12-01T10:30:01Z".parse().unwrap()),
+            ),
+            ("until=2026-12-01T09:30:00Z reason=x", Invalid::Ended(now)),
+            ("until=2026-12-01T09:45:00Z reason=TEXT", Invalid::Placeholder),
+            ("until=2026-12-01T09:45:00Z reason= ", Invalid::FormOfAll),
+            ("G01 until=2026-12-01T09:45:00Z reason=x", Invalid::FormOfAll),
+            ("until=soon reason=x", Invalid::FormOfAll),
+            ("15m", Invalid::FormOfAll),
+            ("", Invalid::FormOfAll),
+        ] {
+            assert_eq!(Override::of_all(text, now), Err(problem), "{text}");
         }
     }
 }

@@ -2,9 +2,38 @@
 
 use serde::{Deserialize, Deserializer, de};
 
-/// As it was written, without quotes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// As it was written, without quotes. API servers write it in their own way, so `1024Mi` and `1Gi` are the same.
+#[derive(Clone, Debug, Default)]
 pub struct Quantity(String);
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.billionths().is_some_and(|it| other.billionths() == Some(it))
+    }
+}
+
+impl Eq for Quantity {}
+
+/// Billionths in one of each unit.
+const UNITS: [(&str, i128); 16] = [
+    ("Ki", (1 << 10) * ONE),
+    ("Mi", (1 << 20) * ONE),
+    ("Gi", (1 << 30) * ONE),
+    ("Ti", (1 << 40) * ONE),
+    ("Pi", (1 << 50) * ONE),
+    ("Ei", (1 << 60) * ONE),
+    ("n", 1),
+    ("u", 1_000),
+    ("m", 1_000_000),
+    ("k", 1_000 * ONE),
+    ("M", 1_000_000 * ONE),
+    ("G", 1_000_000_000 * ONE),
+    ("T", 1_000_000_000_000 * ONE),
+    ("P", 1_000_000_000_000_000 * ONE),
+    ("E", 1_000_000_000_000_000_000 * ONE),
+    ("", ONE),
+];
+const ONE: i128 = 1_000_000_000;
 
 impl Quantity {
     /// The text.
@@ -12,24 +41,24 @@ impl Quantity {
         &self.0
     }
 
-    /// The number of bytes of `10Gi` or `500M`. `None`: it cannot be told.
+    /// The number of bytes of `10Gi` or `500M`, rounded up. `None`: it cannot be told.
     pub fn bytes(&self) -> Option<u64> {
-        const UNITS: [(&str, u64); 9] = [
-            ("Ki", 1 << 10),
-            ("Mi", 1 << 20),
-            ("Gi", 1 << 30),
-            ("Ti", 1 << 40),
-            ("Pi", 1 << 50),
-            ("k", 1_000),
-            ("M", 1_000_000),
-            ("G", 1_000_000_000),
-            ("T", 1_000_000_000_000),
-        ];
-        let unit = UNITS.iter().find_map(|(unit, factor)| Some((self.0.strip_suffix(unit)?, *factor)));
-        let (number, factor) = unit.unwrap_or((&self.0, 1));
-        // Whole units are enough for what is judged; a fraction of one is rounded down.
-        let whole: u64 = number.split(['.', 'e', 'E']).next()?.parse().ok()?;
-        if number.contains(['e', 'E']) { None } else { whole.checked_mul(factor) }
+        u64::try_from(self.billionths()?.checked_add(ONE - 1)?.div_euclid(ONE)).ok()
+    }
+
+    /// The value, as exactly as API servers keep it: a smaller part than a billionth counts as one.
+    fn billionths(&self) -> Option<i128> {
+        let (number, unit) = match self.0.split_once(['e', 'E']).filter(|(_, power)| !power.is_empty()) {
+            Some((number, power)) => (number, ONE.checked_mul(10_i128.checked_pow(power.parse().ok()?)?)?),
+            None => UNITS.iter().find_map(|(unit, one)| Some((self.0.strip_suffix(unit)?, *one)))?,
+        };
+        let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+        if !part.bytes().all(|it| it.is_ascii_digit()) {
+            return None;
+        }
+        let digits: i128 = format!("{whole}{part}").parse().ok()?;
+        let below = 10_i128.checked_pow(part.len().try_into().ok()?)?;
+        digits.checked_mul(unit)?.checked_add(below - 1).map(|it| it.div_euclid(below))
     }
 
     /// How many of `total` it means: a number, or a percentage rounded up. `None`: neither.
@@ -84,8 +113,27 @@ mod tests {
         let of = |json: &str| serde_json::from_str::<Quantity>(json).unwrap().of(3);
         assert_eq!((of("2"), of("\"2\""), of("\"50%\""), of("\"10Gi\"")), (Some(2), Some(2), Some(2), None));
         let bytes = |text: &str| Quantity(text.to_owned()).bytes();
-        assert_eq!((bytes("10M"), bytes("1.5Gi"), bytes("7")), (Some(10_000_000), Some(1 << 30), Some(7)));
-        assert_eq!((bytes("1e9"), bytes("x"), bytes("99999999999Ti")), (None, None, None));
+        let gi = 1_u64 << 30;
+        for (text, expected) in [
+            ("10M", Some(10_000_000)),
+            ("1.5Gi", Some(gi + gi / 2)),
+            ("7", Some(7)),
+            ("1e9", Some(1_000_000_000)),
+            ("1E", Some(1_000_000_000_000_000_000)),
+            ("1500m", Some(2)),
+            ("0.0000000001", Some(1)),
+            ("x", None),
+            ("1.-5", None),
+            ("-1", None),
+            ("1e400", None),
+            ("", None),
+            ("99999999999Ti", None),
+        ] {
+            assert_eq!(bytes(text), expected, "{text}");
+        }
+        let is = |one: &str, other: &str| Quantity(one.into()) == Quantity(other.into());
+        assert!(is("1Gi", "1024Mi") && is("1.5Gi", "1536Mi") && is("1", "1000m") && is("x", "x"));
+        assert!(!is("1Gi", "1G") && !is("x", "y") && !is("50%", "50"));
         assert_eq!(of("\"9223372036854775807%\""), None, "too much is no panic");
     }
 }

@@ -190,7 +190,7 @@ fn objects(checked: &Checked) -> String {
     }
     let refused = checked.objects_of(Level::Refused);
     let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
-    let odd = checked.objects_of(Level::Note);
+    let odd = checked.not_judged();
     let fine = all - refused - warned - waived - odd - unchanged;
     let mut text =
         format!("{}: {refused} would be refused, {warned} allowed with a warning", count(all, "object"));

@@ -12,6 +12,7 @@
 //!                                           "doing": the same, as a probe saw it, or null } }],
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
+//!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
 //!                  "leftClaims": [name],
 //!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
 //! ```
@@ -23,6 +24,7 @@ use serde_json::{Value, json};
 use super::visible;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
+use crate::marks::overrides::Override;
 use crate::object::Kind;
 use crate::plan::bootstrap::Stage;
 use crate::plan::rollout;
@@ -146,7 +148,7 @@ pub fn text(all: &[Story<'_>]) -> String {
 }
 
 fn one(story: &Story<'_>) -> String {
-    let Story { cluster, state, members, matters, unverified, waived, .. } = story;
+    let Story { cluster, state, members, matters, unverified, waived, glass, .. } = story;
     let (state, steps) = (state.name(), steps(story));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
     match cluster.identity() {
@@ -159,6 +161,14 @@ fn one(story: &Story<'_>) -> String {
         let take_off = rules::take_off(Kind::StatefulSet, namespace, name);
         let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
         text.push_str(&format!("{line}\n"));
+    }
+    if let Some(open) = glass {
+        let mend = rules::mend(&cluster.id.namespace);
+        let Override { until, reason, .. } = open;
+        let line = format!(
+            "├── Glass broken: nothing is refused until {until}: {reason} (when that is done: {mend})"
+        );
+        text.push_str(&format!("{}\n", visible(&line)));
     }
     text.push_str("├── Members\n");
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
@@ -226,7 +236,7 @@ fn start(told: &StartNote) -> Value {
 }
 
 fn cluster(story: &Story<'_>) -> Value {
-    let Story { cluster, state, members, matters, waived, .. } = story;
+    let Story { cluster, state, members, matters, waived, glass, .. } = story;
     let steps = steps(story);
     let member = |(it, condition): &(&Member, Option<Condition>)| {
         let pod = it.pod.as_ref();
@@ -252,6 +262,7 @@ fn cluster(story: &Story<'_>) -> Value {
         "members": members.iter().map(member).collect::<Vec<_>>(),
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
+        "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })

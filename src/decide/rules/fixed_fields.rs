@@ -54,8 +54,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut add = |field: &str, says: String, instead: String| {
         found.push(finding(format!("spec.{field}"), says, instead));
     };
-    if before.pod_management_policy != after.pod_management_policy {
-        let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
+    let policies = [&before.pod_management_policy, &after.pod_management_policy].map(|it| policy(it));
+    if policies[0] != policies[1] {
         let says =
             format!("podManagementPolicy {} -> {} cannot be changed in place", policies[0], policies[1]);
         add("podManagementPolicy", says, orphan(review));
@@ -107,14 +107,13 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
     let pairs = before.iter().zip(after).filter(|(one, other)| one.spec != other.spec);
     let found = pairs.map(|(one, other)| {
         let name = &one.metadata.name;
-        let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").map(ToString::to_string).unwrap_or_default();
+        let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
         let (from, to) = (size(one), size(other));
         if from == to {
             let says = format!("class and access modes of claim template {name} cannot be changed in place");
             return finding(field(name), says, orphan(review));
         }
-        let bytes = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").and_then(crate::object::Quantity::bytes);
-        if bytes(other) < bytes(one) {
+        if to.bytes() < from.bytes() {
             let says = format!("storage {from} -> {to} in claim template {name}: a volume cannot be made smaller");
             return finding(field(name), says, format!("keep {from}; {}", new_cluster("volumes of this size")));
         }

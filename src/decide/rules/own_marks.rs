@@ -28,9 +28,13 @@
 //!   are still injected, and the controller works. In every mode the guard's own annotations on StatefulSets, Deployments
 //!   and new pods stay its own, or it would believe them later. Pods that run keep what they know until they are deleted. To have one rule left out, use the settings file.
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
+//! * To have nothing refused in a namespace for some minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
+//!   writes `gatera.dev/break-glass` on the namespace, with an end of which the guard takes care. Every command there is warned
+//!   of what it would have been refused for, and Events tell everybody. Members still found no second cluster by themselves:
+//!   that takes an override of G04 on the StatefulSet.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
 //!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
-//!   `override` on the object, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and `container`, `profile`,
+//!   `override` on the object, `break-glass` on the namespace, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and `container`, `profile`,
 //!   `readiness`, `address`, `anti-affinity`, `start` and `startup-limit` on its pod template.
 //! * A new pod that was injected by another version of gatera is refused for the moment; its controller tries again.
 //!
@@ -79,6 +83,7 @@ const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
+    found.extend(useless_glass(review.kind, new.meta(), view));
     found.extend(claimed(review, new, view));
     found.extend(match (&review.old, new) {
         (Some(Object::Namespace(old)), Object::Namespace(new)) => {
@@ -107,6 +112,25 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
         says: format!("the override would release nothing: {problem}"),
         instead: as_it_should_be(text, view),
         ..finding("an override that is wrong is noticed only when it is needed")
+    })
+}
+
+/// A namespace is to be opened in words that open nothing, or something else is.
+fn useless_glass(kind: Kind, meta: &Meta, view: &View<'_>) -> Option<Finding> {
+    let text = meta.mark(marks::BREAK_GLASS)?;
+    let problem = match Override::of_all(text, view.now) {
+        _ if kind != Kind::Namespace => "it counts on a Namespace alone".to_owned(),
+        Ok(_) | Err(Invalid::Ended(_)) => return None,
+        Err(problem) => problem.to_string(),
+    };
+    Some(Finding {
+        field: format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS),
+        says: format!("this opens nothing: {problem}"),
+        instead: format!(
+            "gatera break-glass {} --for 15m --reason 'why this is right now'",
+            if kind == Kind::Namespace { &meta.name } else { &meta.namespace }
+        ),
+        ..finding("a way out that does not open is noticed only when it is needed")
     })
 }
 
@@ -275,7 +299,7 @@ fn doubted(review: &Review, pod: &Pod, view: &View<'_>) -> Option<Finding> {
     let mark = if let Doubt::Forged { mark, .. } = doubt { mark } else { marks::INJECTED };
     let key = format!("{PREFIX}{mark}");
     Some(match (review.origin, doubt) {
-        (Origin::Mutating | Origin::Check, _) if review.old.is_none() => {
+        (Origin::Mutating | Origin::Check | Origin::Live, _) if review.old.is_none() => {
             belief(Verdict::Amend, ANNOTATIONS, &key, " and is taken out")
         }
         (_, Doubt::OtherVersion) => Finding {

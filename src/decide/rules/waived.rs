@@ -2,17 +2,18 @@
 //!
 //! Not a rule. Must not know: what any rule finds.
 
-use crate::marks;
 use crate::marks::overrides::{Invalid, Override};
+use crate::marks::{self, BREAK_GLASS, PREFIX};
 use crate::object::{Kind, Meta, Object};
 use crate::review::{self, Operation, Origin, Review};
 use crate::verdict::Decision;
 use crate::view::View;
 
 /// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
-/// cluster that the object belongs to or is used by.
+/// cluster that the object belongs to or is used by; and, of every rule, on its namespace.
 #[derive(Default)]
 pub(super) struct Waived {
+    glass: Option<Override>,
     own: Vec<Override>,
     clusters: Vec<Vec<Override>>,
 }
@@ -30,13 +31,18 @@ pub fn take_off(kind: Kind, namespace: &str, name: &str) -> String {
     format!("kubectl {namespace}annotate {kind} {name} gatera.dev/override-")
 }
 
+/// The command that mends broken glass.
+pub fn mend(namespace: &str) -> String {
+    format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-")
+}
+
 /// This override was there before, and lets the next careless command through as well; it is told until it is gone. One that
 /// goes with its object leaves nothing to take off, and an audit tells of each once.
 fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let mark = |object: &Object| object.meta().mark(marks::OVERRIDE).map(str::to_owned);
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
     match review.origin {
-        Origin::Validating => {
+        Origin::Validating | Origin::Live => {
             let is_new = is_own && review.old.as_ref().and_then(mark) != review.new.as_ref().and_then(mark);
             !is_new && (!is_own || review.operation != Operation::Delete)
         }
@@ -80,17 +86,28 @@ impl Waived {
         let clusters = view.concerned(review).into_iter();
         let clusters =
             clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
-        Self { own, clusters: clusters.collect() }
+        let (own, clusters) = (own, clusters.collect());
+        let glass = view.broken_glass(&review.namespace);
+        if let Some(open) = glass.as_ref().filter(|_| review.origin.is_final()) {
+            let ns = &review.namespace;
+            let Override { until, reason, .. } = open;
+            let mend = mend(ns);
+            add(format!(
+                "until {until} nothing is refused in namespace {ns}: {reason}; when that is done: {mend}"
+            ));
+        }
+        Self { glass, own, clusters }
     }
 
     /// What releases this rule for this review, if anything does.
     pub(super) fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
         let ends = review.operation == Operation::Delete && rule != DATA;
         let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
-        self.own.iter().find(releases).or_else(|| {
+        let of_clusters = || {
             let each = self.clusters.iter().map(|overrides| overrides.iter().find(releases));
             // What several clusters use is released by all of them.
             each.collect::<Option<Vec<_>>>()?.into_iter().next()
-        })
+        };
+        self.own.iter().find(releases).or_else(of_clusters).or(self.glass.as_ref())
     }
 }

@@ -306,6 +306,11 @@ impl Facts {
         Some(uid)
     }
 
+    /// There is a namespace of this name.
+    pub fn has_namespace(&self, name: &str) -> bool {
+        self.namespaces.contains_key(name)
+    }
+
     /// The ConfigMaps whose text this object makes worth knowing: what a template refers to, and copies that are in use or
     /// asked for.
     pub fn config_maps_of(&self, kind: Kind, id: &Id) -> impl Iterator<Item = Id> {

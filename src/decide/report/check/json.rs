@@ -7,8 +7,9 @@ use crate::report::because;
 
 pub(super) fn of(checked: &Checked) -> Value {
     let prints = super::fingerprints(checked);
-    let levels = [Level::Refused, Level::Warning, Level::Waived, Level::Note];
-    let [refused, warned, waived, odd] = levels.map(|level| checked.objects_of(level));
+    let levels = [Level::Refused, Level::Warning, Level::Waived];
+    let [refused, warned, waived] = levels.map(|level| checked.objects_of(level));
+    let odd = checked.not_judged();
     let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
     let counts = [Level::Unread, Level::Refused, Level::Warning, Level::Waived, Level::Note];
     let counts: serde_json::Map<_, _> =
@@ -73,7 +74,7 @@ fn finding(hit: &Hit, print: &str) -> Value {
 fn object(it: &Outcome) -> Value {
     let became = match it.worst {
         _ if it.unchanged => "unchanged",
-        Some(Level::Note) => "notJudged",
+        Some(Level::Note | Level::Unread) => "notJudged",
         worst => worst.map_or("fine", Level::name),
     };
     json!({

@@ -1,0 +1,195 @@
+//! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
+//!
+//! Owns: that request, and what its answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
+//! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `selftest`, `doctor` and
+//! `break-glass` do. Nothing is left behind.
+
+use axum::http::header::WARNING;
+use decide::galera::adopt::{Adoption, Requirement, Selector};
+use decide::rules;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{PostParams, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Client, Resource as _};
+use serde_json::{Map, Value, json};
+
+use crate::act::telemetry::chain;
+
+/// Its name, which no rule looks at.
+pub const NAME: &str = "gatera-selftest";
+
+/// What became of it. Each text is the other side's, in one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A guard refused it.
+    Refused(String),
+    /// A guard let it pass with these warnings; none: nobody said anything.
+    Admitted(Vec<String>),
+    /// The API server asked a guard, and got no answer.
+    Unanswered(String),
+    /// Somebody else refused it, with this code.
+    Other(u16, String),
+    /// Whoever asks may not ask.
+    NotAllowed(String),
+    /// The API server does not answer.
+    Away(String),
+}
+
+/// Sends it, with the rights of whoever asks.
+pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyhow::Result<Answer> {
+    let params = PostParams { dry_run: true, ..PostParams::default() };
+    let request = Request::new(StatefulSet::url_path(&(), Some(namespace)));
+    let request = request.create(&params, serde_json::to_vec(&forbidden(adoption)?)?)?;
+    let answer = match client.send(request.map(Body::from)).await {
+        Ok(answer) => answer,
+        Err(error) => return Ok(Answer::Away(chain(&error))),
+    };
+    if answer.status().is_success() {
+        let warnings = answer.headers().get_all(WARNING);
+        let warnings = warnings.iter().filter_map(|it| warning(str::from_utf8(it.as_bytes()).ok()?));
+        return Ok(Answer::Admitted(warnings.collect()));
+    }
+    let code = answer.status().as_u16();
+    let body = match answer.into_body().collect_bytes().await {
+        Ok(body) => body,
+        Err(error) => return Ok(Answer::Away(chain(&error))),
+    };
+    let message = match serde_json::from_slice::<Status>(&body) {
+        Ok(status) => status.message,
+        Err(_) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    Ok(refused(code, &message))
+}
+
+/// Whose refusal this is.
+fn refused(code: u16, message: &str) -> Answer {
+    let first = message.lines().next().unwrap_or_default();
+    let webhook = |(name, words): (&str, &str)| name.ends_with(".gatera.dev").then(|| words.to_owned());
+    let denied =
+        first.strip_prefix("admission webhook \"").and_then(|it| it.split_once("\" denied the request: "));
+    if let Some(words) = denied.and_then(webhook) {
+        return if code == 403 && words.starts_with("[G") {
+            Answer::Refused(words)
+        } else {
+            Answer::Unanswered(words)
+        };
+    }
+    let called = first.split_once("failed calling webhook \"").and_then(|(_, it)| it.split_once("\": "));
+    if let Some(words) = called.and_then(webhook) {
+        return Answer::Unanswered(words);
+    }
+    match code {
+        401 => Answer::NotAllowed(first.to_owned()),
+        403 if denied.is_none() && first.contains("is forbidden: User ") => {
+            Answer::NotAllowed(first.to_owned())
+        }
+        _ => Answer::Other(code, first.to_owned()),
+    }
+}
+
+/// The guard's own words in a warning header (`299 - "[G11] …"`).
+fn warning(header: &str) -> Option<String> {
+    let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
+    words.starts_with("[G").then(|| words.replace("\\\"", "\""))
+}
+
+/// The rule that these words begin with.
+pub fn rule(words: &str) -> Option<&'static rules::Rule> {
+    rules::find(words.strip_prefix('[')?.split_once(']')?.0)
+}
+
+/// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.
+fn forbidden(adoption: &Adoption) -> Result<StatefulSet, serde_json::Error> {
+    let labels = labels(adoption);
+    serde_json::from_value(json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": { "name": NAME },
+        "spec": {
+            "serviceName": NAME,
+            "replicas": 3,
+            "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": {
+                    "containers": [{
+                        "name": "mariadb",
+                        "image": "mariadb:10.11",
+                        "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
+                        "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "selftest" }],
+                        "volumeMounts": [{ "name": "data", "mountPath": "/var/lib/mysql" }],
+                    }],
+                    "volumes": [{ "name": "data", "emptyDir": {} }],
+                },
+            },
+        },
+    }))
+}
+
+/// Labels that the first selector adopts.
+fn labels(adoption: &Adoption) -> Map<String, Value> {
+    let requirements = adoption.selectors().first().map(Selector::requirements);
+    let label = |Requirement { key, values }: &Requirement| {
+        (key.clone(), json!(values.first().map_or(NAME, |value| value)))
+    };
+    requirements.unwrap_or_default().iter().map(label).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_refusal_it_is() {
+        let ours = "admission webhook \"workloads.gatera.dev\" denied the request: [G11] StatefulSet a/b: c\n  why: d";
+        let forbidden = "statefulsets.apps is forbidden: User \"x\" cannot create resource \"statefulsets\"";
+        let late = "Internal error occurred: failed calling webhook \"workloads.gatera.dev\": failed to call webhook: Post \"https://gatera.gatera.svc:443/validate\": dial tcp: connection refused";
+        let (policy, quota) = (
+            "admission webhook \"policy.example\" denied the request: [G11] nonsense",
+            "statefulsets.apps \"x\" is forbidden: exceeded quota: one",
+        );
+        let text = |it: &str| it.to_owned();
+        for (code, message, answer) in [
+            (403, ours, Answer::Refused(text("[G11] StatefulSet a/b: c"))),
+            (500, ours, Answer::Unanswered(text("[G11] StatefulSet a/b: c"))),
+            (403, forbidden, Answer::NotAllowed(text(forbidden))),
+            (401, "Unauthorized", Answer::NotAllowed(text("Unauthorized"))),
+            (403, policy, Answer::Other(403, text(policy))),
+            (403, quota, Answer::Other(403, text(quota))),
+            (
+                500,
+                late,
+                Answer::Unanswered(text(
+                    "failed to call webhook: Post \"https://gatera.gatera.svc:443/validate\": dial tcp: connection refused",
+                )),
+            ),
+            (
+                403,
+                "admission webhook \"workloads.gatera.dev\" denied the request: gatera is not ready: …",
+                Answer::Unanswered(text("gatera is not ready: …")),
+            ),
+            (404, "", Answer::Other(404, String::new())),
+        ] {
+            assert_eq!(refused(code, message), answer, "{message}");
+        }
+    }
+
+    #[test]
+    fn only_warnings_of_a_guard_count() {
+        assert_eq!(warning("299 - \"[G11] a \\\"b\\\" …\"").as_deref(), Some("[G11] a \"b\" …"));
+        for header in ["299 - \"unknown field\"", "[G11] x", ""] {
+            assert_eq!(warning(header), None, "{header}");
+        }
+        assert_eq!(rule("[G07] x").map(|it| it.id), Some("G07"));
+        assert!(["[G99] x", "G07", "[G07"].iter().all(|words| rule(words).is_none()));
+    }
+
+    #[test]
+    fn the_labels_are_those_of_the_first_selector() {
+        let adoption = Adoption::from_texts(["app in (db, other), team"]).unwrap();
+        assert_eq!(json!(labels(&adoption)), json!({ "app": "db", "team": NAME }));
+        assert_eq!(json!(labels(&Adoption::default())), json!({ "gatera.dev/cluster": NAME }));
+        assert!(forbidden(&adoption).is_ok());
+    }
+}
