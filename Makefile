@@ -50,8 +50,9 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
 	$(CARGO) bench --bench guard
 
-tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it
+tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
+	@tests/lab/tools/build.sh promtool >/dev/null
 
 # The program as the Dockerfile builds it, in an image.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')

@@ -37,6 +37,7 @@ mod inject;
 mod lab;
 mod looks;
 mod marks;
+mod monitoring;
 mod outages;
 mod paths;
 mod port;

@@ -13,7 +13,7 @@
 //! | `nodes.rs`, `kwok.yaml` | nodes, if wanted: scheduler and kwok |
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
-//! | `kubectl.rs`, `helm.rs` | those tools; fresh namespaces |
+//! | `kubectl.rs`, `helm.rs`, `promtool.rs` | those tools; fresh namespaces |
 //! | `audit.rs` | what the guard asked the API server |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
@@ -37,6 +37,7 @@ mod kubectl;
 mod machines;
 mod nodes;
 mod pod_status;
+mod promtool;
 #[cfg(test)]
 mod selftest;
 mod standins;

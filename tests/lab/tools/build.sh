@@ -2,7 +2,7 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  coredns helm kube-proxy kube-scheduler kubelet kwok
+# also:  coredns helm kube-proxy kube-scheduler kubelet kwok; and, alone, promtool
 #
 # The last line on stdout is the folder with the programs; progress goes to stderr. The folder is named after the hash
 # of go.mod and go.sum, so new versions get a new folder and what is in one is never stale.
@@ -19,6 +19,7 @@ package_of() {
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     helm) echo helm.sh/helm/v4/cmd/helm ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
+    promtool) echo github.com/prometheus/prometheus/cmd/promtool ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
         echo "k8s.io/kubernetes/cmd/$1" ;;
     *)
@@ -93,7 +94,7 @@ build() {
     beats=$!
     # A workspace file above the tree must not decide what is built here.
     # shellcheck disable=SC2086 # several packages
-    GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -ldflags "$(version_flags)" \
+    GOWORK=off CGO_ENABLED=0 go build -mod=readonly -trimpath -tags "$tags" -ldflags "$(version_flags)" \
         -o "$temporary/" $packages >"$temporary/log" 2>&1 || {
         grep -v '^go: downloading ' "$temporary/log" >&2
         say "building $* failed"
@@ -105,6 +106,14 @@ build() {
 
 [ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kubectl
 for tool; do package_of "$tool" >/dev/null; done
+
+# What it requires is not what Kubernetes requires, so it has a go.mod, and a folder, of its own.
+tags=
+if [ "$*" = promtool ]; then
+    cd promtool
+    # Without the clients of all clouds, in which it would look for something to scrape.
+    tags=remove_all_sd
+fi
 
 folder=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/kube-tools/$(pinned_hash)
 if ! all_built "$@"; then

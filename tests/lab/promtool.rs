@@ -1,0 +1,21 @@
+//! The real promtool: reads rules as Prometheus does, and plays metrics to them that were recorded. It talks to nobody.
+
+use std::path::Path;
+
+use super::PATIENCE;
+use super::command::Output;
+use super::control_plane::ControlPlane;
+use super::supervise::supervised;
+use super::tools::Tools;
+use super::users::User;
+
+impl ControlPlane {
+    /// Panics when promtool does not end within the lab's patience.
+    pub(crate) fn promtool(&self, arguments: &[&str]) -> Output {
+        let run = || {
+            let promtool = supervised(self.folder(), &Tools::also("promtool")?, Path::new("/dev/null"));
+            self.run_as(User::Admin, promtool, "promtool", arguments, PATIENCE)
+        };
+        run().unwrap_or_else(|error| panic!("{error}"))
+    }
+}

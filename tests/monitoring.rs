@@ -1,0 +1,212 @@
+//! What charts/gatera gives to those who watch: alerts and a dashboard. Their expressions are PromQL (promtool says so), ask
+//! for what a guard really tells, and do what they are meant to when it tells that something is the matter.
+//!
+//! `told.rs`: what a guard tells. `promql.rs`: what an expression asks for. `dashboard.rs`: the dashboard. Here: the alerts.
+
+mod dashboard;
+mod promql;
+mod told;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::guarded::{CHART, program};
+use crate::lab::{self, Output, User};
+
+use promql::asked;
+use told::Told;
+
+const PLAYED: &str = include_str!("fixtures/alerts_test.yaml");
+const NAMESPACE: &str = "{{ $labels.namespace }}";
+
+fn file(name: &str) -> String {
+    fs::read_to_string(format!("{CHART}/{name}")).unwrap()
+}
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn rendered(arguments: &[&str]) -> Output {
+    let template = ["template", "gatera", CHART, "--namespace=gatera"];
+    lab::shared().helm(User::Admin, &[&template, arguments].concat())
+}
+
+fn objects(text: &str) -> Vec<Value> {
+    decide::manifest::read(text).into_iter().map(|it| it.unwrap().json()).collect()
+}
+
+/// The PrometheusRule of a release in this namespace.
+fn rule(namespace: &str) -> Value {
+    let namespace = format!("--namespace={namespace}");
+    let choice = ["--set=prometheusRule.enabled=true", "--show-only=templates/prometheusrule.yaml"];
+    let text = rendered(&[&[&*namespace][..], &choice].concat()).succeeded();
+    let [rule] = &objects(&text)[..] else { panic!("one object: {text}") };
+    assert_eq!(rule["kind"], "PrometheusRule");
+    rule.clone()
+}
+
+fn check_rules(rules: &Value) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rules.yaml");
+    fs::write(&path, rules.to_string()).unwrap();
+    lab::shared().promtool(&["check", "rules", "--lint=all", "--lint-fatal", path.to_str().unwrap()])
+}
+
+fn alerts() -> Vec<Value> {
+    let rules = yaml(&file("files/alerts.yaml"));
+    let [group] = &rules["groups"].as_array().unwrap()[..] else { panic!("one group") };
+    group["rules"].as_array().unwrap().clone()
+}
+
+fn text<'a>(value: &'a Value, at: &str) -> &'a str {
+    value.pointer(at).and_then(Value::as_str).unwrap_or_else(|| panic!("no {at} in {value:#}"))
+}
+
+#[test]
+fn prometheus_reads_the_rules_that_helm_renders() {
+    let output = check_rules(&rule("gatera")["spec"]);
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains(&format!("SUCCESS: {} rules found", alerts().len())), "{output}");
+    let broken = json!({ "groups": [{ "name": "x", "rules": [{ "alert": "X", "expr": "sum by (" }] }] });
+    assert_ne!(check_rules(&broken).status, 0);
+}
+
+/// fixtures/alerts_test.yaml has each of them fire, and each be silent.
+#[test]
+fn alerts_fire_when_they_should_and_only_then() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("alerts.yaml"), rule("gatera")["spec"].to_string()).unwrap();
+    let played = folder.path().join("alerts_test.yaml");
+    fs::write(&played, PLAYED).unwrap();
+    let output = lab::shared().promtool(&["test", "rules", played.to_str().unwrap()]);
+    assert_eq!(output.status, 0, "{output}");
+    for alert in alerts() {
+        let fires = format!(r#"alertname="{}", alertstate="firing""#, text(&alert, "/alert"));
+        assert!(PLAYED.contains(&fires), "{fires} is never expected");
+    }
+}
+
+/// What is played to the alerts is what a guard tells, and so is what they and the dashboard ask for.
+#[tokio::test]
+async fn alerts_and_what_is_played_to_them_are_of_metrics_that_there_are() {
+    let told = Told::by_a_guard().await;
+    for alert in alerts() {
+        let (name, expression) = (text(&alert, "/alert"), text(&alert, "/expr"));
+        let asked = asked(expression);
+        assert!(!asked.selectors.is_empty(), "{name}");
+        assert_eq!(told.knows(&asked), Ok(()), "{name}");
+        for selector in &asked.selectors {
+            let [first, ..] = &selector.matchers[..] else { panic!("{name} mixes guards") };
+            assert_eq!((&*first.label, &*first.values), ("namespace", &["gatera".to_owned()][..]), "{name}");
+        }
+    }
+    let mut played = yaml(PLAYED);
+    let tests = played["tests"].as_array_mut().unwrap();
+    for series in tests.iter().flat_map(|test| test["input_series"].as_array().unwrap()) {
+        let mut asked = asked(text(series, "/series"));
+        // Which rule it was is an example.
+        asked.selectors[0].matchers.retain(|matcher| matcher.label != "rule");
+        assert_eq!(told.knows(&asked), Ok(()), "fixtures/alerts_test.yaml");
+    }
+}
+
+#[test]
+fn the_rule_is_the_file_with_the_namespace_of_the_release() {
+    let written = file("files/alerts.yaml");
+    assert_eq!(rule("gatera")["spec"], yaml(&written));
+    let elsewhere = yaml(&written.replace(r#"namespace="gatera""#, r#"namespace="else-where""#));
+    let rule = rule("else-where");
+    assert_eq!((&rule["spec"], &rule["metadata"]["namespace"]), (&elsewhere, &json!("else-where")));
+    assert!(!rule.to_string().contains(r#"namespace=\"gatera\""#), "{rule}");
+
+    let labelled = "--set=prometheusRule.enabled=true,prometheusRule.labels.release=kube-prometheus";
+    let text = rendered(&["--show-only=templates/prometheusrule.yaml", labelled]).succeeded();
+    assert_eq!(objects(&text)[0]["metadata"]["labels"]["release"], "kube-prometheus");
+}
+
+#[test]
+fn nothing_of_it_is_rendered_unless_it_is_asked_for() {
+    let objects = objects(&rendered(&[]).succeeded());
+    assert!(objects.len() > 10);
+    for object in objects {
+        let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
+        assert!(kind != "PrometheusRule" && kind != "ServiceMonitor" && name != "gatera-dashboard", "{name}");
+    }
+}
+
+/// The operator sets labels of its own, `endpoint` among them, and what the guard calls so would be renamed.
+#[test]
+fn the_guards_labels_arrive_under_their_names() {
+    let choice = ["--set=serviceMonitor.enabled=true", "--show-only=templates/servicemonitor.yaml"];
+    let monitor = &objects(&rendered(&choice).succeeded())[0];
+    assert_eq!(monitor["spec"]["endpoints"][0]["honorLabels"], true, "{monitor}");
+}
+
+/// Somebody is woken by it.
+#[test]
+fn every_alert_says_what_is_the_matter_and_what_to_do() {
+    let help = Command::new(program()).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    for alert in alerts() {
+        let name = text(&alert, "/alert");
+        assert!(["critical", "warning"].contains(&text(&alert, "/labels/severity")), "{name}");
+        let (summary, description) =
+            (text(&alert, "/annotations/summary"), text(&alert, "/annotations/description"));
+        assert!(summary.len() <= 120 && !summary.ends_with('.'), "{name}: {summary}");
+        assert!(description.ends_with('.'), "{name}: {description}");
+        for forbidden in [" is no ", "for ever", "--watch", " -w"] {
+            assert!(!description.contains(forbidden), "{name}: {forbidden}");
+        }
+        let commands = commands(description);
+        assert!(!commands.is_empty(), "{name}: what is to be done?");
+        for command in commands.iter().filter_map(|command| command.strip_prefix("gatera ")) {
+            let subcommand = command.split(' ').next().unwrap();
+            assert!(help.contains(&format!("\n  {subcommand} ")), "{name}: gatera has no {subcommand}");
+        }
+        let kept = asked(text(&alert, "/expr")).grouped;
+        for words in [summary, description] {
+            for label in words.split("$labels.").skip(1).map(|rest| rest.split(' ').next().unwrap()) {
+                // absent() keeps what its selector names.
+                let known = kept.contains(label) || (name == "GateraDown" && label == "namespace");
+                assert!(known, "{name} speaks of {label}, which its expression does not keep");
+            }
+        }
+    }
+}
+
+/// What stands in backticks and can be typed.
+fn commands(description: &str) -> Vec<&str> {
+    let quoted = description.split('`').skip(1).step_by(2);
+    quoted.filter(|it| it.starts_with("kubectl ") || it.starts_with("gatera ")).collect()
+}
+
+/// The table in docs/operations.md has every alert, in the order of the file, and no command that the alert has not.
+#[test]
+fn docs_list_the_alerts() {
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+    let (_, table) = page.split_once("| alert | fires when | severity, after | look first |\n").unwrap();
+    let rows: Vec<_> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    let alerts = alerts();
+    assert_eq!(rows.len(), alerts.len());
+    for (row, alert) in rows.iter().zip(&alerts) {
+        let [name, when, fires, look] = row.trim_matches('|').split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
+        assert_eq!(name.trim(), format!("`{}`", text(alert, "/alert")));
+        let after = alert["for"].as_str().unwrap_or("at once");
+        assert_eq!(fires, format!("{}, {after}", text(alert, "/labels/severity")), "{name}");
+        let description = text(alert, "/annotations/description").replace(NAMESPACE, "gatera");
+        let description =
+            description.replace("{{ $labels.pod }}", "POD").replace("{{ $labels.rule }}", "RULE");
+        let told: BTreeSet<_> = commands(&description).into_iter().collect();
+        let listed = commands(look);
+        assert!(!when.is_empty() && !listed.is_empty(), "{row}");
+        for command in listed {
+            assert!(told.contains(command), "{name}: {command} is not in\n{description}");
+        }
+    }
+}

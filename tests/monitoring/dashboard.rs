@@ -1,0 +1,154 @@
+//! files/dashboard.json: no Grafana reads it here, so this is what can be said without one. Every expression is PromQL and asks
+//! for what there is; panels have a place, words, and a data source that is the reader's choice.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::promql::{Asked, asked};
+use super::told::Told;
+use super::{check_rules, file, objects, rendered};
+
+/// Grafana lays panels out in so many columns.
+const COLUMNS: u64 = 24;
+
+fn dashboard() -> Value {
+    serde_json::from_str(&file("files/dashboard.json")).unwrap()
+}
+
+fn panels(dashboard: &Value) -> &Vec<Value> {
+    dashboard["panels"].as_array().unwrap()
+}
+
+fn text<'a>(value: &'a Value, of: &str) -> &'a str {
+    value[of].as_str().filter(|it| !it.is_empty()).unwrap_or_else(|| panic!("no {of} in {value:#}"))
+}
+
+/// The expressions, each with the title of its panel and the text of its legend.
+fn expressions(dashboard: &Value) -> Vec<(&str, &str, &str)> {
+    let targets = panels(dashboard).iter().flat_map(|panel| {
+        panel["targets"].as_array().into_iter().flatten().map(move |target| (panel, target))
+    });
+    targets
+        .map(|(panel, target)| {
+            (text(panel, "title"), text(target, "expr"), target["legendFormat"].as_str().unwrap())
+        })
+        .collect()
+}
+
+/// As a guard in namespace gatera is asked.
+fn filled_in(expression: &str) -> String {
+    let filled = [("$__rate_interval", "5m"), ("$namespace", "gatera"), ("$job", ".*")]
+        .into_iter()
+        .fold(expression.to_owned(), |text, (variable, value)| text.replace(variable, value));
+    assert!(!filled.contains('$'), "{filled}");
+    filled
+}
+
+#[test]
+fn prometheus_reads_every_expression() {
+    let dashboard = dashboard();
+    let rules: Vec<_> = expressions(&dashboard)
+        .iter()
+        .enumerate()
+        .map(|(index, (_, expression, _))| {
+            json!({ "record": format!("panel:{index}"), "expr": filled_in(expression) })
+        })
+        .collect();
+    assert!(rules.len() > 20, "{}", rules.len());
+    let output = check_rules(&json!({ "groups": [{ "name": "dashboard", "rules": rules }] }));
+    assert_eq!(output.status, 0, "{output}");
+    assert!(output.stdout.contains(&format!("SUCCESS: {} rules found", rules.len())), "{output}");
+}
+
+#[tokio::test]
+async fn it_asks_for_what_a_guard_tells() {
+    let told = Told::by_a_guard().await;
+    let dashboard = dashboard();
+    for (title, expression, legend) in expressions(&dashboard) {
+        let asked = asked(&filled_in(expression));
+        assert_eq!(told.knows(&asked), Ok(()), "{title}");
+        for selector in &asked.selectors {
+            let labels: Vec<_> = selector.matchers.iter().map(|it| &*it.label).collect();
+            assert!(labels.starts_with(&["namespace", "job"]), "{title}: {expression} mixes guards");
+        }
+        of_this_legend(legend, &asked, title);
+    }
+}
+
+/// A legend names only labels that are left after grouping.
+fn of_this_legend(legend: &str, asked: &Asked, title: &str) {
+    let named = legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap());
+    for label in named {
+        assert!(asked.grouped.contains(label), "{title}: its legend names {label}");
+    }
+}
+
+#[test]
+fn panels_have_an_id_words_and_a_place_of_their_own() {
+    let dashboard = dashboard();
+    let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for panel in panels(&dashboard) {
+        let title = text(panel, "title");
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: its id is another panel's");
+        let of = |side: &str| panel["gridPos"][side].as_u64().unwrap();
+        assert!(of("w") > 0 && of("h") > 0 && of("x") + of("w") <= COLUMNS, "{title}");
+        for y in of("y")..of("y") + of("h") {
+            for x in of("x")..of("x") + of("w") {
+                assert!(taken.insert((x, y)), "{title} lies over another panel at {x}, {y}");
+            }
+        }
+        if panel["type"] == "row" {
+            assert_eq!(of("w"), COLUMNS, "{title}");
+            continue;
+        }
+        assert!(["stat", "state-timeline", "timeseries"].contains(&text(panel, "type")), "{title}");
+        assert!(text(panel, "description").ends_with('.'), "{title}");
+        text(&panel["fieldConfig"]["defaults"], "unit");
+        let targets = panel["targets"].as_array().unwrap();
+        let refs: BTreeSet<_> = targets.iter().map(|target| text(target, "refId")).collect();
+        assert!(!targets.is_empty() && refs.len() == targets.len(), "{title}: {refs:?}");
+    }
+}
+
+/// Whoever imports it has a data source of another uid, and finds it again after an upgrade at the same address.
+#[test]
+fn it_belongs_to_no_grafana_in_particular() {
+    let dashboard = dashboard();
+    assert_eq!((&dashboard["uid"], dashboard.get("id")), (&json!("gatera"), None));
+    assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 39);
+    let mut sources = Vec::new();
+    data_sources(&dashboard, &mut sources);
+    assert!(sources.len() > 40, "{}", sources.len());
+    for source in sources {
+        assert_eq!(source, json!({ "type": "prometheus", "uid": "${datasource}" }));
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let names: Vec<_> = variables.iter().map(|it| text(it, "name")).collect();
+    assert_eq!(names, ["datasource", "namespace", "job"]);
+}
+
+fn data_sources(value: &Value, found: &mut Vec<Value>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("datasource").cloned());
+            fields.values().for_each(|it| data_sources(it, found));
+        }
+        Value::Array(items) => items.iter().for_each(|it| data_sources(it, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_chart_hands_it_to_grafana() {
+    let choice = ["--set=dashboard.enabled=true", "--show-only=templates/dashboard.yaml"];
+    let [map] = &objects(&rendered(&choice).succeeded())[..] else { panic!("one object") };
+    assert_eq!((&map["kind"], &map["metadata"]["namespace"]), (&json!("ConfigMap"), &json!("gatera")));
+    assert_eq!(map["metadata"]["labels"]["grafana_dashboard"], "1");
+    let held = map["data"]["gatera.json"].as_str().unwrap();
+    assert_eq!(held.trim_end(), file("files/dashboard.json").trim_end());
+
+    let labels = "--set=dashboard.labels.grafana_dashboard=null,dashboard.labels.boards=ours";
+    let text = rendered(&[&choice[..], &[labels]].concat()).succeeded();
+    assert!(text.contains("boards: ours") && !text.contains("grafana_dashboard"), "{text}");
+}
