@@ -269,8 +269,8 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             decision.add(finding, mode, existed, release.filter(|_| !firm));
         }
     }
-    decision.remarks.extend(half_guarded(review, view));
     if decision.allowed() {
+        decision.remarks.extend(half_guarded(review, view));
         decision.remarks.extend(restarts::told(review, view));
     }
     decision.sort();
