@@ -219,11 +219,10 @@ fn opened(answer: &Answer, namespace: &str) -> (Exit, String) {
 
 fn why(answer: &Answer) -> String {
     match answer {
-        Answer::Away(words) => words.clone(),
+        Answer::Away(words) | Answer::Refused(words) => words.clone(),
         Answer::NotAllowed(words) => format!("a dry run would tell: {words}"),
         Answer::Other(code, words) => format!("the API server answers {code}: {words}"),
         Answer::Unanswered(words) => format!("no guard answers: {words}"),
-        Answer::Refused(words) => words.clone(),
         Answer::Admitted(_) => "no guard says anything".to_owned(),
     }
 }

@@ -26,7 +26,7 @@ impl Told {
             match line.strip_prefix("Warning: ") {
                 // Both webhooks say it; and kubectl has warnings of its own.
                 Some(warning) if before != line && !warning.starts_with("resource ") => {
-                    it.warnings.push(warning.to_owned())
+                    it.warnings.push(warning.to_owned());
                 }
                 None => it.denials.extend(headline(line)),
                 _ => {}

@@ -67,7 +67,7 @@ pub(super) fn judge(desk: &mut Desk<'_>, items: &[Item], live: Live<'_>) {
                 let subject = item.named().subject;
                 desk.unjudged(item, format!("what changes of {subject} was not judged: {words}"));
             }
-            Becomes::Created(_) => {
+            Becomes::Created => {
                 let review = Review { origin: Origin::Live, ..item.created() };
                 desk.judge(item, &review, &View::new(&world, now, settings), besides(item, live, None));
             }
@@ -104,7 +104,7 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
                 None
             }
             (_, Becomes::Changed(it)) => it.review.new.clone(),
-            (_, Becomes::Created(it)) => it.clone(),
+            (_, Becomes::Created) => item.object().cloned(),
             _ => None,
         };
         if let Some(new) = new {
@@ -141,7 +141,7 @@ fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crat
 enum Becomes {
     Unchanged,
     Unknown(String),
-    Created(Option<Object>),
+    Created,
     Changed(Box<Change>),
 }
 
@@ -155,7 +155,7 @@ impl Becomes {
     fn of(item: &Item, live: Live<'_>) -> Self {
         let found = item.key().and_then(|(kind, id)| live.objects.get(&(kind, id.clone())));
         let before = match found {
-            None => return Self::Created(item.object().cloned()),
+            None => return Self::Created,
             Some(Found::Unseen(words)) => return Self::Unknown(words.clone()),
             Some(Found::There(before)) => before,
         };
