@@ -30,7 +30,7 @@ const EVERY: &str = "every rule";
 /// A released rule or several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
-    /// Ids of the rules, or or that it is every one.
+    /// Ids of the rules, or that it is every one.
     pub rules: Vec<String>,
     /// When it ends.
     pub until: Timestamp,

@@ -122,7 +122,8 @@ if ! all_built "$@"; then
     lock
     temporary=$(mktemp -d "$folder/.building.XXXXXX")
     beats=
-    trap 'rm -rf "$temporary"; kill $beats 2>/dev/null' EXIT
+    # The heartbeat may be gone by then, which is no failure of the build.
+    trap 'rm -rf "$temporary"; kill $beats 2>/dev/null || :' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 
