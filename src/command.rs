@@ -7,6 +7,7 @@ pub mod audit;
 pub mod break_glass;
 pub mod canary;
 pub mod check;
+pub mod doctor;
 pub mod explain;
 pub mod generate;
 pub mod installed;
@@ -63,6 +64,12 @@ enum Command {
         after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
     )]
     Completions(generate::Completions),
+    /// Look whether the guard is there, can be reached, sees and refuses what it should: exit 0 if so, 1 if something is wrong, 2 if
+    /// something could not be asked
+    #[command(
+        after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
+    )]
+    Doctor(doctor::Options),
     /// Print the manual page of a rule
     #[command(after_help = "Examples:\n  gatera explain G04\n  gatera explain second-bootstrap")]
     Explain(explain::Options),
@@ -165,6 +172,10 @@ impl Cli {
             Command::Completions(options) => {
                 generate::completions(&options, Self::command(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Doctor(options) => {
+                let settings = settings(options.config())?;
+                Ok(doctor::run(&options, &settings, &mut out)?.into())
             }
             Command::Explain(options) => {
                 explain::run(&options, Timestamp::now(), &mut out)?;

@@ -94,6 +94,7 @@ fn entry_rows() -> Vec<String> {
             Selects::OtherNamespaces => "everything in other namespaces",
             Selects::ModeLabel => "namespaces with the mode label",
             Selects::NoModeLabel => "other namespaces",
+            Selects::AnyNamespace => "namespaces that are opened",
         };
         let without = if entry.fail_closed { "refused" } else { "allowed" };
         format!("| {} | {asks} | {of} | {without} |", entry.name)

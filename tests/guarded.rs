@@ -8,13 +8,13 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::lab::{self, ControlPlane, User};
+use crate::lab::{self, ControlPlane, Output, User};
 
 /// The guard's chart.
 pub const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/gatera");
@@ -86,6 +86,16 @@ pub fn program() -> PathBuf {
         .map(PathBuf::from)
         .or_else(built)
         .expect("this program lies in a folder")
+}
+
+/// What the program prints to whoever has this kubeconfig.
+pub fn ask(kubeconfig: &Path, arguments: &[&str]) -> Output {
+    let output =
+        Command::new(program()).args(arguments).env("KUBECONFIG", kubeconfig).stdin(Stdio::null()).output();
+    let output = output.expect("the program was built");
+    let text = |bytes| String::from_utf8(bytes).expect("it prints UTF-8");
+    let status = output.status.code().expect("it ends by itself");
+    Output { status, stdout: text(output.stdout), stderr: text(output.stderr), log: String::new() }
 }
 
 /// What the chart installs, all but its Deployment: identity, rights, empty configurations.

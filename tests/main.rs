@@ -26,6 +26,7 @@ mod cluster;
 mod docs;
 mod drain;
 mod foreign;
+mod glass;
 mod guarded;
 mod heals;
 mod heard;

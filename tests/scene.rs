@@ -51,6 +51,8 @@ pub struct Scene {
     pub config: Value,
     /// Value of the namespace's mode label.
     pub mode: Option<String>,
+    /// Value of the namespace's break-glass annotation.
+    pub glass: Option<String>,
     pub namespace_going: bool,
     /// More objects, whole, or in place of the usual one of the same kind and name.
     pub also: Vec<Value>,
@@ -73,6 +75,7 @@ impl Default for Scene {
             stateful_set: Value::Null,
             config: Value::Null,
             mode: Some("enforce".into()),
+            glass: None,
             namespace_going: false,
             also: Vec::new(),
             without: Vec::new(),
@@ -125,6 +128,9 @@ impl Scene {
             labels["gatera.dev/mode"] = json!(mode);
         }
         let mut namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE, "labels": labels } });
+        if let Some(glass) = &self.glass {
+            namespace["metadata"]["annotations"] = json!({ "gatera.dev/break-glass": glass });
+        }
         if self.namespace_going {
             namespace["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:00Z");
         }

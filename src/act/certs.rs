@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Secret;
 use pair::{counts, due, issued_by, names_of, new_ca, new_leaf};
 
 pub use leaf::Leaf;
-pub use pair::Pair;
+pub use pair::{Pair, ends};
 
 /// How long certificates live. Each is replaced when a third of its life is left.
 #[derive(Clone, Copy, Debug)]

@@ -182,11 +182,8 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
 
 /// In this namespace nothing is refused for a while.
 pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
-    let Override { until, reason, .. } = open;
-    let note = format!(
-        "until {until} nothing is refused in this namespace (reason: {reason}); when that is done: {}",
-        rules::mend(namespace)
-    );
+    let (until, mend) = (rules::open_until(namespace, open), rules::mend(namespace));
+    let note = format!("{until} (when that is done: {mend}): {}", open.reason);
     // Each is one of its own: Events of one reason and action are folded into one, and keep its words.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
     Notice {
@@ -197,15 +194,24 @@ pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
     }
 }
 
-/// And that is over.
+/// And that is over. What stands at the namespace opens nothing more, and says that it did.
 pub fn glass_mended(namespace: &str) -> Notice {
-    let note = "what is to be refused in this namespace is refused again".to_owned();
+    let note = format!(
+        "what is to be refused in this namespace is refused again; if the annotation is still there: {}",
+        rules::mend(namespace)
+    );
     let regarding = the_namespace(namespace);
     Notice { regarding, reason: GLASS_MENDED.to_owned(), action: "Close".to_owned(), note }
 }
 
 fn the_namespace(name: &str) -> ObjectReference {
     regarding(Kind::Namespace, name, name, None)
+}
+
+/// As much of it as an Event holds.
+fn fitting(note: &str) -> String {
+    let end = (0..=note.len().min(LONGEST_NOTE)).rev().find(|at| note.is_char_boundary(*at));
+    note[..end.unwrap_or_default()].to_owned()
 }
 
 /// What the controller tells, under a name that follows from what it says; a removal happens once.
@@ -220,7 +226,7 @@ pub fn once(told: &Announcement, now: Timestamp) -> Event {
         },
         action: Some("Reconcile".into()),
         event_time: Some(MicroTime(now)),
-        note: Some(note.chars().take(LONGEST_NOTE).collect()),
+        note: Some(fitting(&note)),
         reason: Some((*reason).into()),
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),
@@ -260,7 +266,7 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
                 _ => EventType::Warning,
             },
             reason,
-            note: Some(note.chars().take(LONGEST_NOTE).collect()),
+            note: Some(fitting(&note)),
             action,
             secondary: None,
         };

@@ -7,7 +7,6 @@
 //! this guard can answer, and are never removed because it feels unwell. A configuration that was deleted stays deleted.
 
 mod certificate;
-mod compare;
 mod entries;
 mod known;
 mod watch;

@@ -198,8 +198,8 @@ fn new<M: Metric + Default + Clone>(registry: &mut Registry, name: &str, help: &
 }
 
 impl Metrics {
-    /// Counts one answered review.
-    pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64) {
+    /// Counts one answered review. What is only tried (`dry_run`) uses no override.
+    pub fn answered(&self, endpoint: &'static str, decision: &Decision, seconds: f64, dry_run: bool) {
         let answer = if decision.allowed() { "allowed" } else { "refused" };
         self.reviews.get_or_create(&Review { endpoint, answer }).inc();
         self.decision_seconds.observe(seconds);
@@ -207,7 +207,7 @@ impl Metrics {
             let effect = judged.effect.name();
             let (rule, verdict) = (judged.finding.rule, judged.finding.verdict.name());
             self.findings.get_or_create(&Finding { rule, verdict, effect }).inc();
-            if matches!(judged.softened, Some(Softened::ByOverride(_))) {
+            if matches!(judged.softened, Some(Softened::ByOverride(_))) && !dry_run {
                 self.overrides.get_or_create(&Rule { rule }).inc();
             }
         }

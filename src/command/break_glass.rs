@@ -8,18 +8,24 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use axum::http::StatusCode;
+use axum::http::header::DATE;
 use clap::Args;
 use decide::config::Settings;
 use decide::marks::overrides::{LONGEST_OVERRIDE, Override};
 use decide::marks::{BREAK_GLASS, PREFIX};
 use decide::report::visible;
+use decide::rules::open_until;
 use decide::view::View;
+use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::Patch;
-use kube::{Api, Client};
+use kube::api::{GetParams, Patch, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Api, Client, Resource as _};
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::canary::{self, Answer};
 use super::look::{self, Look};
@@ -52,8 +58,10 @@ pub struct Options {
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(500);
-/// What an emergency does not need.
-const SHORTEST: SignedDuration = SignedDuration::from_secs(1);
+/// So long what is there is looked at: an emergency does not wait.
+const GLANCE: Duration = Duration::from_secs(5);
+/// What is shorter is over before it is read.
+const SHORTEST: SignedDuration = SignedDuration::from_mins(1);
 /// Where nobody answers, this takes all of it away.
 const WITHOUT_GUARD: &str =
     "kubectl delete validatingwebhookconfiguration,mutatingwebhookconfiguration gatera";
@@ -61,7 +69,7 @@ const WITHOUT_GUARD: &str =
 fn term(text: &str) -> Result<SignedDuration, String> {
     let term: SignedDuration = text.parse().map_err(|_| "write it as 15m or 1h".to_owned())?;
     if !(SHORTEST..=LONGEST_OVERRIDE).contains(&term) {
-        return Err("it may be an hour at most".to_owned());
+        return Err("it may be a minute at least, and an hour at most".to_owned());
     }
     Ok(term)
 }
@@ -70,70 +78,120 @@ fn term(text: &str) -> Result<SignedDuration, String> {
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         let client = options.access.client().await?;
-        let api: Api<Namespace> = Api::all(client.clone());
-        let found = api.get_opt(&options.of).await?;
-        let found = found.with_context(|| format!("there is no namespace {}", options.of))?;
+        let (found, clock) = there(&client, &options.of).await?;
+        let asks = Asks {
+            settings: installed::look(&client).await.settings_or(&Settings::default()),
+            client,
+            clock,
+        };
         match (options.term, &options.reason) {
-            (Some(term), Some(reason)) => open(options, &client, &found, term, reason, out).await,
-            _ => close(options, &client, &found, out).await,
+            (Some(term), Some(reason)) => open(options, &asks, &found, term, reason, out).await,
+            _ => close(options, &asks, &found, out).await,
         }
     })
 }
 
+/// Whom to ask, and what is known of whoever answers.
+struct Asks {
+    client: Client,
+    settings: Settings,
+    clock: Clock,
+}
+
+/// What time it is where this is judged: this machine's clock may be wrong.
+struct Clock {
+    ahead: SignedDuration,
+}
+
+impl Clock {
+    fn now(&self) -> Timestamp {
+        let now = Timestamp::now();
+        now.checked_add(self.ahead).unwrap_or(now)
+    }
+}
+
+/// The namespace, and the time at which the API server says so.
+async fn there(client: &Client, name: &str) -> anyhow::Result<(Namespace, Clock)> {
+    let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default())?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let date = answer.headers().get(DATE).and_then(|it| rfc2822::parse(it.to_str().ok()?).ok());
+    let ahead = date.map_or(SignedDuration::ZERO, |date| Timestamp::now().duration_until(date.timestamp()));
+    // It tells seconds, and took its time.
+    let ahead = if ahead.abs() < SignedDuration::from_secs(2) { SignedDuration::ZERO } else { ahead };
+    let (code, body) = (answer.status(), answer.into_body().collect_bytes().await?);
+    if code.is_success() {
+        return Ok((serde_json::from_slice(&body).context("reading the namespace")?, Clock { ahead }));
+    }
+    anyhow::ensure!(code != StatusCode::NOT_FOUND, "there is no namespace {name}");
+    let said: Status = serde_json::from_slice(&body).unwrap_or_default();
+    anyhow::bail!("asking for namespace {name}: {}", said.message)
+}
+
 async fn open(
     options: &Options,
-    client: &Client,
+    asks: &Asks,
     found: &Namespace,
     term: SignedDuration,
     reason: &str,
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
-    let (ns, settings) = (&options.of, installed::look(client).await.settings_or(&Settings::default()));
-    let until = walk::in_time(term)?;
-    let text = format!("until={until} reason={reason}");
-    let written = Override::of_all(&text, Timestamp::now())
-        .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))?;
-    writeln!(out, "{}", holds(options, &settings).await)?;
+    let ns = &options.of;
+    let text = |until: Timestamp| format!("until={until} reason={reason}");
+    let judged = |now: Timestamp| {
+        let until = walk::later(now, term)?;
+        Override::of_all(&text(until), now)
+            .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))
+    };
+    judged(asks.clock.now())?;
+    writeln!(out, "{}", holds(options, &asks.settings).await)?;
+    tell_before(found, &asks.clock, out)?;
     writeln!(
         out,
-        "Until {until} nothing is refused in namespace {ns}: no second bootstrap, no deletion of data. Each command is still told \
-         what it would have been refused for, and Events tell everybody."
+        "For {term:#} nothing is refused in namespace {ns}: not the end of its data, nor its own. Each command is still told what it \
+         would have been refused for, and Events tell everybody, with the reason. A bootstrap Deployment that is applied again stays \
+         at 0. What is changed meanwhile stays changed."
     )?;
     if !options.yes && !walk::agrees(out)? {
         return Ok(Exit::Refused);
     }
-    write(client, found, Some(&text)).await?;
-    writeln!(
-        out,
-        "namespace {ns}: its glass is broken until {}: {}",
-        written.until,
-        visible(&written.reason)
-    )?;
+    // Whoever thinks about it for a while still gets the whole time.
+    let open = judged(asks.clock.now())?;
+    if let Err(said) = write(&asks.client, found, Some(&text(open.until))).await? {
+        return not_written(&said, ns, out);
+    }
+    writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
+    let is_open = open_until(ns, &open);
+    let honours = |it: &str| it.starts_with(&is_open);
     let answer =
-        until_it_is(client, ns, &settings, |it| matches!(it, Answer::Admitted(said) if !said.is_empty()))
+        until_it_is(asks, ns, |it| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it))))
             .await?;
-    let (exit, words) = opened(&answer, ns);
-    writeln!(out, "{words}\nwhen that is done: gatera break-glass {ns} --close")?;
+    let (exit, words) = opened(&answer, ns, honours);
+    writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
     Ok(exit)
 }
 
 async fn close(
     options: &Options,
-    client: &Client,
+    asks: &Asks,
     found: &Namespace,
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
-    let (ns, settings) = (&options.of, installed::look(client).await.settings_or(&Settings::default()));
-    write(client, found, None).await?;
-    let answer = until_it_is(client, ns, &settings, |it| match it {
+    let ns = &options.of;
+    tell_before(found, &asks.clock, out)?;
+    if let Err(said) = write(&asks.client, found, None).await? {
+        return not_written(&said, ns, out);
+    }
+    writeln!(out, "namespace {ns}: the annotation is taken off")?;
+    // Each warning of a guard that lets pass comes with one that the namespace is open.
+    let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
+    let answer = until_it_is(asks, ns, |it| match it {
         Answer::Refused(_) => true,
-        // Where rules only warn.
-        Answer::Admitted(said) => said.iter().any(|it| !it.contains("(overridden until ")),
+        Answer::Admitted(said) => guards(said),
         _ => false,
     });
     let (exit, words) = match answer.await? {
         Answer::Refused(words) => (Exit::Clean, format!("the guard refuses again: {words}")),
-        Answer::Admitted(said) if said.iter().any(|it| !it.contains("(overridden until ")) => {
+        Answer::Admitted(said) if guards(&said) => {
             (Exit::Clean, "the guard warns there, as its mode has it".to_owned())
         }
         Answer::Admitted(_) => {
@@ -141,16 +199,30 @@ async fn close(
         }
         other => (Exit::Undecided, format!("whether the guard refuses again is not known: {}", why(&other))),
     };
-    writeln!(out, "namespace {ns}: its glass is mended\n{words}")?;
+    writeln!(out, "{}", visible(&words))?;
     Ok(exit)
+}
+
+/// Somebody else may have opened it.
+fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow::Result<()> {
+    let text = found.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}{BREAK_GLASS}")));
+    match text.map(|text| Override::of_all(text, clock.now())) {
+        Some(Ok(open)) => {
+            writeln!(out, "It is open already, until {}: {}", open.until, visible(&open.reason))?
+        }
+        Some(Err(problem)) => writeln!(out, "What is written there opens nothing: {problem}")?,
+        None => {}
+    }
+    Ok(())
 }
 
 /// The clusters that lose their guard, or why they are not known: an emergency does not wait for that.
 async fn holds(options: &Options, settings: &Settings) -> String {
     let look = Look::into(&options.access, &options.of);
-    let (world, _) = match look::listed(&look, settings).await {
-        Ok(listed) => listed,
-        Err(error) => return format!("What is in it is not known: {}", chain(error.as_ref())),
+    let (world, _) = match timeout(GLANCE, look::listed(&look, settings)).await {
+        Ok(Ok(listed)) => listed,
+        Ok(Err(error)) => return format!("What is in it is not known: {}", visible(&chain(error.as_ref()))),
+        Err(_) => return "What is in it is not known: the API server takes its time".to_owned(),
     };
     let view = View::new(&world, Timestamp::now(), settings);
     let told = world
@@ -164,28 +236,54 @@ async fn holds(options: &Options, settings: &Settings) -> String {
     }
 }
 
-/// The same namespace as was looked at.
-async fn write(client: &Client, found: &Namespace, text: Option<&str>) -> anyhow::Result<()> {
+/// The same namespace as was looked at, as it was: two people do not undo each other's doing unseen. Or what a webhook says to it.
+async fn write(client: &Client, found: &Namespace, text: Option<&str>) -> anyhow::Result<Result<(), Answer>> {
     let api: Api<Namespace> = Api::all(client.clone());
     let name = found.metadata.name.as_deref().unwrap_or_default();
     let patch = json!({ "metadata": {
         "uid": found.metadata.uid,
+        "resourceVersion": found.metadata.resource_version,
         "annotations": { format!("{PREFIX}{BREAK_GLASS}"): text },
     } });
-    let result = api.patch(name, &walk::params(), &Patch::Merge(&patch)).await;
-    result.map(drop).with_context(|| format!("annotating namespace {name}"))
+    match api.patch(name, &walk::params(), &Patch::Merge(&patch)).await {
+        Ok(_) => Ok(Ok(())),
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            anyhow::bail!(
+                "somebody else changed namespace {name} meanwhile, so nothing was done; run this again"
+            )
+        }
+        Err(kube::Error::Api(status)) => match canary::refused(status.code, &status.message) {
+            said @ (Answer::Refused(_) | Answer::Unanswered(_)) => Ok(Err(said)),
+            _ => anyhow::bail!("annotating namespace {name}: {}", status.message),
+        },
+        Err(error) => Err(error).with_context(|| format!("annotating namespace {name}")),
+    }
+}
+
+fn not_written(said: &Answer, namespace: &str, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let (exit, words) = match said {
+        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
+        other => (
+            Exit::Refused,
+            format!("the guard does not let namespace {namespace} be annotated: {}", why(other)),
+        ),
+    };
+    writeln!(out, "nothing was changed: {}", visible(&words))?;
+    Ok(exit)
+}
+
+fn no_guard(words: &str) -> String {
+    format!(
+        "no guard answers ({words}), so what it insists on is refused by the API server itself. If it cannot be made to run, this takes \
+         it away everywhere, until it runs again and is installed anew: {WITHOUT_GUARD}"
+    )
 }
 
 /// Asks until the answer is as it should be by now, or it is late.
-async fn until_it_is(
-    client: &Client,
-    namespace: &str,
-    settings: &Settings,
-    is: impl Fn(&Answer) -> bool,
-) -> anyhow::Result<Answer> {
+async fn until_it_is(asks: &Asks, namespace: &str, is: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let answer = canary::ask(client, namespace, &settings.adoption).await?;
+        let answer = canary::ask(&asks.client, namespace, &asks.settings.adoption).await?;
         if is(&answer) || matches!(answer, Answer::NotAllowed(_)) || Instant::now() >= deadline {
             return Ok(answer);
         }
@@ -194,11 +292,15 @@ async fn until_it_is(
 }
 
 /// What the guard makes of it.
-fn opened(answer: &Answer, namespace: &str) -> (Exit, String) {
+fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        Answer::Admitted(said) => match said.first() {
-            Some(words) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
-            None => (
+        Answer::Admitted(said) => match (said.iter().find(|it| it.starts_with("[G")), said.iter().any(|it| honours(it))) {
+            (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
+            (Some(words), false) => (
+                Exit::Undecided,
+                format!("the guard refuses nothing there, but does not say that it is because of this: {words}"),
+            ),
+            (None, _) => (
                 Exit::Undecided,
                 "no guard said anything of what it should warn of: it may be switched off here, or adopt by other labels"
                     .to_owned(),
@@ -206,13 +308,12 @@ fn opened(answer: &Answer, namespace: &str) -> (Exit, String) {
         },
         Answer::Refused(words) => (
             Exit::Refused,
-            format!("the guard still refuses; its clock may differ from this one, or it may not see namespace {namespace}: {words}"),
+            format!(
+                "the guard still refuses; it may not have seen namespace {namespace} change (its /readyz tells). An override at the \
+                 object itself counts without that (`gatera explain G18`). It says: {words}"
+            ),
         ),
-        Answer::Unanswered(words) => (
-            Exit::Undecided,
-            format!("no guard answers ({words}), so what it insists on is refused by the API server itself. If it cannot be made to \
-                 run, this takes it away everywhere, until it runs again and is installed anew: {WITHOUT_GUARD}"),
-        ),
+        Answer::Unanswered(words) => (Exit::Undecided, no_guard(words)),
         other => (Exit::Undecided, format!("whether the guard honours it is not known: {}", why(other))),
     }
 }

@@ -24,7 +24,7 @@ pub const NAME: &str = "gatera-selftest";
 pub enum Answer {
     /// A guard refused it.
     Refused(String),
-    /// A guard let it pass with these warnings; none: nobody said anything.
+    /// A guard let it pass with these warnings; none: nobody said anything. That its namespace is open is one of them.
     Admitted(Vec<String>),
     /// The API server asked a guard, and got no answer.
     Unanswered(String),
@@ -62,8 +62,8 @@ pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyho
     Ok(refused(code, &message))
 }
 
-/// Whose refusal this is.
-fn refused(code: u16, message: &str) -> Answer {
+/// Whose refusal of anything this is.
+pub fn refused(code: u16, message: &str) -> Answer {
     let first = message.lines().next().unwrap_or_default();
     let webhook = |(name, words): (&str, &str)| name.ends_with(".gatera.dev").then(|| words.to_owned());
     let denied =
@@ -91,7 +91,7 @@ fn refused(code: u16, message: &str) -> Answer {
 /// The guard's own words in a warning header (`299 - "[G11] …"`).
 fn warning(header: &str) -> Option<String> {
     let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
-    words.starts_with("[G").then(|| words.replace("\\\"", "\""))
+    (words.starts_with("[G") || words.starts_with("until ")).then(|| words.replace("\\\"", "\""))
 }
 
 /// The rule that these words begin with.

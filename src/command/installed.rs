@@ -51,6 +51,11 @@ pub async fn look(client: &Client) -> Installed {
 }
 
 impl Installed {
+    /// There is something of it.
+    pub fn is_there(&self) -> bool {
+        !self.entries.iter().all(|it| matches!(it, Ok(None)))
+    }
+
     /// By what it judges, as far as that is known; else `otherwise`.
     pub fn settings_or(&self, otherwise: &Settings) -> Settings {
         self.settings.as_ref().ok().cloned().flatten().unwrap_or_else(|| otherwise.clone())

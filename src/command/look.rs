@@ -48,6 +48,16 @@ pub struct Look {
 }
 
 impl Look {
+    /// The way there.
+    pub async fn client(&self) -> anyhow::Result<Client> {
+        self.access.client().await
+    }
+
+    /// The one namespace, if one was asked for.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
     /// Into one namespace, for a command that takes no more options than that.
     pub fn into(access: &Access, namespace: &str) -> Self {
         Self {
@@ -123,12 +133,22 @@ pub async fn listed(look: &Look, settings: &Settings) -> anyhow::Result<(World, 
 /// The world, by whom it was asked, and what may not be listed.
 pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, Vec<&'static str>)> {
     let client = look.access.client().await?;
+    let (world, unseen) = looked_by(&client, look, settings).await?;
+    Ok((world, client, unseen))
+}
+
+/// The world, and what may not be listed.
+pub async fn looked_by(
+    client: &Client,
+    look: &Look,
+    settings: &Settings,
+) -> anyhow::Result<(World, Vec<&'static str>)> {
     let namespace = look.namespace.as_deref();
-    let listed = match watch::once(&client, namespace, &settings.adoption).await {
+    let listed = match watch::once(client, namespace, &settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
             anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));
         }
         listed => listed?,
     };
-    Ok((World::build(listed.facts, Freshness::Current), client, listed.unseen))
+    Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
 }

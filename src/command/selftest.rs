@@ -48,7 +48,7 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
         let client = options.access.client().await?;
         loop {
             let answer = canary::ask(&client, &options.namespace, &settings.adoption).await?;
-            let over = as_it_should_be(&answer, settings).is_some()
+            let over = as_it_should_be(&answer, |rule| settings.mode(rule)).is_some()
                 || matches!(answer, Answer::NotAllowed(_))
                 || Instant::now() >= deadline;
             if over {
@@ -57,18 +57,18 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
             tokio::time::sleep(PAUSE).await;
         }
     })?;
-    if let Some(words) = as_it_should_be(&answer, settings) {
+    if let Some(words) = as_it_should_be(&answer, |rule| settings.mode(rule)) {
         writeln!(out, "{words}")?;
         return Ok(Exit::Clean);
     }
-    let (exit, words) = otherwise(answer, &options.namespace);
+    let (exit, words) = otherwise(&answer, &options.namespace);
     writeln!(out, "{words}")?;
     Ok(exit)
 }
 
-/// What the guard said, in one line, if it is what the settings have it say: a rule whose mode is `warn` has to warn.
-fn as_it_should_be(answer: &Answer, settings: &Settings) -> Option<String> {
-    let is = |words: &str, mode| canary::rule(words).is_some_and(|rule| settings.mode(rule.id) == mode);
+/// What the guard said, in one line, if it is what it should say by the mode of the rule: one whose mode is `warn` has to warn.
+pub fn as_it_should_be(answer: &Answer, mode_of: impl Fn(&str) -> Mode) -> Option<String> {
+    let is = |words: &str, mode| canary::rule(words).is_some_and(|rule| mode_of(rule.id) == mode);
     match answer {
         Answer::Refused(words) if is(words, Mode::Enforce) => {
             Some(format!("refused, as it must be: {words}"))
@@ -82,7 +82,7 @@ fn as_it_should_be(answer: &Answer, settings: &Settings) -> Option<String> {
 }
 
 /// What happened instead. Where the question never reached a guard, nothing is known of the guard.
-fn otherwise(answer: Answer, namespace: &str) -> (Exit, String) {
+pub fn otherwise(answer: &Answer, namespace: &str) -> (Exit, String) {
     let not_refused = |words: String| (Exit::Refused, format!("not refused by the guard: {words}"));
     match answer {
         Answer::Away(words) => (Exit::Undecided, format!("not asked: {words}")),
@@ -116,7 +116,9 @@ mod tests {
         let warns = Settings::read("mode: warn\nmodes: {G07: enforce}", &["G07"]).unwrap();
         let words = "[G11] StatefulSet a/b: c; d".to_owned();
         let (warned, refused) = (Answer::Admitted(vec![words.clone()]), Answer::Refused(words.clone()));
-        let (enforces, said) = (Settings::default(), |answer, settings| as_it_should_be(answer, settings));
+        let (enforces, said) = (Settings::default(), |answer, settings: &Settings| {
+            as_it_should_be(answer, |rule| settings.mode(rule))
+        });
         assert_eq!(said(&warned, &warns), Some(format!("warned, as the settings have it: {words}")));
         assert_eq!(said(&refused, &enforces), Some(format!("refused, as it must be: {words}")));
         assert_eq!((said(&warned, &enforces), said(&refused, &warns)), (None, None));
@@ -128,7 +130,7 @@ mod tests {
     fn nothing_is_said_of_a_guard_that_was_not_asked() {
         let words = || "x".to_owned();
         for answer in [Answer::Away(words()), Answer::NotAllowed(words())] {
-            let (exit, says) = otherwise(answer, "db");
+            let (exit, says) = otherwise(&answer, "db");
             assert!(exit == Exit::Undecided && says.starts_with("not asked: "), "{says}");
         }
         for answer in [
@@ -137,7 +139,7 @@ mod tests {
             Answer::Other(403, words()),
             Answer::Admitted(vec![]),
         ] {
-            let (exit, says) = otherwise(answer, "db");
+            let (exit, says) = otherwise(&answer, "db");
             assert!(exit == Exit::Refused && says.starts_with("not refused by the guard: "), "{says}");
         }
     }

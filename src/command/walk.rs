@@ -192,7 +192,12 @@ pub fn release(rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<V
 
 /// So long from now, to the second.
 pub fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
-    let then = Timestamp::now().checked_add(after).context("no such time")?;
+    later(Timestamp::now(), after)
+}
+
+/// So long after that, to the second.
+pub fn later(now: Timestamp, after: SignedDuration) -> anyhow::Result<Timestamp> {
+    let then = now.checked_add(after).context("no such time")?;
     Timestamp::from_second(then.as_second()).context("no such time")
 }
 

@@ -29,6 +29,7 @@ use crate::view::Id;
 
 pub use excerpt::Excerpt;
 pub use live::{Found, Live};
+pub use unjudged::unadopted;
 
 /// A text to judge, or why there is none.
 #[derive(Clone, Debug)]

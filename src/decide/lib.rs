@@ -21,6 +21,7 @@ pub mod amend;
 pub mod audit;
 pub mod check;
 pub mod config;
+pub mod doctor;
 pub mod galera;
 pub mod manifest;
 pub mod marks;

@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod check;
+pub mod doctor;
 pub mod manual;
 pub mod pages;
 pub mod recovery;

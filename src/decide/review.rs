@@ -320,6 +320,7 @@ fn parent_kind(resource: &str) -> Kind {
         "statefulsets" => Kind::StatefulSet,
         "deployments" => Kind::Deployment,
         "pods" => Kind::Pod,
+        "namespaces" => Kind::Namespace,
         _ => Kind::Other,
     }
 }

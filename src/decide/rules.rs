@@ -39,7 +39,7 @@ pub use departure::{Departure, departure, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
 pub use recovery::{Turn, turn};
 pub use second_bootstrap::held_at_zero;
-pub use waived::{mend, take_off};
+pub use waived::{mend, open_until, take_off};
 
 use waived::Waived;
 
@@ -107,7 +107,7 @@ impl Verb {
             ("", Operation::Delete) => Some(Self::Delete),
             ("scale", _) => Some(Self::Scale),
             ("eviction", _) => Some(Self::Evict),
-            ("status", Operation::Update) => Some(Self::Report),
+            ("status" | "finalize", Operation::Update) => Some(Self::Report),
             _ => None,
         }
     }
@@ -232,7 +232,8 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         return decision;
     }
     if let Some(finding) = unreadable::found(review) {
-        decision.add(finding, Mode::Enforce, false, None);
+        let glass = waived::glass(review, view, &mut decision);
+        decision.add(finding, Mode::Enforce, false, glass.as_ref());
         return decision;
     }
     if let_through(review, view) {
@@ -266,7 +267,11 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             }
             let firm = own_marks::is_firm(&finding) || recovery::is_firm(&finding);
             let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
-            decision.add(finding, mode, existed, release.filter(|_| !firm));
+            // What is amended is not refused: glass that somebody broke in need does not let founders run that are applied again and
+            // again by a program.
+            let mended = finding.verdict == Verdict::Amend;
+            let release = release.filter(|it| !firm && !(mended && it.is_of_all()));
+            decision.add(finding, mode, existed, release);
         }
     }
     if decision.allowed() {

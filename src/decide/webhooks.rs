@@ -8,6 +8,7 @@
 //! rows before it select. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
 //! labelled namespaces with certainty, and from all others as far as the guard answers quickly.
 
+pub mod compare;
 mod conditions;
 
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::passing::exempt;
 use crate::passing::unread;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
-use conditions::{marks_changed, no_plain_member, selected, to_amend};
+use conditions::{glass_changed, marks_changed, no_plain_member, selected, to_amend};
 
 /// Which of the two configurations, and which path of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,8 @@ pub enum Selects {
     ModeLabel,
     /// It is a namespace without the mode label.
     NoModeLabel,
+    /// It is a namespace.
+    AnyNamespace,
 }
 
 /// Which of the requests that are selected are sent.
@@ -72,6 +75,8 @@ pub enum Only {
     Read,
     /// Changes of labels, of the guard's annotations, or of a running pod's images.
     Marks,
+    /// Where a namespace is opened (`gatera.dev/break-glass`), and no other row sends that.
+    Glass,
     /// Where there may be something to amend, or to say before the API server speaks: most updates of a StatefulSet travel once.
     ToAmend,
 }
@@ -234,6 +239,19 @@ pub const ENTRIES: &[Entry] = &[
         fail_closed: false,
         why: "the end of other namespaces: judged, but never held up by a guard that is down",
     },
+    Entry {
+        name: "glass",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            ("", "namespaces", WRITES),
+            ("", "namespaces/status", &["UPDATE"]),
+            ("", "namespaces/finalize", &["UPDATE"]),
+        ],
+        selects: Selects::AnyNamespace,
+        only: Only::Glass,
+        fail_closed: true,
+        why: "broken glass opens now and for an hour at most, in whatever way it is written; without a guard it opens nothing anyway",
+    },
 ];
 
 /// Where the API server finds the guard.
@@ -324,6 +342,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
             Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
+            Only::Glass => Some(("glass", glass_changed(MODE_LABEL))),
             Only::ToAmend => Some(("to-amend", to_amend())),
             Only::All => None,
         };
@@ -345,7 +364,7 @@ fn version(resource: &str) -> &'static str {
 }
 
 fn scope(resource: &str) -> &'static str {
-    if resource == "namespaces" { "Cluster" } else { "Namespaced" }
+    if resource.starts_with("namespaces") { "Cluster" } else { "Namespaced" }
 }
 
 fn object_selector(selects: Selects) -> Value {
@@ -367,7 +386,7 @@ fn namespace_selector(selects: Selects, own: &str) -> Value {
         Selects::OtherNamespaces | Selects::LabelsElsewhere => {
             expressions.push(json!({ "key": MODE_LABEL, "operator": "DoesNotExist" }));
         }
-        Selects::Template | Selects::Labels | Selects::ModeLabel | Selects::NoModeLabel => {}
+        _ => {}
     }
     json!({ "matchExpressions": expressions })
 }

@@ -53,7 +53,7 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     match selects {
         Selects::Template => objects.iter().any(|it| adopts(&it["spec"]["template"]["metadata"]["labels"])),
         Selects::Labels => objects.iter().any(|it| adopts(&it["metadata"]["labels"])),
-        Selects::LabelledNamespaces | Selects::ModeLabel => true,
+        Selects::LabelledNamespaces | Selects::ModeLabel | Selects::AnyNamespace => true,
         Selects::LabelsElsewhere | Selects::OtherNamespaces | Selects::NoModeLabel => false,
     }
 }
@@ -87,6 +87,8 @@ fn sends(only: Only, request: &Request) -> bool {
                 .any(|it| it["kind"] == "StatefulSet");
             !member || annotations(&request.object).iter().any(|(key, _)| marks::is_guards(key))
         }
+        // Of a namespace with the mode label another row sends every update.
+        Only::Glass => request.operation == Operation::Create && !annotations(&request.object).is_empty(),
         Only::Marks => {
             let labels = |object: &Option<Value>| object.as_ref().map(|it| it["metadata"]["labels"].clone());
             labels(&request.object) != labels(&request.old)

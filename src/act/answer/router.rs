@@ -136,7 +136,7 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
         _ => None,
     };
     let seconds = (guard.clock)().duration_since(started).as_secs_f64();
-    guard.metrics.answered(endpoint.path(), &decision, seconds);
+    guard.metrics.answered(endpoint.path(), &decision, seconds, review.dry_run);
     let proven = caller == Caller::Proven;
     log(review, &decision, proven);
     for notice in events::notices(review, &decision, &view, proven) {

@@ -203,6 +203,17 @@ pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
     }
 }
 
+/// When each certificate of a bundle ends.
+pub fn ends(bundle: &str) -> Result<Vec<Timestamp>, Error> {
+    let end = |der: CertificateDer<'static>| {
+        let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
+        Timestamp::from_second(parsed.validity().not_after.timestamp())
+            .map_err(|error| Error::Read(error.to_string()))
+    };
+    let found: Vec<_> = all(bundle)?.into_iter().map(end).collect::<Result<_, _>>()?;
+    if found.is_empty() { Err(Error::NoBundle) } else { Ok(found) }
+}
+
 fn is_ca(certificate: &str) -> Result<(), Error> {
     let der = first(certificate)?;
     let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;

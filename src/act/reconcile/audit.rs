@@ -101,7 +101,7 @@ impl Said {
         self.events_left
     }
 
-    /// That a glass was broken is never held back.
+    /// That a glass was broken is not held back by how much else there is to tell.
     fn say_open(&mut self, guard: &Guard, open: Open) {
         guard.metrics.break_glass.set(i64::try_from(open.len()).unwrap_or(i64::MAX));
         for (namespace, release) in

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use decide::webhooks::compare::{encoded, foreign, same};
 use decide::webhooks::{self, Destination};
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -20,7 +21,6 @@ use crate::act::events;
 use crate::act::guard::FIELD_MANAGER;
 use crate::act::telemetry::Trouble;
 
-use super::compare::{encoded, foreign, same};
 use super::known::{CONFIGURATIONS, Configuration};
 use super::watch::Seen;
 use super::{Error, Registrar, words};

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use decide::webhooks::Endpoint;
+use decide::webhooks::compare::{as_values, decoded};
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
@@ -18,7 +19,6 @@ use serde_json::Value;
 use crate::act::certs::{self, Lives, Material, Pair};
 
 use super::Error;
-use super::compare::{as_values, decoded};
 use super::watch::Seen;
 
 /// What `/readyz` says when all is well.
@@ -212,11 +212,27 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
     use serde_json::json;
 
-    use super::super::compare::encoded;
+    use decide::config::Settings;
+    use decide::webhooks::compare::{encoded, foreign, same};
+    use decide::webhooks::{self, Destination};
+    use k8s_openapi::api::admissionregistration::v1::ValidatingWebhook;
+
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    /// An API server adds and leaves out what says nothing.
+    #[test]
+    fn what_the_api_server_sends_back_is_what_was_written() {
+        let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let wanted = webhooks::entries(Endpoint::Validate, &Settings::default(), &target, &encoded("CA"));
+        let read: Vec<ValidatingWebhook> =
+            wanted.iter().map(|it| serde_json::from_value(it.clone()).unwrap()).collect();
+        let found = as_values(Some(&read));
+        assert!(same(&found, &wanted));
+        assert_eq!(foreign(&found, &wanted), None);
     }
 
     #[test]

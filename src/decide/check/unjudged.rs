@@ -69,28 +69,33 @@ fn kind(item: &Item) -> Option<(Place, String)> {
 /// A server that no selector adopts: the guard does not know it.
 fn adoption(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
     let Object::StatefulSet(workload) = item.object()? else { return None };
+    let words = unadopted(workload, view, &item.id.namespace, "was not judged")?;
+    Some((item.document.find("spec.template.metadata.labels"), words))
+}
+
+/// This StatefulSet runs a server that no selector adopts: in words, and what to do. `so`: what follows from that.
+pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str) -> Option<String> {
     let container = server::of(&workload.spec.template)?;
     if is_cluster(workload, view.adoption()) {
         return None;
     }
     let name = &workload.metadata.name;
-    let words = if let Some(owner) = workload.metadata.controller() {
+    Some(if let Some(owner) = workload.metadata.controller() {
         format!(
-            "container {} runs a database server, and {} {} owns this StatefulSet, so it was not judged: the guard leaves it to its operator",
+            "container {} runs a database server, and {} {} owns this StatefulSet, so it {so}: the guard leaves it to its operator",
             container.name, owner.kind, owner.name
         )
     } else {
-        let sure = if is_galera(workload, view, &item.id.namespace) {
+        let sure = if is_galera(workload, view, namespace) {
             "a Galera server"
         } else {
             "a database server; if that is Galera"
         };
         format!(
-            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
+            "container {} runs {sure}, and no selector adopts the labels of its pod template, so it {so} as a cluster: add the label gatera.dev/cluster: {name} to spec.template.metadata.labels, or a selector to `adopt` in the settings",
             container.name
         )
-    };
-    Some((item.document.find("spec.template.metadata.labels"), words))
+    })
 }
 
 /// It listens for a group, or a file that it reads configures one.

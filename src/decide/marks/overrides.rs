@@ -10,6 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 
 /// Nobody remembers tomorrow what was released today.
 pub const LONGEST_OVERRIDE: SignedDuration = SignedDuration::from_hours(1);
+/// Clocks differ: whoever asks for an hour of broken glass gets it.
+const SKEW: SignedDuration = SignedDuration::from_mins(1);
 /// In bytes. Whatever it releases repeats the reason.
 const LONGEST_TEXT: usize = 1024;
 
@@ -69,13 +71,13 @@ impl Override {
         if rules.is_empty() {
             return Err(Invalid::Form);
         }
-        Self::within(rules, text, term, now, Invalid::Form)
+        Self::within(rules, text, term, now, LONGEST_OVERRIDE, Invalid::Form)
     }
 
     /// Reads the annotation of a namespace whose glass is broken.
     pub fn of_all(text: &str, now: Timestamp) -> Result<Self, Invalid> {
         let term = text.trim().strip_prefix("until=").ok_or(Invalid::FormOfAll)?;
-        Self::within(vec![EVERY.to_owned()], text, term, now, Invalid::FormOfAll)
+        Self::within(vec![EVERY.to_owned()], text, term, now, LONGEST_OVERRIDE + SKEW, Invalid::FormOfAll)
     }
 
     /// `term`: what follows `until=`.
@@ -84,6 +86,7 @@ impl Override {
         text: &str,
         term: &str,
         now: Timestamp,
+        longest: SignedDuration,
         form: Invalid,
     ) -> Result<Self, Invalid> {
         if text.len() > LONGEST_TEXT {
@@ -96,14 +99,19 @@ impl Override {
             () if reason.is_empty() => Err(form),
             () if is_placeholder(&reason) => Err(Invalid::Placeholder),
             () if until <= now => Err(Invalid::Ended(until)),
-            () if now.duration_until(until) > LONGEST_OVERRIDE => Err(Invalid::TooLong(until)),
+            () if now.duration_until(until) > longest => Err(Invalid::TooLong(until)),
             () => Ok(Self { rules, until, reason }),
         }
     }
 
+    /// It is broken glass: no rule is named, and every one released.
+    pub fn is_of_all(&self) -> bool {
+        self.rules.iter().any(|id| id == EVERY)
+    }
+
     /// It names this rule, or all.
     pub fn releases(&self, rule: &str) -> bool {
-        self.rules.iter().any(|id| id == EVERY || id.eq_ignore_ascii_case(rule))
+        self.is_of_all() || self.rules.iter().any(|id| id.eq_ignore_ascii_case(rule))
     }
 }
 
@@ -162,8 +170,8 @@ mod tests {
         assert!(!named.releases("G01"));
         for (text, problem) in [
             (
-                "until=2026-12-01T10:30:01Z reason=x",
-                Invalid::TooLong("2026-12-01T10:30:01Z".parse().unwrap()),
+                "until=2026-12-01T10:31:01Z reason=x",
+                Invalid::TooLong("2026-12-01T10:31:01Z".parse().unwrap()),
             ),
             ("until=2026-12-01T09:30:00Z reason=x", Invalid::Ended(now)),
             ("until=2026-12-01T09:45:00Z reason=TEXT", Invalid::Placeholder),

@@ -30,8 +30,9 @@
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * To have nothing refused in a namespace for some minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
 //!   writes `gatera.dev/break-glass` on the namespace, with an end of which the guard takes care. Every command there is warned
-//!   of what it would have been refused for, and Events tell everybody. Members still found no second cluster by themselves:
-//!   that takes an override of G04 on the StatefulSet.
+//!   of what it would have been refused for, and Events tell everybody. What the guard amends it amends still: a bootstrap
+//!   Deployment that is applied again stays at 0, and members found no second cluster by themselves; both take an override of G04. Its
+//!   own annotations stay its own. Whatever is changed meanwhile stays changed: labels, the namespace's mode, data.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
 //!   `data`, `recovery`, `configuration`, `revision`, `keeps`, `bootstrap`, `removing`, and whatever else begins with `gatera.dev/`. People set
 //!   `override` on the object, `break-glass` on the namespace, `stopped` on claims, `rollout` and `recover` on the StatefulSet, and `container`, `profile`,
@@ -71,7 +72,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Budget, WRITTEN),
         (Kind::Pod, REPORTED),
         (Kind::Claim, &[Verb::Update]),
-        (Kind::Namespace, &[Verb::Update]),
+        (Kind::Namespace, REPORTED),
     ],
     source: include_str!("own_marks.rs"),
     check,
@@ -83,7 +84,7 @@ const REPORTED: &[Verb] = &[Verb::Create, Verb::Update, Verb::Report];
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = &review.new else { return Findings::new() };
     let mut found: Findings = useless_override(new.meta(), view).into_iter().collect();
-    found.extend(useless_glass(review.kind, new.meta(), view));
+    found.extend(useless_glass(review, new.meta(), view));
     found.extend(claimed(review, new, view));
     found.extend(match (&review.old, new) {
         (Some(Object::Namespace(old)), Object::Namespace(new)) => {
@@ -115,23 +116,33 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     })
 }
 
-/// A namespace is to be opened in words that open nothing, or something else is.
-fn useless_glass(kind: Kind, meta: &Meta, view: &View<'_>) -> Option<Finding> {
+/// A namespace is to be opened in words that open nothing, or at another time than now: what opens by itself later, nobody wants
+/// then. What stands there already opens nothing more. Elsewhere it means nothing.
+fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::BREAK_GLASS)?;
+    let of_namespace = review.kind == Kind::Namespace;
+    let before = review.old.as_ref().and_then(|old| old.meta().mark(marks::BREAK_GLASS));
     let problem = match Override::of_all(text, view.now) {
-        _ if kind != Kind::Namespace => "it counts on a Namespace alone".to_owned(),
-        Ok(_) | Err(Invalid::Ended(_)) => return None,
-        Err(problem) => problem.to_string(),
+        _ if !of_namespace => "it counts on a Namespace alone".to_owned(),
+        Err(problem) if before != Some(text) => problem.to_string(),
+        _ => return None,
     };
     Some(Finding {
-        field: format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS),
+        verdict: if of_namespace { Verdict::Deny } else { Verdict::Warn },
+        field: glass_field(),
         says: format!("this opens nothing: {problem}"),
         instead: format!(
             "gatera break-glass {} --for 15m --reason 'why this is right now'",
-            if kind == Kind::Namespace { &meta.name } else { &meta.namespace }
+            if of_namespace { &meta.name } else { &meta.namespace }
         ),
-        ..finding("a way out that does not open is noticed only when it is needed")
+        ..finding(
+            "a way out that does not open is noticed only when it is needed, and one that opens later lets the next careless command through",
+        )
     })
+}
+
+fn glass_field() -> String {
+    format!("{ANNOTATIONS}[{PREFIX}{}]", marks::BREAK_GLASS)
 }
 
 /// With the rule that is meant, as far as that can be told.
@@ -342,10 +353,11 @@ fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
     }
 }
 
-/// Neither an override nor a former state makes this milder: both are written by whoever may write the annotation.
+/// Neither an override nor a former state makes this milder: both are written by whoever may write the annotation. Nor does broken
+/// glass, which would let itself be written anew for ever.
 pub(super) fn is_firm(finding: &Finding) -> bool {
     let key = finding.field.split_once("metadata.annotations[").and_then(|(_, key)| key.strip_suffix(']'));
-    finding.rule == RULE.id && key.is_some_and(marks::is_guards)
+    finding.rule == RULE.id && (key.is_some_and(marks::is_guards) || finding.field == glass_field())
 }
 
 fn finding(why: &str) -> Finding {

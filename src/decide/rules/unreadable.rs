@@ -23,7 +23,8 @@
 //!
 //! # How to waive it
 //!
-//! Not at all: no mode and no override counts, for the guard cannot tell what it would let through.
+//! Not at all: no mode and no override counts, for the guard cannot tell what it would let through. Only where nothing is refused
+//! for some minutes (`gatera break-glass`) it is let through, with a warning.
 
 use super::Page;
 use crate::review::Review;

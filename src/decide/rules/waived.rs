@@ -36,6 +36,22 @@ pub fn mend(namespace: &str) -> String {
     format!("kubectl annotate namespace {namespace} {PREFIX}{BREAK_GLASS}-")
 }
 
+/// What stands at the beginning of each warning while the glass of a namespace is broken.
+pub fn open_until(namespace: &str, open: &Override) -> String {
+    format!("until {} nothing is refused in namespace {namespace}", open.until)
+}
+
+/// What breaking the glass releases here, which is said each time. An audit finds what there is to find.
+pub(super) fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
+    let ns = &review.namespace;
+    let open = view.broken_glass(ns).filter(|_| review.origin != Origin::Audit)?;
+    if review.origin.is_final() {
+        let (until, reason) = (open_until(ns, &open), &open.reason);
+        decision.remarks.push(format!("{until} (when that is done: {}): {reason}", mend(ns)));
+    }
+    Some(open)
+}
+
 /// This override was there before, and lets the next careless command through as well; it is told until it is gone. One that
 /// goes with its object leaves nothing to take off, and an audit tells of each once.
 fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
@@ -87,15 +103,7 @@ impl Waived {
         let clusters =
             clusters.map(|it| read(&it.workload.metadata, Kind::StatefulSet).into_iter().collect());
         let (own, clusters) = (own, clusters.collect());
-        let glass = view.broken_glass(&review.namespace);
-        if let Some(open) = glass.as_ref().filter(|_| review.origin.is_final()) {
-            let ns = &review.namespace;
-            let Override { until, reason, .. } = open;
-            let mend = mend(ns);
-            add(format!(
-                "until {until} nothing is refused in namespace {ns}: {reason}; when that is done: {mend}"
-            ));
-        }
+        let glass = glass(review, view, decision);
         Self { glass, own, clusters }
     }
 

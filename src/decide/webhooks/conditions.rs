@@ -53,6 +53,25 @@ pub(super) fn marks_changed() -> String {
     format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
 }
 
+/// CEL: what opens a namespace is written, and no other row sends that: of namespaces with the mode label all changes travel anyway.
+pub(super) fn glass_changed(mode_label: &str) -> String {
+    let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
+    let (new, old) =
+        (there("object", "metadata.annotations", "{}"), there("oldObject", "metadata.annotations", "{}"));
+    let labelled = |object: &str| {
+        let labels = format!("{object}.metadata.labels");
+        format!("has({labels}) && '{mode_label}' in {labels}")
+    };
+    let other_row = format!(
+        "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '') && ({} || {})",
+        labelled("object"),
+        labelled("oldObject"),
+    );
+    format!(
+        "'{mark}' in {new} && (request.operation == 'CREATE' || !('{mark}' in {old}) || {old}['{mark}'] != {new}['{mark}']) && !({other_row})"
+    )
+}
+
 /// CEL: there may be something to amend, or to say before the API server speaks. Of an update of a StatefulSet that is only so
 /// if it touches the guard's marks, the template (where marks may be, and of what is wrong there the API server says
 /// "Invalid", which `kubectl apply --force` answers by deleting), or what no StatefulSet can change.

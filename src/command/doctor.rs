@@ -1,0 +1,271 @@
+//! `gatera doctor`: is the guard there, can API servers reach it, does it see and refuse what it should?
+//!
+//! Owns: the questions, each asked with the rights of whoever types it, all of them reading but for the canary (a dry run). What the
+//! answers mean is `decide/doctor.rs`'s. A question that cannot be asked is told as such, and stops no other. Secrets are never
+//! asked for.
+
+pub mod rights;
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::http::Request;
+use clap::Args;
+use decide::check::unadopted;
+use decide::config::Settings;
+use decide::doctor::{self, Asked, Replica, Row, State};
+use decide::object::{Kind, Object};
+use decide::report;
+use decide::verdict::Mode;
+use decide::view::{Cluster, View, World};
+use decide::webhooks::Destination;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Api, Client, Resource as _, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::canary::{self, Answer};
+use super::installed::{self, Installed};
+use super::look::{self, Look, Output};
+use super::{Exit, selftest};
+use crate::act::certs;
+use crate::act::telemetry::chain;
+
+/// Options of `gatera doctor`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    look: Look,
+}
+
+impl Options {
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.look.config.as_deref()
+    }
+}
+
+/// One pod may hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// By this label the chart's pods are known.
+const PODS: &str = "app.kubernetes.io/name=gatera";
+/// The port of `/readyz`.
+const OPERATIONS: &str = "operations";
+/// So many objects in one answer.
+const PAGE: u32 = 500;
+
+/// Asks everything, and prints what the answers mean.
+pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let rows = look::block_on(asked(options, chosen))?;
+    match options.look.output {
+        Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
+        Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
+    }
+    Ok(match doctor::worst(&rows) {
+        State::Well | State::Remark => Exit::Clean,
+        State::NotAsked => Exit::Undecided,
+        State::Wrong => Exit::Refused,
+    })
+}
+
+async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>> {
+    let client = options.look.client().await?;
+    // Who gets no answer to this gets none to anything else.
+    let version = client.apiserver_version().await.context("asking the API server for its version")?;
+    let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
+
+    let installed = installed::look(&client).await;
+    let settings = if options.look.config.is_some() { chosen.clone() } else { installed.settings_or(chosen) };
+    let own = env!("CARGO_PKG_VERSION");
+    let replicas = match &installed.namespace {
+        Some(namespace) => replicas(&client, namespace).await,
+        None => Err("it does not run in this cluster, or nothing is registered that says where".to_owned()),
+    };
+    let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
+    let same_version = versions.clone().count() == 0 || versions.clone().any(|version| version == own);
+    rows.extend(doctor::webhooks(&installed.entries, &settings, target(&installed).as_ref(), same_version));
+    let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
+    rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
+    if installed.is_there() {
+        rows.extend(doctor::replicas(&replicas, own));
+        let namespace = installed.namespace.as_deref().unwrap_or(installed::NAME);
+        rows.push(doctor::leader(&leader(&client, namespace).await, Timestamp::now()));
+        rows.push(doctor::settings(&installed.settings));
+        let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
+        rows.extend(doctor::rights(&user, &rights::asked(&client, namespace, &user).await));
+    }
+
+    let world = match look::looked_by(&client, &options.look, &settings).await {
+        Ok((world, unseen)) => {
+            rows.extend(unseen.iter().map(|plural| {
+                Row::not_asked(
+                    "view",
+                    format!("{plural} may not be listed; what depends on them is not judged"),
+                )
+            }));
+            Some(world)
+        }
+        Err(error) => {
+            rows.push(Row::not_asked("view", chain(error.as_ref())));
+            None
+        }
+    };
+    let ns = guarded(options, &installed, &settings, &mut rows, world.as_ref(), &client).await;
+    if installed.is_there() {
+        let view = world.as_ref().map(|world| View::new(world, Timestamp::now(), &settings));
+        let mode =
+            |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
+        rows.push(canary(&canary::ask(&client, &ns, &settings.adoption).await?, &ns, mode));
+    }
+    Ok(rows)
+}
+
+/// The namespaces and clusters, what nobody adopts, and the namespace to try in.
+async fn guarded(
+    options: &Options,
+    installed: &Installed,
+    settings: &Settings,
+    rows: &mut Vec<Row>,
+    world: Option<&World>,
+    client: &Client,
+) -> String {
+    let asked_for = options.look.namespace();
+    let Some(world) = world else { return asked_for.unwrap_or("default").to_owned() };
+    let view = View::new(world, Timestamp::now(), settings);
+    let clusters: Vec<&Cluster> = world.clusters().collect();
+    if installed.is_there() {
+        rows.extend(doctor::namespaces(&view, &clusters));
+    }
+    rows.extend(doctor::clusters(&view, &clusters));
+    rows.extend(match strangers(client, asked_for, &view).await {
+        Ok(found) if found.is_empty() => {
+            vec![Row::well("adoption", "no database server runs that no selector adopts")]
+        }
+        Ok(found) => found
+            .into_iter()
+            .map(|says| Row::remark("adoption", says, "gatera check --live tells of one"))
+            .collect(),
+        Err(why) => vec![Row::not_asked("adoption", why)],
+    });
+    let first = clusters.first().map(|it| &*it.id.namespace);
+    asked_for.or(first).unwrap_or("default").to_owned()
+}
+
+/// Where API servers send requests to, as the entries say.
+fn target(installed: &Installed) -> Option<Destination> {
+    let client = installed.entries.iter().flatten().flatten().flatten().next()?.get("clientConfig")?;
+    let text = |at: &str| client.pointer(at).and_then(Value::as_str).map(str::to_owned);
+    match (text("/service/namespace"), text("/service/name"), text("/url")) {
+        (Some(namespace), Some(name), _) => Some(Destination::Service { namespace, name }),
+        (_, _, Some(url)) => {
+            let base = url.rsplit_once('/')?.0.to_owned();
+            // Which namespace is its own cannot be told from a URL; the chart's usual one is.
+            Some(Destination::Url { base, namespace: installed::NAME.to_owned() })
+        }
+        _ => None,
+    }
+}
+
+/// The guard's pods, and what each says of itself.
+async fn replicas(client: &Client, namespace: &str) -> Asked<Vec<Replica>> {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let found = api.list(&ListParams::default().labels(PODS)).await.map_err(|error| chain(&error))?;
+    let mut replicas = Vec::new();
+    for pod in found.items.iter().filter(|it| it.metadata.deletion_timestamp.is_none()) {
+        let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
+        let ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
+        let ports = pod.spec.iter().flat_map(|it| &it.containers).flat_map(|it| it.ports.iter().flatten());
+        let port =
+            ports.into_iter().find(|it| it.name.as_deref() == Some(OPERATIONS)).map(|it| it.container_port);
+        // Pods of its test are no replicas.
+        let Some(port) = port else { continue };
+        let name = pod.name_any();
+        let says = timeout(PATIENCE, says(client, namespace, &name, port)).await;
+        let says = says.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
+        let version = pod.labels().get("app.kubernetes.io/version").cloned();
+        replicas.push(Replica { name, ready, version, says });
+    }
+    Ok(replicas)
+}
+
+/// Its `/readyz`, by way of the API server.
+async fn says(client: &Client, namespace: &str, pod: &str, port: i32) -> Asked<String> {
+    let path = format!("{}/{pod}:{port}/proxy/readyz", Pod::url_path(&(), Some(namespace)));
+    let request = Request::get(path).body(Body::empty()).map_err(|error| error.to_string())?;
+    let answer = client.send(request).await.map_err(|error| chain(&error))?;
+    let body = answer.into_body().collect_bytes().await.map_err(|error| chain(&error))?;
+    // A guard that is not ready answers 503, too, and lists why; an API server that may or can not ask answers with a Status.
+    match serde_json::from_slice::<Status>(&body) {
+        Ok(status) => Err(status.message),
+        Err(_) => Ok(String::from_utf8_lossy(&body).into_owned()),
+    }
+}
+
+/// Who leads, and since when nothing else was heard.
+async fn leader(client: &Client, namespace: &str) -> Asked<Option<(String, Timestamp)>> {
+    let api: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let found = api.get_opt(installed::NAME).await.map_err(|error| chain(&error))?;
+    let spec = found.and_then(|it| it.spec);
+    Ok(spec.and_then(|it| Some((it.holder_identity.filter(|it| !it.is_empty())?, it.renew_time?.0))))
+}
+
+/// StatefulSets that run a database server, and that nobody guards.
+async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) -> Asked<Vec<String>> {
+    let api: Api<StatefulSet> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    let (mut params, mut found) = (ListParams::default().limit(PAGE), Vec::new());
+    loop {
+        let page = api.list(&params).await.map_err(|error| chain(&error))?;
+        for it in &page.items {
+            let text = serde_json::to_string(it).map_err(|error| error.to_string())?;
+            let ns = it.namespace().unwrap_or_default();
+            let subject = format!("StatefulSet {ns}/{}", it.name_any());
+            match Object::read(Kind::StatefulSet, &text) {
+                Ok(Object::StatefulSet(workload)) => {
+                    found.extend(
+                        unadopted(&workload, view, &ns, "is not guarded")
+                            .map(|words| format!("{subject}: {words}")),
+                    );
+                }
+                Ok(_) => {}
+                Err(problem) => found.push(format!("{subject} cannot be read: {problem}")),
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// What became of a StatefulSet that must not be.
+fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row {
+    const CANARY: &str = "canary";
+    if let Some(words) = selftest::as_it_should_be(answer, mode) {
+        return Row::well(CANARY, format!("tried in namespace {namespace}: {words}"));
+    }
+    if let Answer::Admitted(said) = answer
+        && let Some(open) = said.iter().find(|it| it.starts_with("until "))
+    {
+        return Row::remark(
+            CANARY,
+            format!("tried in namespace {namespace}: {open}"),
+            "gatera break-glass --close",
+        );
+    }
+    let (exit, words) = selftest::otherwise(answer, namespace);
+    match exit {
+        Exit::Undecided => Row::not_asked(CANARY, words),
+        _ => Row::wrong(CANARY, words, "the rows above may say why"),
+    }
+}

@@ -1,0 +1,111 @@
+//! May the guard's account do what the guard does? Asked of the API server, which knows of every role.
+//!
+//! The table says what the chart's roles grant; a test holds it to them.
+
+use decide::doctor::Right;
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use kube::api::PostParams;
+use kube::{Api, Client};
+
+use crate::act::telemetry::chain;
+
+/// Verbs, group, resources, the one name or all; in every namespace, or in its own.
+pub type Grant =
+    (&'static [&'static str], &'static str, &'static [&'static str], Option<&'static str>, Where);
+
+/// Where it is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// In the cluster.
+    Everywhere,
+    /// In the guard's namespace.
+    Own,
+}
+
+/// So many questions at once.
+const AT_ONCE: usize = 8;
+
+/// What it does.
+pub const GRANTS: &[Grant] = &[
+    (
+        &["list", "watch"],
+        "",
+        &["pods", "persistentvolumeclaims", "services", "nodes", "namespaces"],
+        None,
+        Where::Everywhere,
+    ),
+    (&["get", "list", "watch"], "", &["configmaps"], None, Where::Everywhere),
+    (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, Where::Everywhere),
+    (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, Where::Everywhere),
+    (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, Where::Everywhere),
+    (&["patch"], "apps", &["statefulsets"], None, Where::Everywhere),
+    (&["patch"], "", &["pods"], None, Where::Everywhere),
+    (&["list"], "", &["events"], None, Where::Everywhere),
+    (&["patch", "delete"], "apps", &["deployments"], None, Where::Everywhere),
+    (&["patch", "delete"], "", &["services", "configmaps"], None, Where::Everywhere),
+    (&["create"], "", &["configmaps", "pods/eviction"], None, Where::Everywhere),
+    (&["list"], "apps", &["daemonsets", "replicasets"], None, Where::Everywhere),
+    (&["list"], "batch", &["jobs", "cronjobs"], None, Where::Everywhere),
+    (&["list"], "", &["replicationcontrollers"], None, Where::Everywhere),
+    (
+        &["get", "list", "watch", "patch"],
+        "admissionregistration.k8s.io",
+        &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+        Some("gatera"),
+        Where::Everywhere,
+    ),
+    (&["create", "patch"], "events.k8s.io", &["events"], None, Where::Everywhere),
+    (
+        &["get", "list", "watch", "create", "patch", "update", "delete"],
+        "",
+        &["secrets"],
+        Some("gatera-tls"),
+        Where::Own,
+    ),
+    (&["get", "create", "patch", "update"], "coordination.k8s.io", &["leases"], Some("gatera"), Where::Own),
+    (&["list"], "discovery.k8s.io", &["endpointslices"], None, Where::Own),
+];
+
+/// Each of them, and whether it is granted.
+pub async fn asked(client: &Client, namespace: &str, user: &str) -> Vec<Right> {
+    let all = GRANTS.iter().flat_map(|(verbs, group, resources, name, place)| {
+        resources
+            .iter()
+            .flat_map(move |resource| verbs.iter().map(move |verb| (*verb, *group, *resource, *name, *place)))
+    });
+    let ask = |(verb, group, resource, name, place): (&str, &str, &str, Option<&str>, Where)| {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.to_owned()),
+            groups: Some(vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ]),
+            resource_attributes: Some(ResourceAttributes {
+                verb: Some(verb.to_owned()),
+                group: Some(group.to_owned()),
+                resource: Some(resource.to_owned()),
+                subresource: Some(subresource.to_owned()),
+                name: name.map(str::to_owned),
+                namespace: (place == Where::Own).then(|| namespace.to_owned()),
+                ..ResourceAttributes::default()
+            }),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let slash = if subresource.is_empty() { String::new() } else { format!("/{subresource}") };
+        let of = if group.is_empty() { String::new() } else { format!(".{group}") };
+        let called = name.map(|name| format!(" {name}")).unwrap_or_default();
+        let words = format!("{verb} {resource}{slash}{of}{called}");
+        let api: Api<SubjectAccessReview> = Api::all(client.clone());
+        async move {
+            let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+            let answer = api.create(&PostParams::default(), &review).await;
+            let allowed =
+                answer.map(|it| it.status.is_some_and(|it| it.allowed)).map_err(|error| chain(&error));
+            Right { words, allowed }
+        }
+    };
+    stream::iter(all.map(ask)).buffered(AT_ONCE).collect().await
+}

@@ -1,0 +1,82 @@
+//! What is the matter with a guard, and with what it should guard: each answer that was got, and what it means.
+//!
+//! Owns: when something is well, worth a word, or wrong, and the words. Must not know: how anything is asked (`command/doctor.rs`), or
+//! laid out (`report/doctor.rs`). What could not be asked is a row of its own: nothing is taken to be well unseen.
+
+mod guard;
+mod guarded;
+
+pub use guard::{Replica, Right, api_server, authority, leader, replicas, rights, settings, webhooks};
+pub use guarded::{clusters, namespaces};
+
+/// What was asked for, or in words why that is not known.
+pub type Asked<T> = Result<T, String>;
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// As it should be.
+    Well,
+    /// Somebody should know.
+    Remark,
+    /// It could not be asked.
+    NotAsked,
+    /// The guard does not do what it should.
+    Wrong,
+}
+
+impl State {
+    /// For programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Well => "well",
+            Self::Remark => "remark",
+            Self::NotAsked => "not asked",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What it is about, in a word.
+    pub about: &'static str,
+    /// How that is.
+    pub state: State,
+    /// What was found.
+    pub says: String,
+    /// What to do; empty: nothing.
+    pub instead: String,
+}
+
+impl Row {
+    /// As it should be.
+    pub fn well(about: &'static str, says: impl Into<String>) -> Self {
+        Self { about, state: State::Well, says: says.into(), instead: String::new() }
+    }
+
+    /// Somebody should know.
+    pub fn remark(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
+        Self { about, state: State::Remark, says: says.into(), instead: instead.into() }
+    }
+
+    /// It is not as it should be.
+    pub fn wrong(about: &'static str, says: impl Into<String>, instead: impl Into<String>) -> Self {
+        Self { about, state: State::Wrong, says: says.into(), instead: instead.into() }
+    }
+
+    /// Nobody could tell.
+    pub fn not_asked(about: &'static str, why: impl Into<String>) -> Self {
+        Self { about, state: State::NotAsked, says: why.into(), instead: String::new() }
+    }
+}
+
+/// What a pipeline branches on: the worst of all.
+pub fn worst(rows: &[Row]) -> State {
+    rows.iter().map(|row| row.state).max().unwrap_or(State::Well)
+}
+
+fn count(number: usize, one: &str, more: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { more })
+}

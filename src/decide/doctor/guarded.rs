@@ -1,0 +1,75 @@
+//! What is guarded, as far as it matters to whoever asks after the guard: namespaces and clusters.
+
+use std::collections::BTreeSet;
+
+use super::{Row, count};
+use crate::audit;
+use crate::verdict::Mode;
+use crate::view::{Cluster, MODE_LABEL, State as Health, View};
+
+const NAMESPACES: &str = "namespaces";
+
+/// How the namespaces with clusters are guarded.
+pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+    let names: BTreeSet<&str> = clusters.iter().map(|it| &*it.id.namespace).collect();
+    let row = |ns: &str| {
+        if let Some(glass) = view.broken_glass(ns) {
+            let says = format!(
+                "namespace {ns}: its glass is broken until {}, so nothing is refused there: {}",
+                glass.until, glass.reason
+            );
+            return Row::remark(
+                NAMESPACES,
+                says,
+                format!("when that is done: gatera break-glass {ns} --close"),
+            );
+        }
+        match view.namespace_mode(ns) {
+            None => Row::remark(
+                NAMESPACES,
+                format!(
+                    "namespace {ns} has no label {MODE_LABEL}: what carries no labels itself (scaling, evictions, a ConfigMap somebody \
+                     made by hand) is judged only while a guard answers, or not at all"
+                ),
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce"),
+            ),
+            Some(Mode::Enforce) => Row::well(NAMESPACES, format!("namespace {ns} is guarded as a whole")),
+            Some(mode) => Row::remark(
+                NAMESPACES,
+                format!("namespace {ns} is in mode {}, so nothing is refused there", mode.name()),
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+            ),
+        }
+    };
+    names.into_iter().map(row).collect()
+}
+
+/// The clusters that are guarded, those that are not well, and what would be refused as it is.
+pub fn clusters(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+    const CLUSTERS: &str = "clusters";
+    if clusters.is_empty() {
+        let says = "no Galera cluster is adopted: the guard has nothing to guard";
+        return vec![Row::remark(CLUSTERS, says, "label the pod template: gatera.dev/cluster: NAME")];
+    }
+    let unwell = clusters.iter().filter(|it| view.state(it) != Health::Healthy);
+    let mut rows: Vec<_> = unwell
+        .map(|it| {
+            let says = format!("{} is {}: {}", it.id, view.state(it).name(), view.describe(it));
+            let Cluster { id, .. } = it;
+            Row::remark(CLUSTERS, says, format!("gatera status {} -n {}", id.name, id.namespace))
+        })
+        .collect();
+    let refused = audit::run(view).refused();
+    if refused > 0 {
+        let says =
+            format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));
+        rows.push(Row::remark(CLUSTERS, says, "gatera audit"));
+    }
+    if rows.is_empty() {
+        rows.push(Row::well(
+            CLUSTERS,
+            format!("{} guarded, and healthy", count(clusters.len(), "cluster", "clusters")),
+        ));
+    }
+    rows
+}

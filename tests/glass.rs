@@ -1,0 +1,300 @@
+//! Broken glass: what it opens, for how long, and what it never does. The rules' own cases are under `tests/cases`.
+
+use decide::audit;
+use decide::config::Settings;
+use decide::report;
+use decide::review::{self, Origin, Review};
+use decide::rules;
+use decide::view::View;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::guarded;
+use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::scene::{self, Scene};
+use crate::told::deletion;
+
+const OPEN: &str = "until=2026-12-01T10:00:00Z reason=a node burns";
+
+fn open() -> Scene {
+    Scene { glass: Some(OPEN.to_owned()), ..Scene::default() }
+}
+
+fn read(body: &Value) -> Review {
+    review::read(body.to_string().as_bytes(), Origin::Validating).unwrap().review
+}
+
+/// The data of the first member is to be deleted.
+fn claim() -> Review {
+    let (_, object) =
+        Scene::default().object(&format!("PersistentVolumeClaim/datadir-{}-0", scene::STATEFUL_SET));
+    read(&deletion("persistentvolumeclaims", "PersistentVolumeClaim", "", &object))
+}
+
+/// It closes by the guard's clock, with nobody doing anything, and opens by no clock.
+#[test]
+fn it_is_open_until_its_end_and_not_before_its_hour() {
+    let settings = Settings::default();
+    let now = scene::now();
+    let allowed = |scene: &Scene, now: Timestamp| {
+        let world = scene.world(&settings);
+        rules::evaluate(&claim(), &View::new(&world, now, &settings)).allowed()
+    };
+    let end: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
+    assert!(allowed(&open(), now));
+    assert!(allowed(&open(), end - SignedDuration::from_secs(1)));
+    assert!(!allowed(&open(), end), "it is over");
+    assert!(!allowed(&Scene::default(), now));
+}
+
+#[test]
+fn other_namespaces_stay_closed() {
+    let settings = Settings::default();
+    let mut elsewhere = Scene::default();
+    elsewhere.also.push(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "other", "annotations": { "gatera.dev/break-glass": OPEN } } }));
+    let world = elsewhere.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    assert_eq!(view.broken_glasses().map(|(name, _)| name).collect::<Vec<_>>(), ["other"]);
+    assert!(!rules::evaluate(&claim(), &view).allowed());
+}
+
+/// Where the guard cannot read, people can.
+#[test]
+fn what_cannot_be_read_passes_with_a_word() {
+    let settings = Settings::default();
+    let mut asked = deletion("statefulsets", "StatefulSet", "apps", &json!({ "metadata": { "name": "x" } }));
+    asked["request"]["operation"] = json!("CREATE");
+    asked["request"]["object"] = json!({ "metadata": { "name": "x" }, "spec": { "replicas": "three" } });
+    asked["request"]["oldObject"] = Value::Null;
+    let review = read(&asked);
+    assert!(review.unreadable.is_some());
+    let judge = |scene: &Scene| {
+        let world = scene.world(&settings);
+        rules::evaluate(&review, &View::new(&world, scene::now(), &settings))
+    };
+    assert!(!judge(&Scene::default()).allowed());
+    let decision = judge(&open());
+    assert!(decision.allowed());
+    let warnings = report::warnings(&review.subject(), &decision);
+    assert!(warnings.iter().any(|it| it.starts_with("[G00] ")), "{warnings:?}");
+    assert!(warnings.iter().any(|it| it.starts_with("until 2026-12-01T10:00:00Z nothing is refused in namespace db (when that is done: kubectl annotate namespace db gatera.dev/break-glass-): a node burns")), "{warnings:?}");
+}
+
+/// An audit asks for nothing, so nothing is released: what it finds is what will be refused again.
+#[test]
+fn an_audit_finds_what_there_is() {
+    let settings = Settings::default();
+    let found = |scene: &Scene| {
+        let mut scene = scene.clone();
+        scene.stateful_set = json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "env": [{ "name": "MARIADB_ROOT_PASSWORD", "value": "x" }] }] } } } });
+        let world = scene.world(&settings);
+        audit::run(&View::new(&world, scene::now(), &settings)).refused()
+    };
+    assert!(found(&Scene::default()) > 0);
+    assert_eq!(found(&open()), found(&Scene::default()));
+}
+
+/// However long the reason, the way back is readable: an API server cuts what is longer than 256 characters.
+#[test]
+fn the_way_back_stands_before_the_reason() {
+    let settings = Settings::default();
+    for reason in ["é".repeat(450), "\u{202e}\u{7}x".repeat(100), "a\nb".repeat(200)] {
+        let scene =
+            Scene { glass: Some(format!("until=2026-12-01T10:00:00Z reason={reason}")), ..Scene::default() };
+        let world = scene.world(&settings);
+        let review = claim();
+        let decision = rules::evaluate(&review, &View::new(&world, scene::now(), &settings));
+        let warnings = report::warnings(&review.subject(), &decision);
+        let told = warnings.iter().find(|it| it.starts_with("until ")).unwrap();
+        assert!(told.contains("kubectl annotate namespace db gatera.dev/break-glass-"), "{told}");
+        assert!(
+            told.chars().count() <= 256 && !told.contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{told}"
+        );
+        let overridden = warnings.iter().find(|it| it.starts_with("[G07]")).unwrap();
+        assert!(overridden.contains("(overridden until 2026-12-01T10:00:00Z: "), "{overridden}");
+    }
+}
+
+/// Both ways of asking say that it is open, once, where it is decided; not where it is amended.
+#[test]
+fn it_is_said_once() {
+    let settings = Settings::default();
+    let world = open().world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let said = |origin: Origin| {
+        let review = Review { origin, ..claim() };
+        rules::evaluate(&review, &view).remarks.iter().filter(|it| it.starts_with("until ")).count()
+    };
+    assert_eq!([Origin::Validating, Origin::Mutating].map(said), [1, 0]);
+}
+
+/// The command, as a person types it.
+struct Glass {
+    plane: &'static ControlPlane,
+    ns: String,
+}
+
+impl Glass {
+    fn of(prefix: &str) -> Self {
+        let (plane, ns) = running_cluster(prefix);
+        Self { plane, ns }
+    }
+
+    fn break_it(&self, arguments: &[&str]) -> Output {
+        self.gatera(&[&["break-glass", &*self.ns], arguments].concat())
+    }
+
+    fn gatera(&self, arguments: &[&str]) -> Output {
+        guarded::ask(&self.plane.kubeconfig(User::Admin), arguments)
+    }
+
+    fn scale(&self) -> Output {
+        let scale = [
+            "--namespace",
+            &*self.ns,
+            "scale",
+            "statefulset",
+            STATEFUL_SET,
+            "--replicas=0",
+            "--dry-run=server",
+        ];
+        self.plane.kubectl(User::Editor, &scale)
+    }
+
+    fn mark(&self) -> String {
+        let get = ["get", "namespace", &self.ns, "--output=json"];
+        let object: Value = serde_json::from_str(&self.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+        object["metadata"]["annotations"]["gatera.dev/break-glass"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn events(&self, reason: &str) -> Vec<String> {
+        let get = ["get", "events.events.k8s.io", "--namespace", &self.ns, "--output=json"];
+        let list: Value = serde_json::from_str(&self.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+        let all = list["items"].as_array().unwrap().iter().filter(|it| it["reason"] == reason);
+        all.map(|it| it["note"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+#[test]
+fn it_is_opened_seen_and_closed() {
+    let glass = Glass::of("glass");
+    let refused = glass.scale();
+    assert!(refused.status == 1 && refused.stderr.contains("[G01]"), "{refused}");
+    // Nobody is at a terminal here to be asked.
+    let asked = glass.break_it(&["--for", "15m", "--reason", "node-2 burns"]);
+    assert!(asked.status == 2 && asked.stderr.contains("--yes"), "{asked}");
+    assert_eq!(glass.mark(), "");
+
+    let opened = glass.break_it(&["--for", "15m", "--reason", "node-2 burns", "--yes"]);
+    assert_eq!(opened.status, 0, "{opened}");
+    for words in [
+        "For 15m nothing is refused in namespace",
+        "galera-instance-galera  HEALTHY",
+        "the guard honours it, and says so each time: [G",
+        "--close",
+    ] {
+        assert!(opened.stdout.contains(words), "{words}: {opened}");
+    }
+    assert!(glass.mark().ends_with(" reason=node-2 burns"), "{}", glass.mark());
+    let scaled = glass.scale();
+    assert_eq!(scaled.status, 0, "{scaled}");
+    assert!(
+        scaled.stderr.contains("(overridden until ")
+            && scaled.stderr.contains("nothing is refused in namespace"),
+        "{scaled}"
+    );
+    let status = glass.gatera(&["status", "--namespace", &glass.ns]);
+    assert!(status.stdout.contains("node-2 burns"), "{status}");
+    eventually("everybody to be told", || (glass.events("GlassBroken").len() == 1).then_some(()));
+
+    // Another person, with less time: told what is there, and that it is honoured as it is now.
+    let again = glass.break_it(&["--for", "5m", "--reason", "still", "--yes"]);
+    assert!(again.status == 0 && again.stdout.contains("It is open already, until "), "{again}");
+    assert!(again.stdout.contains("the guard honours it"), "{again}");
+
+    let closed = glass.break_it(&["--close"]);
+    assert!(closed.status == 0 && closed.stdout.contains("the guard refuses again: [G"), "{closed}");
+    assert!(closed.stdout.contains("It is open already, until "), "{closed}");
+    assert_eq!(glass.mark(), "");
+    assert_eq!(glass.scale().status, 1);
+    eventually("everybody to be told of the end", || (!glass.events("GlassMended").is_empty()).then_some(()));
+}
+
+/// Whoever opened it is gone; the end stands at the namespace.
+#[test]
+fn it_closes_when_nobody_closes_it() {
+    let glass = Glass::of("glassend");
+    let until = Timestamp::from_second(Timestamp::now().as_second() + 8).unwrap();
+    let mark = format!("gatera.dev/break-glass=until={until} reason=x");
+    glass.plane.kubectl(User::Admin, &["annotate", "namespace", &glass.ns, &mark]).succeeded();
+    eventually("it to be open", || (glass.scale().status == 0).then_some(()));
+    assert!(Timestamp::now() < until, "the machine is too slow for this test");
+    eventually("it to be closed", || (glass.scale().status == 1).then_some(()));
+    assert!(Timestamp::now() >= until);
+}
+
+/// In whatever way it is written, it opens now or never.
+#[test]
+fn nothing_that_opens_later_can_be_written() {
+    let glass = Glass::of("glasslater");
+    let late = Timestamp::from_second(Timestamp::now().as_second() + 7200).unwrap();
+    let late = format!("until={late} reason=x");
+    let annotate = |ns: &str, how: &[&str]| {
+        let patch = json!({ "metadata": { "annotations": { "gatera.dev/break-glass": late } } }).to_string();
+        glass.plane.kubectl(User::Admin, &[&["patch", "namespace", ns, "--patch", &patch], how].concat())
+    };
+    let plain = glass.plane.namespace_with_labels("glassplain", &[]);
+    for (ns, how) in [
+        (&*glass.ns, &[][..]),
+        (&*plain, &[]),
+        (&*plain, &["--subresource=status"]),
+        (&*glass.ns, &["--subresource=status"]),
+    ] {
+        let refused = annotate(ns, how);
+        let words = "this opens nothing: it may end an hour from now at most";
+        assert!(
+            refused.status == 1 && refused.stderr.contains("[G18]") && refused.stderr.contains(words),
+            "{ns} {how:?} {refused}"
+        );
+    }
+    let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": format!("{plain}-new"), "annotations": { "gatera.dev/break-glass": late } } });
+    let refused = glass.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &new.to_string());
+    assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
+    // What concerns nobody does not travel.
+    glass.plane.kubectl(User::Admin, &["label", "namespace", &plain, "a=b"]).succeeded();
+    // Somebody who may do what is in a namespace may not open it.
+    let mark = format!("gatera.dev/break-glass={late}");
+    let editor = glass.plane.kubectl(User::Editor, &["annotate", "namespace", &glass.ns, &mark]);
+    assert!(editor.status == 1 && editor.stderr.contains("forbidden"), "{editor}");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let glass = Glass::of("glasswords");
+    for (arguments, code, words) in [
+        (&["--for", "2h", "--reason", "x"][..], 2, "it may be a minute at least, and an hour at most"),
+        (&["--for", "0s", "--reason", "x"], 2, "it may be a minute at least, and an hour at most"),
+        (&["--for", "later", "--reason", "x"], 2, "write it as 15m or 1h"),
+        (&["--for", "15m"], 2, "--reason"),
+        (
+            &["--for", "15m", "--reason", "TEXT", "--yes"],
+            2,
+            "this would open nothing: its reason is a placeholder",
+        ),
+        (&["--for", "15m", "--reason", " ", "--yes"], 2, "this would open nothing"),
+    ] {
+        let output = glass.break_it(arguments);
+        assert!(output.status == code && output.stderr.contains(words), "{arguments:?} {output}");
+        assert_eq!(glass.mark(), "");
+    }
+    let nowhere = glass.gatera(&["break-glass", "no-such-namespace", "--close"]);
+    assert!(
+        nowhere.status == 2 && nowhere.stderr.contains("there is no namespace no-such-namespace"),
+        "{nowhere}"
+    );
+    let text = "until=2026-12-01T10:00:00Z reason=\u{1b}[2J";
+    let odd = glass.break_it(&["--for", "5m", "--reason", text, "--yes"]);
+    assert!(odd.status == 0 && !odd.stdout.contains('\u{1b}') && odd.stdout.contains("\\u{1b}[2J"), "{odd}");
+}
