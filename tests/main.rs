@@ -24,6 +24,7 @@ mod check;
 mod cli;
 mod cluster;
 mod docs;
+mod doctor;
 mod drain;
 mod foreign;
 mod glass;

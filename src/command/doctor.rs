@@ -85,22 +85,29 @@ async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>>
     let installed = installed::look(&client).await;
     let settings = if options.look.config.is_some() { chosen.clone() } else { installed.settings_or(chosen) };
     let own = env!("CARGO_PKG_VERSION");
-    let replicas = match &installed.namespace {
-        Some(namespace) => replicas(&client, namespace).await,
-        None => Err("it does not run in this cluster, or nothing is registered that says where".to_owned()),
+    let target = target(&installed);
+    let namespace = match &target {
+        Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
+            namespace.clone()
+        }
+        // A guard that is not ready has registered nothing yet.
+        None => home(&client).await,
     };
+    let replicas = replicas(&client, &namespace).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
     let same_version = versions.clone().count() == 0 || versions.clone().any(|version| version == own);
-    rows.extend(doctor::webhooks(&installed.entries, &settings, target(&installed).as_ref(), same_version));
+    rows.extend(doctor::webhooks(&installed.entries, &settings, target.as_ref(), same_version));
     let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
     rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
     if installed.is_there() {
-        rows.extend(doctor::replicas(&replicas, own));
-        let namespace = installed.namespace.as_deref().unwrap_or(installed::NAME);
-        rows.push(doctor::leader(&leader(&client, namespace).await, Timestamp::now()));
+        rows.extend(match &target {
+            Some(Destination::Url { base, .. }) => vec![doctor::outside(base)],
+            _ => doctor::replicas(&replicas, own),
+        });
+        rows.push(doctor::leader(&leader(&client, &namespace).await, Timestamp::now()));
         rows.push(doctor::settings(&installed.settings));
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
-        rows.extend(doctor::rights(&user, &rights::asked(&client, namespace, &user).await));
+        rows.extend(doctor::rights(&user, &rights::asked(&client, &namespace, &user).await));
     }
 
     let world = match look::looked_by(&client, &options.look, &settings).await {
@@ -149,10 +156,7 @@ async fn guarded(
         Ok(found) if found.is_empty() => {
             vec![Row::well("adoption", "no database server runs that no selector adopts")]
         }
-        Ok(found) => found
-            .into_iter()
-            .map(|says| Row::remark("adoption", says, "gatera check --live tells of one"))
-            .collect(),
+        Ok(found) => found.into_iter().map(|says| Row::remark("adoption", says, "")).collect(),
         Err(why) => vec![Row::not_asked("adoption", why)],
     });
     let first = clusters.first().map(|it| &*it.id.namespace);
@@ -172,6 +176,14 @@ fn target(installed: &Installed) -> Option<Destination> {
         }
         _ => None,
     }
+}
+
+/// Where its pods are; else where charts usually put them.
+async fn home(client: &Client) -> String {
+    let api: Api<Pod> = Api::all(client.clone());
+    let found = api.list(&ListParams::default().labels(PODS)).await;
+    let namespace = found.ok().and_then(|it| it.items.first()?.namespace());
+    namespace.unwrap_or_else(|| installed::NAME.to_owned())
 }
 
 /// The guard's pods, and what each says of itself.
@@ -257,15 +269,11 @@ fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row 
     if let Answer::Admitted(said) = answer
         && let Some(open) = said.iter().find(|it| it.starts_with("until "))
     {
-        return Row::remark(
-            CANARY,
-            format!("tried in namespace {namespace}: {open}"),
-            "gatera break-glass --close",
-        );
+        return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
     let (exit, words) = selftest::otherwise(answer, namespace);
     match exit {
         Exit::Undecided => Row::not_asked(CANARY, words),
-        _ => Row::wrong(CANARY, words, "the rows above may say why"),
+        _ => Row::wrong(CANARY, words, ""),
     }
 }

@@ -6,7 +6,9 @@
 mod guard;
 mod guarded;
 
-pub use guard::{Replica, Right, api_server, authority, leader, replicas, rights, settings, webhooks};
+pub use guard::{
+    Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
+};
 pub use guarded::{clusters, namespaces};
 
 /// What was asked for, or in words why that is not known.

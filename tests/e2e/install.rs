@@ -2,6 +2,7 @@
 //! members and three again, all of them restarted, and a client commits rows all the while.
 
 use std::env;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -122,6 +123,18 @@ pub fn endpoints(galera: &Galera<'_>) -> Vec<String> {
     names
 }
 
+/// `gatera doctor` asks real replicas what they say of themselves.
+fn finds_all_well(lab: &ControlPlane, namespace: &str) {
+    let doctor = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["doctor", "--namespace", namespace, "--kubeconfig"])
+        .arg(lab.kubeconfig(User::Admin))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(doctor.stdout).unwrap();
+    assert_eq!(doctor.status.code(), Some(0), "{said}");
+    assert!(said.contains("ready, and each says that all is well"), "{said}");
+}
+
 #[test]
 fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     let lab = guarded();
@@ -147,6 +160,7 @@ fn a_cluster_is_installed_tested_grown_shrunk_and_rolled_and_no_row_is_lost() {
     );
     galera.until_synced(3, 3);
     helm_test(lab, "gatera", "gatera");
+    finds_all_well(lab, &namespace);
     helm_test(lab, "shop", &namespace);
 
     let writer = Writer::start(&galera, &password(&galera));

@@ -35,7 +35,7 @@ pub struct Right {
 const API_SERVER: &str = "api server";
 const WEBHOOKS: &str = "webhooks";
 const REPLICAS: &str = "replicas";
-const AUTHORITY: &str = "authority";
+const AUTHORITY: &str = "CA";
 const SETTINGS: &str = "settings";
 /// A CA is replaced months before.
 const SOON: SignedDuration = SignedDuration::from_hours(24 * 14);
@@ -161,6 +161,12 @@ pub fn authority(
     })
 }
 
+/// Its replicas run somewhere else.
+pub fn outside(url: &str) -> Row {
+    let says = format!("it runs outside this cluster, at {url}; its replicas were not asked");
+    Row::remark(REPLICAS, says, "ask each at its operations port: /readyz")
+}
+
 /// Its pods. `own` is the version of whoever asks.
 pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     let found = match found {
@@ -253,9 +259,11 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
 /// The settings file in the cluster.
 pub fn settings(found: &Asked<Option<Settings>>) -> Row {
     match found {
-        Err(why) if why.starts_with("ConfigMap ") => {
-            Row::wrong(SETTINGS, why, "until it can be read, the guard goes on with the settings it had")
-        }
+        Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
+            SETTINGS,
+            why,
+            "correct it with helm upgrade; until then the guard goes on with the settings it had",
+        ),
         Err(why) => Row::not_asked(SETTINGS, why),
         Ok(None) => Row::remark(
             SETTINGS,

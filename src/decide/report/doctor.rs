@@ -21,11 +21,7 @@ pub fn text(rows: &[Row]) -> String {
             return head;
         }
         let indent = " ".repeat(6 + 1 + widest + 2);
-        head + &format!(
-            "{indent}{}: {}\n",
-            if *state == State::Wrong { "do" } else { "see" },
-            visible(instead)
-        )
+        head + &format!("{indent}do: {}\n", visible(instead))
     };
     let lines: String = rows.iter().map(line).collect();
     let [well, remarks, not_asked, wrong] = counts(rows);

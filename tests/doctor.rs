@@ -1,0 +1,289 @@
+//! `gatera doctor`, with each thing broken in turn, on a control plane of its own.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use decide::doctor::{self, Replica, State};
+use gatera::command::doctor::rights::{GRANTS, Where};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::guarded::{self, CHART, Guard, OUTSIDE, Start, install, program};
+use crate::lab::{self, ControlPlane, Output, User, eventually};
+
+const GALERA: &str = include_str!("fixtures/galera.yaml");
+
+/// A cluster, and everything that was asked in it.
+struct Patient {
+    plane: ControlPlane,
+    page: String,
+}
+
+impl Patient {
+    fn asks(&mut self, what: &str, arguments: &[&str]) -> Output {
+        let kubeconfig = self.plane.kubeconfig(User::Admin);
+        let output = guarded::ask(&kubeconfig, &[&["doctor"], arguments].concat());
+        let said = format!("{}{}", output.stdout, output.stderr);
+        self.page.push_str(&format!("# {what}: exit {}\n{said}\n", output.status));
+        output
+    }
+
+    /// Asks until it says that.
+    fn until(&mut self, what: &str, words: &str) -> Output {
+        let kubeconfig = self.plane.kubeconfig(User::Admin);
+        eventually(what, || guarded::ask(&kubeconfig, &["doctor"]).stdout.contains(words).then_some(()));
+        self.asks(what, &[])
+    }
+
+    fn admin(&self, arguments: &[&str]) -> Output {
+        self.plane.kubectl(User::Admin, arguments)
+    }
+}
+
+#[test]
+fn each_thing_that_is_broken_is_named() {
+    let mut it = Patient { plane: ControlPlane::start(), page: String::new() };
+    let nothing = it.asks("no guard", &[]);
+    assert!(
+        nothing.status == 1 && nothing.stdout.contains("nothing in this cluster is guarded"),
+        "{nothing}"
+    );
+
+    install(&it.plane);
+    let empty = it.asks("a guard that never ran", &[]);
+    assert!(
+        empty.status == 1 && empty.stdout.contains("is empty, so nothing is sent to the guard"),
+        "{empty}"
+    );
+
+    let start = Start { identity: "doctor".into(), ..Start::default() };
+    let guard = Guard::start(&it.plane, &program(), &start);
+    guard.until_registered();
+    it.admin(&["create", "namespace", "db"]).succeeded();
+    it.plane.kubectl_stdin(User::Admin, &["apply", "--namespace=db", "--filename=-"], GALERA).succeeded();
+    let half = it.asks("a namespace without the label", &[]);
+    assert!(half.status == 0 && half.stdout.contains("namespace db has no label gatera.dev/mode"), "{half}");
+
+    it.admin(&["label", "namespace", "db", "gatera.dev/mode=enforce"]).succeeded();
+    it.plane.run_stateful_set("db", "galera-instance-galera");
+    crate::alive::until_bootstrap_removed(&it.plane, "db");
+    let well = it.asks("all is well", &["--namespace=db"]);
+    assert!(well.status == 0 && well.stdout.contains("\n0 wrong, "), "{well}");
+
+    let stranger = json!({ "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": { "name": "other", "namespace": "default" }, "spec": { "replicas": 0, "serviceName": "other", "selector": { "matchLabels": { "a": "b" } }, "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "server", "image": "mariadb:10.11", "ports": [{ "containerPort": 4567 }] }] } } } });
+    it.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &stranger.to_string()).succeeded();
+    it.until(
+        "a server that nobody adopts",
+        "StatefulSet default/other: container server runs a Galera server",
+    );
+    it.admin(&["delete", "statefulset", "other", "--wait=false"]).succeeded();
+
+    it.admin(&["label", "namespace", "db", "gatera.dev/mode=warn", "--overwrite"]).succeeded();
+    let warned = it.until("a namespace where rules only warn", "warned, as the settings have it");
+    assert!(
+        warned.status == 0 && warned.stdout.contains("is in mode warn, so nothing is refused there"),
+        "{warned}"
+    );
+    it.admin(&["label", "namespace", "db", "gatera.dev/mode=enforce", "--overwrite"]).succeeded();
+
+    let until = Timestamp::from_second(Timestamp::now().as_second() + 600).unwrap();
+    let mark = format!("gatera.dev/break-glass=until={until} reason=a drill");
+    it.admin(&["annotate", "namespace", "db", &mark]).succeeded();
+    let open = it.until("broken glass", "its glass is broken until");
+    assert_eq!(open.status, 0, "{open}");
+    it.admin(&["annotate", "namespace", "db", "gatera.dev/break-glass-"]).succeeded();
+
+    let role = ["get", "clusterrole", "gatera", "--output=json"];
+    let before: Value = serde_json::from_str(&it.admin(&role).succeeded()).unwrap();
+    let without = r#"[{"op": "replace", "path": "/rules/0/verbs", "value": ["list"]}]"#;
+    it.admin(&["patch", "clusterrole", "gatera", "--type=json", "--patch", without]).succeeded();
+    let lacks = it.until("a right that is missing", "may not watch pods");
+    assert_eq!(lacks.status, 1, "{lacks}");
+    it.plane
+        .kubectl_stdin(User::Admin, &["replace", "--filename=-"], &{
+            let mut before = before;
+            before["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+            before.to_string()
+        })
+        .succeeded();
+
+    let settings = r#"{"data": {"settings.yaml": "modes: {G99: warn}"}}"#;
+    it.admin(&["patch", "configmap", "gatera-settings", "--namespace=gatera", "--patch", settings])
+        .succeeded();
+    let unread = it.asks("settings with a mistake", &[]);
+    assert!(unread.status == 1 && unread.stdout.contains("ConfigMap gatera/gatera-settings: "), "{unread}");
+    it.admin(&[
+        "patch",
+        "configmap",
+        "gatera-settings",
+        "--namespace=gatera",
+        "--patch",
+        r#"{"data": {"settings.yaml": "{}"}}"#,
+    ])
+    .succeeded();
+
+    // Nobody writes it again now.
+    guard.terminate();
+    guard.until_ended(Duration::from_secs(60));
+    let away = it.until("a guard that is down", "the API server asked it and got no answer");
+    assert_eq!(away.status, 1, "{away}");
+
+    let ignore = r#"[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]"#;
+    it.admin(&["patch", "validatingwebhookconfiguration", "gatera", "--type=json", "--patch", ignore])
+        .succeeded();
+    let changed = it.asks("an entry that somebody changed", &[]);
+    assert!(
+        changed.status == 1
+            && changed.stdout.contains("failurePolicy of workloads.gatera.dev is not what the guard writes"),
+        "{changed}"
+    );
+
+    let bundle = r#"[{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": "eA=="}]"#;
+    it.admin(&["patch", "mutatingwebhookconfiguration", "gatera", "--type=json", "--patch", bundle])
+        .succeeded();
+    let other = it.asks("entries with different CAs", &[]);
+    assert!(other.status == 1 && other.stdout.contains("not all entries trust the same CA"), "{other}");
+
+    it.admin(&["delete", "mutatingwebhookconfiguration", "gatera"]).succeeded();
+    let gone = it.asks("a configuration that is gone", &[]);
+    assert!(
+        gone.status == 1 && gone.stdout.contains("there is no MutatingWebhookConfiguration gatera"),
+        "{gone}"
+    );
+
+    insta::with_settings!({
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+        snapshot_path => ".",
+        filters => vec![
+            (r"well   api server  v[0-9.]+", "well   api server  vVERSION"),
+            (r"127\.0\.0\.1:[0-9]+", "127.0.0.1:PORT"),
+            (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z( \([0-9]+ days\))?", "TIME$1"),
+            (r"[0-9]+ days", "DAYS"),
+            (r"doctor_[0-9]+", "doctor_PID"),
+            (r"bootstrap-[0-9a-f]{8,10}(-[a-z0-9]{5})?", "bootstrap-HASH"),
+            (r"no answer: .*", "no answer: …"),
+            (r"[0-9]+ of 3 members Synced.*", "N of 3 members Synced …"),
+            (r"(is|are) (JOINING|FORMING|DEGRADED|DOWN)", "$1 STATE"),
+        ],
+    }, { insta::assert_snapshot!("doctor", it.page) });
+}
+
+/// Whoever may look into one namespace only hears what was not asked, and never that all is well.
+#[test]
+fn whoever_may_not_look_is_told_so() {
+    let (plane, ns) = crate::cluster::running_cluster("doctor");
+    let editor = plane.kubeconfig(User::Editor);
+    let output = guarded::ask(&editor, &["doctor", "--namespace", &ns]);
+    assert_eq!(output.status, 2, "{output}");
+    for words in ["?      webhooks", "is forbidden", "well   canary", "namespace"] {
+        assert!(output.stdout.contains(words), "{words}: {output}");
+    }
+    let json = guarded::ask(&editor, &["doctor", "--namespace", &ns, "--output=json"]);
+    let told: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(told["summary"]["notAsked"].as_u64().unwrap() > 0 && told["summary"]["wrong"] == 0, "{told}");
+    let nowhere = guarded::ask(&plane.kubeconfig(User::Editor).with_file_name("none"), &["doctor"]);
+    assert_eq!(nowhere.status, 2, "{nowhere}");
+}
+
+/// The rights that are asked for are those that the chart grants.
+#[test]
+fn the_rights_are_those_of_the_chart() {
+    let plane = lab::shared();
+    let arguments = [
+        "template",
+        "gatera",
+        CHART,
+        "--namespace=gatera",
+        "--no-hooks",
+        OUTSIDE,
+        "--show-only=templates/rbac.yaml",
+    ];
+    let text = plane.helm(User::Admin, &arguments).succeeded();
+    let mut granted = BTreeSet::new();
+    for document in text.split("\n---\n") {
+        let role: Value = serde_saphyr::from_str(document).unwrap();
+        let place = match role["kind"].as_str() {
+            Some("ClusterRole") => Where::Everywhere,
+            Some("Role") => Where::Own,
+            _ => continue,
+        };
+        for rule in role["rules"].as_array().unwrap() {
+            let all = |field: &str| -> Vec<String> {
+                rule[field]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .map(|it| it.as_str().unwrap().to_owned())
+                    .collect()
+            };
+            // Leases by which replicas agree are like the first.
+            let name = all("resourceNames").first().cloned();
+            for group in all("apiGroups") {
+                for resource in all("resources") {
+                    for verb in all("verbs") {
+                        granted.insert(format!("{place:?} {verb} {group} {resource} {name:?}"));
+                    }
+                }
+            }
+        }
+    }
+    let mut asked = BTreeSet::new();
+    for (verbs, group, resources, name, place) in GRANTS {
+        for resource in *resources {
+            for verb in *verbs {
+                asked.insert(format!("{place:?} {verb} {group} {resource} {:?}", name.map(str::to_owned)));
+            }
+        }
+    }
+    assert_eq!(asked, granted);
+}
+
+fn replica(says: &str, ready: bool) -> Replica {
+    Replica { name: "gatera-1".into(), ready, version: Some("1".into()), says: Ok(says.to_owned()) }
+}
+
+#[test]
+fn what_a_replica_says_of_itself_is_told() {
+    let well = "[+] view: current\n[+] certificate: valid until x\n[+] webhooks: registered\n[+] settings: current\n[+] server: serving\n";
+    let state = |replicas: Vec<Replica>| {
+        let rows = doctor::replicas(&Ok(replicas), "1");
+        (doctor::worst(&rows), rows.into_iter().map(|row| row.says).collect::<Vec<_>>().join("; "))
+    };
+    assert_eq!(state(vec![replica(well, true)]).0, State::Well);
+    for (line, other) in [
+        ("[+] view: current", "[+] view: stale for 42s: a watch is silent"),
+        ("[+] webhooks: registered", "[+] webhooks: not registered yet"),
+        ("[+] settings: current", "[+] settings: G01 cannot be \"perhaps\""),
+        ("[+] server: serving", "[-] server: shutting down"),
+    ] {
+        let (is, says) = state(vec![replica(&well.replace(line, other), true)]);
+        assert_eq!(is, State::Wrong, "{says}");
+        assert_eq!(says, format!("pod gatera-1 says: {}", &other[4..]));
+    }
+    assert_eq!(state(vec![]).0, State::Wrong);
+    assert_eq!(state(vec![replica(well, false)]).0, State::Wrong, "nobody is ready");
+    assert_eq!(state(vec![replica(well, true), replica(well, false)]).0, State::Remark);
+    let older = Replica { version: Some("0".into()), ..replica(well, true) };
+    assert_eq!(
+        state(vec![older]),
+        (State::Remark, "pod gatera-1 is of version 0, and this program of 1".to_owned())
+    );
+    let silent = Replica { says: Err("no answer within 5 s".into()), ..replica(well, true) };
+    assert_eq!(state(vec![silent]).0, State::NotAsked);
+}
+
+#[test]
+fn a_ca_that_ends_is_told_before_and_after() {
+    let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+    let entries = [Ok(Some(vec![json!({ "clientConfig": { "caBundle": "eA==" } })])), Ok(None)];
+    let state = |ends: &str| {
+        let ends: Timestamp = ends.parse().unwrap();
+        doctor::authority(&entries, |_| Ok(vec![ends]), now).unwrap().state
+    };
+    assert_eq!(state("2027-12-01T09:30:00Z"), State::Well);
+    assert_eq!(state("2026-12-14T09:30:00Z"), State::Remark);
+    assert_eq!(state("2026-12-01T09:30:00Z"), State::Wrong);
+    let unread = doctor::authority(&entries, |_| Err("it is no PEM".into()), now).unwrap();
+    assert!(unread.state == State::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
+}
