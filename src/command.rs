@@ -105,9 +105,9 @@ enum Command {
     Start(recover::Options),
     /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
     #[command(
-        after_help = "Examples:\n  gatera status\n  gatera status galera -n db\n  gatera status --output json"
+        after_help = "Examples:\n  gatera status\n  gatera status galera -n db --watch\n  gatera status --output json"
     )]
-    Status(status::Options),
+    Status(status::Ask),
     /// Stop a cluster in order, one member after the other, and record on its claims where their data ends: exit 0 if it is
     /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
     #[command(after_help = "Examples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db")]
@@ -213,8 +213,8 @@ impl Cli {
                 Ok(recover::run(&options, recover::To::StartAll, &settings, out.listener())?.into())
             }
             Command::Status(options) => {
-                let settings = settings(options.config())?;
-                status::run(&options, &settings, &mut out)?;
+                let settings = settings(options.of.config())?;
+                status::run(&options, &settings, out.listener())?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Stop(of) => {

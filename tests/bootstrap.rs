@@ -279,7 +279,7 @@ fn status_tells_the_story() {
     let story = |small: &Small, name: &str| {
         let (text, json) = small.look(|view| {
             let all: Vec<_> = view.world.clusters().map(|it| Story::of(it, view)).collect();
-            (status::text(&all), status::json(&all))
+            (status::text(&all), status::json(&all, &[]))
         });
         let steps = json["clusters"][0]["plan"]["steps"].as_array().unwrap().len();
         assert_eq!(steps, 5);
@@ -328,7 +328,7 @@ fn status_is_also_for_programs() {
     let small = Small::of(&formed());
     let json = small.look(|view: &View<'_>| {
         let all: Vec<_> = view.world.clusters().map(|it| Story::of(it, view)).collect();
-        status::json(&all)
+        status::json(&all, &[])
     });
     let cluster = &json["clusters"][0];
     assert_eq!(

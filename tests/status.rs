@@ -52,7 +52,7 @@ fn story(members: &[Value]) -> (String, Value) {
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
-    (status::text(&all), status::json(&all))
+    (status::text(&all), status::json(&all, &[]))
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn what_concerns_a_node_or_the_whole_cluster_is_told() {
     let view = View::new(&world, scene::now(), &settings);
     let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view)).collect();
     text += &format!("# it is known to have none\n{}", status::text(&all));
-    let json = status::json(&all);
+    let json = status::json(&all, &[]);
     assert_eq!(json["clusters"][0]["matters"][0]["condition"], "NO-IDENTITY");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("status-whole", text);

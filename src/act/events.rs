@@ -226,7 +226,7 @@ pub fn once(told: &Announcement, now: Timestamp) -> Event {
         },
         action: Some("Reconcile".into()),
         event_time: Some(MicroTime(now)),
-        note: Some(fitting(&note)),
+        note: Some(fitting(note)),
         reason: Some((*reason).into()),
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),

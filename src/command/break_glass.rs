@@ -208,7 +208,7 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
     let text = found.metadata.annotations.as_ref().and_then(|it| it.get(&format!("{PREFIX}{BREAK_GLASS}")));
     match text.map(|text| Override::of_all(text, clock.now())) {
         Some(Ok(open)) => {
-            writeln!(out, "It is open already, until {}: {}", open.until, visible(&open.reason))?
+            writeln!(out, "It is open already, until {}: {}", open.until, visible(&open.reason))?;
         }
         Some(Err(problem)) => writeln!(out, "What is written there opens nothing: {problem}")?,
         None => {}

@@ -82,30 +82,10 @@ async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>>
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
-    let installed = installed::look(&client).await;
-    let settings = if options.look.config.is_some() { chosen.clone() } else { installed.settings_or(chosen) };
-    let own = env!("CARGO_PKG_VERSION");
-    let target = target(&installed);
-    let namespace = match &target {
-        Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
-            namespace.clone()
-        }
-        // A guard that is not ready has registered nothing yet.
-        None => home(&client).await,
-    };
-    let replicas = replicas(&client, &namespace).await;
-    let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
-    let same_version = versions.clone().count() == 0 || versions.clone().any(|version| version == own);
-    rows.extend(doctor::webhooks(&installed.entries, &settings, target.as_ref(), same_version));
-    let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
-    rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
+    let Guard { installed, settings, namespace, rows: of_the_guard } = of_the_guard(&client, chosen).await;
+    let settings = if options.look.config.is_some() { chosen.clone() } else { settings };
+    rows.extend(of_the_guard);
     if installed.is_there() {
-        rows.extend(match &target {
-            Some(Destination::Url { base, .. }) => vec![doctor::outside(base)],
-            _ => doctor::replicas(&replicas, own),
-        });
-        rows.push(doctor::leader(&leader(&client, &namespace).await, Timestamp::now()));
-        rows.push(doctor::settings(&installed.settings));
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
         rows.extend(doctor::rights(&user, &rights::asked(&client, &namespace, &user).await));
     }
@@ -133,6 +113,45 @@ async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>>
         rows.push(canary(&canary::ask(&client, &ns, &settings.adoption).await?, &ns, mode));
     }
     Ok(rows)
+}
+
+/// The guard, and what the answers about itself mean.
+pub(super) struct Guard {
+    installed: Installed,
+    /// By what it judges, as far as that is known.
+    pub(super) settings: Settings,
+    namespace: String,
+    pub(super) rows: Vec<Row>,
+}
+
+/// Is it there, is it as it registered, what does it say of itself?
+pub(super) async fn of_the_guard(client: &Client, chosen: &Settings) -> Guard {
+    let installed = installed::look(client).await;
+    let settings = installed.settings_or(chosen);
+    let own = env!("CARGO_PKG_VERSION");
+    let target = target(&installed);
+    let namespace = match &target {
+        Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
+            namespace.clone()
+        }
+        // A guard that is not ready has registered nothing yet.
+        None => home(client).await,
+    };
+    let replicas = replicas(client, &namespace).await;
+    let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
+    let same_version = versions.clone().count() == 0 || versions.clone().any(|version| version == own);
+    let mut rows = doctor::webhooks(&installed.entries, &settings, target.as_ref(), same_version);
+    let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
+    rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
+    if installed.is_there() {
+        rows.extend(match &target {
+            Some(Destination::Url { base, .. }) => vec![doctor::outside(base)],
+            _ => doctor::replicas(&replicas, own),
+        });
+        rows.push(doctor::leader(&leader(client, &namespace).await, Timestamp::now()));
+        rows.push(doctor::settings(&installed.settings));
+    }
+    Guard { installed, settings, namespace, rows }
 }
 
 /// The namespaces and clusters, what nobody adopts, and the namespace to try in.

@@ -1,17 +1,22 @@
-//! `gatera status`: how clusters are and what the guard does with them.
+//! `gatera status`: how clusters are, what the guard does with them, and how it is itself.
 //!
 //! Owns: the way from a look to the story, which `report/status.rs` tells.
 
-use std::io::Write;
+use std::io::{self, IsTerminal as _, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
+use decide::audit;
 use decide::config::Settings;
 use decide::report;
 use decide::story::Story;
 use decide::view::{Cluster, View, World};
 use jiff::Timestamp;
+use kube::Client;
+use tokio::time::sleep;
 
+use super::doctor;
 use super::look::{self, Output};
 
 /// Options of `gatera status`.
@@ -41,16 +46,62 @@ impl Options {
     }
 }
 
+/// What is asked on the command line.
+#[derive(Clone, Debug, Args)]
+pub struct Ask {
+    /// Which clusters.
+    #[command(flatten)]
+    pub of: Options,
+    /// Look again and again, and tell what has changed, until Ctrl-C
+    #[arg(long, short)]
+    watch: bool,
+}
+
+/// How often it is looked while somebody watches.
+const LOOK: Duration = Duration::from_secs(2);
+/// To the upper left corner, and nothing below it.
+const ANEW: &str = "\u{1b}[H\u{1b}[J";
+
 /// Lists and tells the story.
-pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let (world, _) = look::block_on(look::listed(&options.look, settings))?;
+pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    let on_a_terminal = io::stdout().is_terminal();
+    look::block_on(async {
+        let (client, mut before) = (ask.of.look.client().await?, String::new());
+        loop {
+            let text = told(&ask.of, &client, settings).await?;
+            if text != before {
+                if ask.watch && on_a_terminal {
+                    write!(
+                        out,
+                        "{ANEW}every {} s, since {:.0}; Ctrl-C ends it\n\n",
+                        LOOK.as_secs(),
+                        Timestamp::now()
+                    )?;
+                }
+                out.write_all(text.as_bytes())?;
+                out.flush()?;
+            }
+            if !ask.watch {
+                return Ok(());
+            }
+            before = text;
+            sleep(LOOK).await;
+        }
+    })
+}
+
+async fn told(of: &Options, client: &Client, settings: &Settings) -> anyhow::Result<String> {
+    let guard = doctor::of_the_guard(client, settings).await;
+    let settings = if of.look.config.is_some() { settings } else { &guard.settings };
+    let (world, _) = look::looked_by(client, &of.look, settings).await?;
     let view = View::new(&world, Timestamp::now(), settings);
-    let all: Vec<_> =
-        options.clusters(&world)?.into_iter().map(|cluster| Story::of(cluster, &view)).collect();
-    match options.look.output {
-        Output::Text if all.is_empty() => writeln!(out, "no Galera cluster")?,
-        Output::Text => out.write_all(report::status::text(&all).as_bytes())?,
-        Output::Json => writeln!(out, "{:#}", report::status::json(&all))?,
-    }
-    Ok(())
+    let audit = audit::run(&view);
+    let clusters = of.clusters(&world)?.into_iter();
+    let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();
+    let guard = guard.rows;
+    Ok(match of.look.output {
+        Output::Text if all.is_empty() => format!("no Galera cluster\n{}", report::status::guard(&guard)),
+        Output::Text => report::status::text(&all) + &report::status::guard(&guard),
+        Output::Json => format!("{:#}\n", report::status::json(&all, &guard)),
+    })
 }

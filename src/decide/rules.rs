@@ -270,7 +270,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             // What is amended is not refused: glass that somebody broke in need does not let founders run that are applied again and
             // again by a program.
             let mended = finding.verdict == Verdict::Amend;
-            let release = release.filter(|it| !firm && !(mended && it.is_of_all()));
+            let release = release.filter(|it| !(firm || mended && it.is_of_all()));
             decision.add(finding, mode, existed, release);
         }
     }

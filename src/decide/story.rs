@@ -3,9 +3,11 @@
 //! Must not know: how it is laid out (`report` does).
 
 use crate::amend::inject;
+use crate::audit::Audit;
 use crate::marks;
 use crate::marks::overrides::Override;
 use crate::plan::{bootstrap, rollout};
+use crate::verdict::Effect;
 use crate::view::condition::{self, Condition, Matter};
 use crate::view::{Cluster, Member, State, View};
 
@@ -34,6 +36,8 @@ pub struct Story<'a> {
     pub glass: Option<Override>,
     /// Its namespace is none of the guard's business.
     pub left_alone: bool,
+    /// What would be refused in its namespace as it is, each in its headline, if that was asked.
+    pub findings: Vec<String>,
 }
 
 impl<'a> Story<'a> {
@@ -56,6 +60,20 @@ impl<'a> Story<'a> {
             glass: view.broken_glass(&cluster.id.namespace),
             left_alone: view.left_alone(&cluster.id.namespace),
             bootstrap,
+            findings: Vec::new(),
         }
+    }
+
+    /// With what an audit found in its namespace.
+    #[must_use]
+    pub fn with_findings(self, audit: &Audit) -> Self {
+        let ours = audit.objects.iter().filter(|it| it.id.namespace == self.cluster.id.namespace);
+        let refused = ours.flat_map(|it| {
+            it.decision.with(Effect::Refused).map(move |judged| (&it.subject, &judged.finding))
+        });
+        let findings = refused
+            .map(|(subject, finding)| format!("[{}] {subject}: {}", finding.rule, finding.says))
+            .collect();
+        Self { findings, ..self }
     }
 }

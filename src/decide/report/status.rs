@@ -14,7 +14,9 @@
 //!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
 //!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
 //!                  "leftClaims": [name],
-//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }] }
+//!                  "findings": [text] of what would be refused in its namespace as it is,
+//!                  "plan": { "status", "steps": [{ "name", "status", "says" }] } }],
+//!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
 //! ```
 //!
 //! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first) or `SKIPPED` (nothing to do).
@@ -22,6 +24,7 @@
 use serde_json::{Value, json};
 
 use super::visible;
+use crate::doctor::{self, Row};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::marks::overrides::Override;
@@ -40,6 +43,8 @@ struct PlanStep {
     says: String,
 }
 
+/// So many are told; the audit tells all.
+const MOST_FINDINGS: usize = 5;
 const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
 const PENDING: &str = "PENDING";
@@ -194,6 +199,13 @@ fn one(story: &Story<'_>) -> String {
         text.push_str("├── Claims of members that are gone, kept with their data\n");
         branches(&mut text, "│   ", &left);
     }
+    if !story.findings.is_empty() {
+        text.push_str("├── What would be refused in its namespace as it is (gatera audit)\n");
+        let more = story.findings.len().saturating_sub(MOST_FINDINGS);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        let told = story.findings.iter().take(MOST_FINDINGS).cloned().chain(more);
+        branches(&mut text, "│   ", &told.collect::<Vec<_>>());
+    }
     text.push_str(&format!("└── Plan deploy (serial) [{}]\n", plan(&steps)));
     let lines = steps.iter().map(|PlanStep { name, status, says }| match &**says {
         "" => format!("Step {name} [{status}]"),
@@ -214,9 +226,20 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
     }
 }
 
+/// How the guard is, for a person: in a word, and what is not as it should be.
+pub fn guard(rows: &[Row]) -> String {
+    let state = doctor::worst(rows);
+    let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
+    let told = rows.iter().filter(|row| row.state != doctor::State::Well);
+    let lines: Vec<_> = told.map(|Row { about, says, .. }| format!("{about}: {says}")).collect();
+    branches(&mut text, "", &lines);
+    text
+}
+
 /// For a program.
-pub fn json(all: &[Story<'_>]) -> Value {
-    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>() })
+pub fn json(all: &[Story<'_>], guard: &[Row]) -> Value {
+    let guard = json!({ "state": doctor::worst(guard).name(), "rows": super::doctor::json(guard)["rows"] });
+    json!({ "clusters": all.iter().map(cluster).collect::<Vec<_>>(), "guard": guard })
 }
 
 fn start(told: &StartNote) -> Value {
@@ -263,6 +286,7 @@ fn cluster(story: &Story<'_>) -> Value {
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
+        "findings": story.findings,
         "leftClaims": cluster.left_claims().map(|claim| &claim.name).collect::<Vec<_>>(),
         "plan": { "status": plan(&steps), "steps": steps.iter().map(step).collect::<Vec<_>>() },
     })
