@@ -3,8 +3,11 @@
 CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
+# Which releases the lab is made of, if not the usual ones: tests/lab/tools/build.sh reads them.
+export GATERA_KUBERNETES ?= $(KUBERNETES)
+export GATERA_HELM ?= $(HELM)
 
-.PHONY: help demo test sim e2e drills lab lint bench clean tools gatera-image
+.PHONY: help demo test matrix sim e2e drills lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -14,8 +17,11 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
-test: tools ## all tests, against a real control plane
+test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
 	$(CARGO) test
+
+matrix: ## what meets a control plane, with each Kubernetes and Helm that the README names (hours; CI leaves it out)
+	@tests/lab/matrix.sh
 
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
@@ -42,7 +48,7 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/deny.sh
