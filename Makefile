@@ -3,9 +3,10 @@
 CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
-# Which releases the lab is made of, if not the usual ones: tests/lab/tools/build.sh reads them.
+# What the lab is made of, if not of the usual releases: tests/lab/tools/build.sh and tests/e2e/images/build.sh read it.
 export GATERA_KUBERNETES ?= $(KUBERNETES)
 export GATERA_HELM ?= $(HELM)
+export GATERA_MARIADB ?= $(MARIADB)
 
 .PHONY: help demo test matrix sim e2e drills lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
@@ -36,7 +37,7 @@ e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under
 	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
 	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: $(ALONE:%=--skip %::)
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux)
+drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux; MARIADB=11.8)
 	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign::
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
