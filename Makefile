@@ -21,7 +21,7 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
 	$(CARGO) test
 
-matrix: ## what meets a control plane, with each Kubernetes and Helm that the README names (hours; CI leaves it out)
+matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; CI leaves it out)
 	@tests/lab/matrix.sh
 
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
