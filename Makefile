@@ -3,8 +3,12 @@
 CARGO ?= cargo
 # Processes of ours never wait for a terminal.
 export CARGO_TERM_COLOR ?= auto
+# What the lab is made of, if not of the usual releases: tests/lab/tools/build.sh and tests/e2e/images/build.sh read it.
+export GATERA_KUBERNETES ?= $(KUBERNETES)
+export GATERA_HELM ?= $(HELM)
+export GATERA_MARIADB ?= $(MARIADB)
 
-.PHONY: help demo test sim e2e drills lab lint bench clean tools gatera-image
+.PHONY: help demo test matrix sim e2e drills lab lint bench clean tools gatera-image
 .DEFAULT_GOAL := help
 
 help: ## list the commands
@@ -14,8 +18,11 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
-test: tools ## all tests, against a real control plane
+test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
 	$(CARGO) test
+
+matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; CI leaves it out)
+	@tests/lab/matrix.sh
 
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
@@ -30,7 +37,7 @@ e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under
 	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
 	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: $(ALONE:%=--skip %::)
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux)
+drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux; MARIADB=11.8)
 	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign::
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
@@ -42,7 +49,7 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	$(CARGO) clippy --all-targets -- --deny warnings
 	$(CARGO) clippy --test e2e -- --deny warnings
 	RUSTDOCFLAGS="--deny warnings" $(CARGO) doc --no-deps --quiet
-	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/supervise.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
+	@if command -v shellcheck >/dev/null; then shellcheck --shell=sh src/decide/amend/inject/*.sh charts/galera/files/*.sh tests/lab/*.sh tests/lab/tools/*.sh tests/lab/machines/*.sh \
 	&& shellcheck tests/e2e/images/*.sh; \
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/deny.sh

@@ -104,11 +104,12 @@ pub fn install(plane: &ControlPlane) {
 }
 
 fn manifests(plane: &ControlPlane) -> String {
-    let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "gatera" } });
+    // In YAML: kubectl 1.30 takes a stream that begins with JSON for JSON to its end.
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: gatera}".to_owned();
     let arguments = ["template", "gatera", CHART, "--namespace=gatera", "--no-hooks", OUTSIDE];
     let text = plane.helm(User::Admin, &arguments).succeeded();
     let documents = text.split("\n---\n").filter(|it| !it.contains("\nkind: Deployment\n"));
-    documents.fold(namespace.to_string(), |all, one| format!("{all}\n---\n{one}"))
+    documents.fold(namespace, |all, one| format!("{all}\n---\n{one}"))
 }
 
 /// A kubeconfig with the guard's own service account.

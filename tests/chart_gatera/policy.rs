@@ -75,9 +75,12 @@ fn objects() -> Value {
         json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": meta("x"),
                 "spec": { "replicas": 0, "selector": { "matchLabels": { "app": "x" } }, "template": template } })
     };
+    let mut stateful_set = workload("StatefulSet");
+    // Kubernetes 1.30 requires it.
+    stateful_set["spec"]["serviceName"] = json!("x");
     json!({ "apiVersion": "v1", "kind": "List", "items": [
         { "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "db" } },
-        workload("StatefulSet"),
+        stateful_set,
         workload("Deployment"),
         { "apiVersion": "v1", "kind": "Pod", "metadata": meta("x"), "spec": spec },
         { "apiVersion": "v1", "kind": "Service", "metadata": meta("x"), "spec": { "ports": [{ "port": 80 }] } },

@@ -2,6 +2,7 @@
 //!
 //! Owns: SQL through `kubectl exec`, waiting for MariaDB. Must not know: the guard.
 
+use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,11 @@ use crate::lab::{ControlPlane, Output, User};
 
 /// The seed documents' manifests, in the lab's tests too.
 pub const SEED: &str = include_str!("../fixtures/seed.yaml");
+
+/// The series of the server: 10.11, or what GATERA_MARIADB says and images/build.sh made.
+pub fn series() -> String {
+    env::var("GATERA_MARIADB").ok().filter(|it| !it.is_empty()).unwrap_or_else(|| "10.11".to_owned())
+}
 
 /// Longer than any step of a cluster of small databases takes on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -53,7 +59,8 @@ impl<'a> Galera<'a> {
 
     pub fn apply(&self, manifests: &str) -> Output {
         let arguments = ["apply", "--namespace", &self.namespace, "--filename=-"];
-        self.lab.kubectl_stdin(User::Admin, &arguments, manifests)
+        let manifests = manifests.replace("mariadb:10.11", &format!("mariadb:{}", series()));
+        self.lab.kubectl_stdin(User::Admin, &arguments, &manifests)
     }
 
     pub fn member(&self, ordinal: usize) -> String {

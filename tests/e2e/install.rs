@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::galera::{Galera, patiently};
+use crate::galera::{Galera, patiently, series};
 use crate::guard::{chart, guarded};
 use crate::lab::{ControlPlane, User, eventually};
 use crate::writer::Writer;
@@ -23,7 +23,8 @@ pub const SMALL: &[&str] = &[
 ];
 
 pub fn helm(galera: &Galera<'_>, verb: &str, more: &[&str]) -> String {
-    let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace];
+    let image = format!("--set=image.tag={}", series());
+    let base = [verb, &galera.name, &chart("galera"), "--namespace", &galera.namespace, &image];
     galera.lab.helm(User::Admin, &[&base[..], SMALL, more].concat()).succeeded()
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde_json::json;
 
-use crate::galera::{Galera, patiently};
+use crate::galera::{Galera, patiently, series};
 
 const POD: &str = "writer";
 
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
                 "nodeName": node,
                 "containers": [{
                     "name": "writer",
-                    "image": "mariadb:10.11",
+                    "image": format!("mariadb:{}", series()),
                     "imagePullPolicy": "IfNotPresent",
                     "command": ["bash", "-c", SCRIPT],
                     "env": [variable, { "name": "HOST", "value": format!("{}-cs", galera.name) }],

@@ -65,6 +65,13 @@ impl ControlPlane {
         Ok(serde_json::from_str(&output.stdout).expect("kubectl prints JSON when asked for it"))
     }
 
+    /// Of the version of Kubernetes: 36 is that of 1.36. For words that are kubectl's or a controller's own.
+    pub(crate) fn minor(&self) -> u32 {
+        let text = self.kubectl(User::Admin, &["get", "--raw=/version"]).succeeded();
+        let version: Value = serde_json::from_str(&text).expect("the version is JSON");
+        version["minor"].as_str().and_then(|minor| minor.parse().ok()).expect("a minor version is a number")
+    }
+
     /// A fresh namespace `<prefix>-<random>`, where the editor and the robot may edit.
     pub(crate) fn namespace(&self, prefix: &str) -> String {
         self.namespace_with_labels(prefix, &[])

@@ -152,7 +152,8 @@ fn filled_in(live: &Value, wanted: &Value) -> Value {
                 .map(|(key, it)| (key.clone(), live.get(key).map_or(it.clone(), |live| filled_in(live, it))));
             let mut all: Map<_, _> = said.collect();
             for (key, live) in live {
-                if FILLED_IN.contains(&&**key) && !all.contains_key(key) {
+                // Older ones write "creationTimestamp: null" into claim templates.
+                if (FILLED_IN.contains(&&**key) || live.is_null()) && !all.contains_key(key) {
                     all.insert(key.clone(), live.clone());
                 }
             }
@@ -209,6 +210,13 @@ mod tests {
             applied(&live, &wanted)["volumeClaimTemplates"],
             json!([template("d", json!({ "volumeMode": "Filesystem", "storage": "2Gi" }))])
         );
+    }
+
+    #[test]
+    fn what_a_server_writes_empty_is_no_change() {
+        let template = |metadata: Value| json!({ "volumeClaimTemplates": [{ "metadata": metadata }] });
+        let live = template(json!({ "name": "d", "creationTimestamp": null }));
+        assert_eq!(applied(&live, &template(json!({ "name": "d" }))), live);
     }
 
     /// What API servers wrote below it goes as well; without a word on what was said before everything stays.

@@ -8,9 +8,10 @@
 # script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
 # beside it: a changed entrypoint takes seconds.
 #
+# GATERA_MARIADB=11.8            another MariaDB than 10.11: packages.sh knows which there are.
 # GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
-# GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets bookworm from.
-# Exit status: 1 a build failed, 3 a program or the mirror is missing, 4 not root.
+# GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets Debian from.
+# Exit status: 1 a build failed, 2 no such MariaDB, 3 a program or the mirror is missing, 4 not root.
 set -eu
 umask 022
 unset CDPATH
@@ -20,7 +21,8 @@ cd "$(dirname "$0")"
 say() { printf '%s\n' "$*" >&2; }
 
 inputs_hash() {
-    { uname -m; cat archive.sh build.sh mariadb.cnf packages.sh "$entrypoint"; } | sha256sum | cut -c 1-16
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh "$entrypoint"; } |
+        sha256sum | cut -c 1-16
 }
 
 all_built() {
@@ -113,7 +115,7 @@ arrange_mariadb() {
 
 build_mariadb() {
     root=$temporary/mariadb
-    packages=$cache/packages-$({ uname -m; cat packages.sh; } | sha256sum | cut -c 1-16).tar
+    packages=$cache/packages-$({ uname -m; echo "${GATERA_MARIADB:-10.11}"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
     [ -f "$packages" ] || ./packages.sh "$temporary" "$packages"
     mkdir "$root"
     tar --extract --numeric-owner --file="$packages" --directory="$root"

@@ -3,18 +3,25 @@
 #
 # usage: packages.sh FOLDER OUT.tar     works in FOLDER; build.sh calls it
 #
-# Exit status: 1 it failed, 3 no mirror is known.
+# Exit status: 1 it failed, 2 no suite has this MariaDB, 3 no mirror is known.
 set -eu
 umask 022
 
-suite=bookworm
+# Which of Debian's suites has which MariaDB.
+case ${GATERA_MARIADB:-10.11} in
+10.11) suite=bookworm ;;
+11.8) suite=trixie ;;
+*)
+    printf '%s\n' "GATERA_MARIADB is $GATERA_MARIADB, and Debian has 10.11 and 11.8." >&2
+    exit 2 ;;
+esac
 packages=galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
 
 say() { printf '%s\n' "$*" >&2; }
 
-# Where apt on this machine gets the suite from.
+# Where apt on this machine gets Debian from: a mirror has all suites.
 mirror() {
-    apt-get update --print-uris 2>/dev/null | sed -n "s|^'\(.*\)/dists/$suite/InRelease'.*|\1|p" | head -n 1
+    apt-get update --print-uris 2>/dev/null | sed -En "s#^'(.*)/dists/(bookworm|trixie)/InRelease'.*#\\1#p" | head -n 1
 }
 
 # Runs a step whose output only matters when it fails.

@@ -200,7 +200,7 @@ mistakes_are_told() {
 
 other_commands_just_run() {
     entrypoint docker-entrypoint.sh mariadbd --version
-    says "10.11"
+    says "Ver ${GATERA_MARIADB:-10.11}."
     entrypoint docker-entrypoint.sh id -un
     says root
     [ ! -e "$root/var/lib/mysql/mysql" ] || wrong "a database was made"

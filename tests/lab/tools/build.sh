@@ -2,11 +2,15 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  coredns helm kube-proxy kube-scheduler kubelet kwok; and, alone, promtool
+# also:  coredns helm kube-proxy kube-scheduler kubelet kwok promtool
+#
+# GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
+# GATERA_HELM=3           another Helm, from helm-3
 #
 # The last line on stdout is the folder with the programs; progress goes to stderr. The folder is named after the hash
-# of go.mod and go.sum, so new versions get a new folder and what is in one is never stale.
-# Exit status: 1 a build failed, 2 unknown tool, 3 Go is missing.
+# of go.mod and go.sum, so new versions get a new folder and what is in one is never stale. Programs that are pinned in
+# several places are links in one folder, which is named after theirs.
+# Exit status: 1 a build failed, 2 unknown tool or version, 3 Go is missing.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")"
@@ -17,7 +21,7 @@ package_of() {
     case $1 in
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
-    helm) echo helm.sh/helm/v4/cmd/helm ;;
+    helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
     promtool) echo github.com/prometheus/prometheus/cmd/promtool ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
@@ -28,11 +32,32 @@ package_of() {
     esac
 }
 
-pinned_hash() {
-    if command -v sha256sum >/dev/null; then
-        cat go.mod go.sum | sha256sum
+# Where a program is pinned: here, or in a folder of its own, as what it requires is not what the others do.
+module_of() {
+    case $1 in
+    helm) release_of helm "${GATERA_HELM:-}" ;;
+    kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
+    promtool) echo promtool ;;
+    *) echo . ;;
+    esac
+}
+
+release_of() {
+    if [ -z "$2" ] || grep -Eq "/$1(/v[0-9]+)? v$2\\." go.mod; then
+        echo .
+    elif [ -f "$1-$2/go.mod" ]; then
+        echo "$1-$2"
     else
-        cat go.mod go.sum | shasum -a 256
+        say "$0: no $1 $2 is pinned here; besides the usual one there are: $(ls -d "$1"-*)"
+        return 2
+    fi
+}
+
+short_hash() {
+    if command -v sha256sum >/dev/null; then
+        sha256sum
+    else
+        shasum -a 256
     fi | cut -c 1-16
 }
 
@@ -60,13 +85,32 @@ lock() {
     rm -rf "$folder"/.building.*
 }
 
-# Unset, the API server calls itself v0.0.0 and clients that compare versions go wrong.
+# The version of a module: v1.36.3.
+pinned() {
+    sed -n "s|^\(require\)\{0,1\}[[:space:]]*$1 \(v[0-9.]*\).*|\2|p" go.mod
+}
+
+# Unset, the API server calls itself v0.0.0 and clients that compare versions go wrong; and Helm 3 renders charts as for
+# Kubernetes 1.20, where its own releases name the version that they know.
 version_flags() {
-    version=$(sed -n 's/^[[:space:]]*k8s\.io\/kubernetes \(v[0-9.]*\).*/\1/p' go.mod)
-    minor=${version#v*.}
-    component_base=k8s.io/component-base/version
-    echo "-s -w -X $component_base.gitVersion=$version" \
-        "-X $component_base.gitMajor=1 -X $component_base.gitMinor=${minor%%.*}"
+    flags="-s -w"
+    version=$(pinned k8s.io/kubernetes)
+    if [ "$version" ]; then
+        minor=${version#v*.}
+        of=k8s.io/component-base/version
+        flags="$flags -X $of.gitVersion=$version -X $of.gitMajor=1 -X $of.gitMinor=${minor%%.*}"
+    fi
+    version=$(pinned helm.sh/helm/v3)
+    if [ "$version" ]; then
+        minor=$(pinned k8s.io/client-go)
+        minor=${minor#v*.}
+        of=helm.sh/helm/v3
+        flags="$flags -X $of/internal/version.version=$version"
+        for of in "$of/pkg/chartutil" "$of/pkg/lint/rules"; do
+            flags="$flags -X $of.k8sVersionMajor=1 -X $of.k8sVersionMinor=${minor%%.*}"
+        done
+    fi
+    echo "$flags"
 }
 
 # What `go build` calls it.
@@ -104,18 +148,41 @@ build() {
     for tool; do mv "$temporary/$(executable_of "$tool")" "$folder/$tool"; done
 }
 
-[ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kubectl
-for tool; do package_of "$tool" >/dev/null; done
+# What is pinned in one place is built by a run of its own.
+link_all() {
+    folder=$cache/$(for module in $modules; do cat "$module/go.mod" "$module/go.sum"; done | short_hash)
+    mkdir -p "$folder"
+    for module in $modules; do
+        ours=
+        for tool; do [ "$(module_of "$tool")" != "$module" ] || ours="$ours $tool"; done
+        # shellcheck disable=SC2086 # several tools
+        built=$("./${0##*/}" $ours)
+        for tool in $ours; do [ -x "$folder/$tool" ] || ln -sf "$built/$tool" "$folder/"; done
+    done
+}
 
-# What it requires is not what Kubernetes requires, so it has a go.mod, and a folder, of its own.
-tags=
-if [ "$*" = promtool ]; then
-    cd promtool
-    # Without the clients of all clouds, in which it would look for something to scrape.
-    tags=remove_all_sd
+[ $# -gt 0 ] || set -- etcd kube-apiserver kube-controller-manager kubectl
+modules=
+for tool; do
+    package_of "$tool" >/dev/null
+    module=$(module_of "$tool")
+    case " $modules " in
+    *" $module "*) ;;
+    *) modules="$modules $module" ;;
+    esac
+done
+cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/kube-tools
+if [ "$modules" != " $module" ]; then
+    link_all "$@"
+    echo "$folder"
+    exit
 fi
 
-folder=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/kube-tools/$(pinned_hash)
+cd "$module"
+tags=
+# Without the clients of all clouds, in which it would look for something to scrape.
+[ "$module" != promtool ] || tags=remove_all_sd
+folder=$cache/$(cat go.mod go.sum | short_hash)
 if ! all_built "$@"; then
     require_go
     mkdir -p "$folder"
