@@ -5,6 +5,7 @@
 
 pub mod audit;
 pub mod break_glass;
+pub mod bundle;
 pub mod canary;
 pub mod check;
 pub mod doctor;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use decide::config::Settings;
+use decide::report::visible;
 use jiff::Timestamp;
 
 use crate::act::reload;
@@ -82,6 +84,12 @@ enum Command {
         after_help = "Examples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
     )]
     Recover(recover::Options),
+    /// Print what a bug report needs: versions, the doctor's answers, clusters, findings, logs and Events of the guard. No Secret is asked
+    /// for, and no content of a ConfigMap is in it
+    #[command(
+        after_help = "Examples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
+    )]
+    Report(bundle::Options),
     /// Tell how far members are with a changed configuration, pause it, go on, or take it back
     #[command(
         subcommand,
@@ -154,7 +162,7 @@ impl Cli {
                 Exit::Undecided.into()
             }
             Err(error) => {
-                let _ = writeln!(io::stderr(), "gatera: {}", chain(error.as_ref()));
+                let _ = writeln!(io::stderr(), "gatera: {}", visible(&chain(error.as_ref())));
                 Exit::Undecided.into()
             }
         }
@@ -188,6 +196,11 @@ impl Cli {
             Command::Recover(options) => {
                 let settings = settings(options.config())?;
                 Ok(recover::run(&options, recover::To::Serve, &settings, out.listener())?.into())
+            }
+            Command::Report(options) => {
+                let settings = settings(options.config())?;
+                bundle::run(&options, &settings, &mut out)?;
+                Ok(ExitCode::SUCCESS)
             }
             Command::Rollout(ask) => {
                 let settings = settings(ask.config())?;

@@ -250,7 +250,7 @@ fn replica(says: &str, ready: bool) -> Replica {
 
 #[test]
 fn what_a_replica_says_of_itself_is_told() {
-    let well = "[+] view: current\n[+] certificate: valid until x\n[+] webhooks: registered\n[+] settings: current\n[+] server: serving\n";
+    let well = "[+] view: current\n[+] certificate: valid until 2027-01-01T00:00:00Z\n[+] webhooks: registered\n[+] settings: current\n[+] server: serving\n";
     let state = |replicas: Vec<Replica>| {
         let rows = doctor::replicas(&Ok(replicas), "1");
         (doctor::worst(&rows), rows.into_iter().map(|row| row.says).collect::<Vec<_>>().join("; "))
@@ -261,6 +261,10 @@ fn what_a_replica_says_of_itself_is_told() {
         ("[+] webhooks: registered", "[+] webhooks: not registered yet"),
         ("[+] settings: current", "[+] settings: G01 cannot be \"perhaps\""),
         ("[+] server: serving", "[-] server: shutting down"),
+        (
+            "[+] certificate: valid until 2027-01-01T00:00:00Z",
+            "[+] certificate: valid until 2027-01-01T00:00:00Z; there is no Secret gatera-tls",
+        ),
     ] {
         let (is, says) = state(vec![replica(&well.replace(line, other), true)]);
         assert_eq!(is, State::Wrong, "{says}");
@@ -274,6 +278,11 @@ fn what_a_replica_says_of_itself_is_told() {
         state(vec![older]),
         (State::Remark, "pod gatera-1 is of version 0, and this program of 1".to_owned())
     );
+    let begins = well.replace("view: current", "view: the first lists are not complete");
+    assert_eq!(state(vec![replica(well, true), replica(&begins, false)]).0, State::Remark, "a rollout");
+    for other in ["", "404 page not found", "ok"] {
+        assert_eq!(state(vec![replica(other, true)]).0, State::NotAsked, "{other}");
+    }
     let silent = Replica { says: Err("no answer within 5 s".into()), ..replica(well, true) };
     assert_eq!(state(vec![silent]).0, State::NotAsked);
 }

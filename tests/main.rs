@@ -16,6 +16,7 @@ mod anything;
 mod apply;
 mod audit;
 mod bootstrap;
+mod bundle;
 mod caller;
 mod cases;
 mod chart_galera;

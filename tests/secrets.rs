@@ -160,6 +160,7 @@ fn said(object: &Value, before: &Value, log: &Log) -> String {
     all.push_str(&format!("{found:?} {held:?}"));
     all.push_str(&report::audit::text(&found));
     all.push_str(&report::audit::json(&found).to_string());
+    all.push_str(&report::bundle::shape(object).to_string());
 
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("object.yaml"), object.to_string()).unwrap();

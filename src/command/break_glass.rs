@@ -114,10 +114,8 @@ impl Clock {
 async fn there(client: &Client, name: &str) -> anyhow::Result<(Namespace, Clock)> {
     let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default())?;
     let answer = client.send(request.map(Body::from)).await?;
-    let date = answer.headers().get(DATE).and_then(|it| rfc2822::parse(it.to_str().ok()?).ok());
-    let ahead = date.map_or(SignedDuration::ZERO, |date| Timestamp::now().duration_until(date.timestamp()));
-    // It tells seconds, and took its time.
-    let ahead = if ahead.abs() < SignedDuration::from_secs(2) { SignedDuration::ZERO } else { ahead };
+    let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
+    let ahead = date.map_or(SignedDuration::ZERO, |date| ahead(date, Timestamp::now()));
     let (code, body) = (answer.status(), answer.into_body().collect_bytes().await?);
     if code.is_success() {
         return Ok((serde_json::from_slice(&body).context("reading the namespace")?, Clock { ahead }));
@@ -125,6 +123,13 @@ async fn there(client: &Client, name: &str) -> anyhow::Result<(Namespace, Clock)
     anyhow::ensure!(code != StatusCode::NOT_FOUND, "there is no namespace {name}");
     let said: Status = serde_json::from_slice(&body).unwrap_or_default();
     anyhow::bail!("asking for namespace {name}: {}", said.message)
+}
+
+/// How far a clock that says this is ahead of ours. It tells seconds, and its answer took its time.
+fn ahead(date: &str, now: Timestamp) -> SignedDuration {
+    let ahead =
+        rfc2822::parse(date).map_or(SignedDuration::ZERO, |date| now.duration_until(date.timestamp()));
+    if ahead.abs() < SignedDuration::from_secs(2) { SignedDuration::ZERO } else { ahead }
 }
 
 async fn open(
@@ -218,7 +223,7 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
 
 /// The clusters that lose their guard, or why they are not known: an emergency does not wait for that.
 async fn holds(options: &Options, settings: &Settings) -> String {
-    let look = Look::into(&options.access, &options.of);
+    let look = Look::of(&options.access, Some(&options.of), None);
     let (world, _) = match timeout(GLANCE, look::listed(&look, settings)).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => return format!("What is in it is not known: {}", visible(&chain(error.as_ref()))),
@@ -325,5 +330,23 @@ fn why(answer: &Answer) -> String {
         Answer::Other(code, words) => format!("the API server answers {code}: {words}"),
         Answer::Unanswered(words) => format!("no guard answers: {words}"),
         Answer::Admitted(_) => "no guard says anything".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_wrong_here_is_noticed() {
+        let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
+        for (date, seconds) in [
+            ("Tue, 01 Dec 2026 09:30:01 GMT", 0),
+            ("Tue, 01 Dec 2026 10:20:00 GMT", 3000),
+            ("Tue, 01 Dec 2026 08:30:00 GMT", -3600),
+            ("yesterday", 0),
+        ] {
+            assert_eq!(ahead(date, now), SignedDuration::from_secs(seconds), "{date}");
+        }
     }
 }

@@ -18,8 +18,9 @@ use decide::config::Settings;
 use decide::doctor::{self, Asked, Replica, Row, State};
 use decide::object::{Kind, Object};
 use decide::report;
+use decide::rules::RULES;
 use decide::verdict::Mode;
-use decide::view::{Cluster, View, World};
+use decide::view::{Cluster, NEVER_GUARDED, View, World};
 use decide::webhooks::Destination;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -53,10 +54,12 @@ impl Options {
     }
 }
 
+/// What the row of the dry run is called.
+const CANARY: &str = "canary";
 /// One pod may hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// By this label the chart's pods are known.
-const PODS: &str = "app.kubernetes.io/name=gatera";
+pub(super) const PODS: &str = "app.kubernetes.io/name=gatera";
 /// The port of `/readyz`.
 const OPERATIONS: &str = "operations";
 /// So many objects in one answer.
@@ -64,7 +67,7 @@ const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
 pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let rows = look::block_on(asked(options, chosen))?;
+    let rows = look::block_on(asked(&options.look, chosen))?.rows;
     match options.look.output {
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
@@ -76,21 +79,22 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
     })
 }
 
-async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>> {
-    let client = options.look.client().await?;
+/// Everything.
+pub(super) async fn asked(look: &Look, chosen: &Settings) -> anyhow::Result<Guard> {
+    let client = look.client().await?;
     // Who gets no answer to this gets none to anything else.
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
-    let Guard { installed, settings, namespace, rows: of_the_guard } = of_the_guard(&client, chosen).await;
-    let settings = if options.look.config.is_some() { chosen.clone() } else { settings };
+    let Guard { installed, settings, namespace, rows: of_the_guard } =
+        of_the_guard(&client, look.config.is_some().then_some(chosen)).await;
     rows.extend(of_the_guard);
     if installed.is_there() {
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
         rows.extend(doctor::rights(&user, &rights::asked(&client, &namespace, &user).await));
     }
 
-    let world = match look::looked_by(&client, &options.look, &settings).await {
+    let world = match look::looked_by(&client, look, &settings).await {
         Ok((world, unseen)) => {
             rows.extend(unseen.iter().map(|plural| {
                 Row::not_asked(
@@ -105,14 +109,25 @@ async fn asked(options: &Options, chosen: &Settings) -> anyhow::Result<Vec<Row>>
             None
         }
     };
-    let ns = guarded(options, &installed, &settings, &mut rows, world.as_ref(), &client).await;
+    let ns = guarded(look, &installed, &settings, &mut rows, world.as_ref(), &client).await;
     if installed.is_there() {
         let view = world.as_ref().map(|world| View::new(world, Timestamp::now(), &settings));
         let mode =
             |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
-        rows.push(canary(&canary::ask(&client, &ns, &settings.adoption).await?, &ns, mode));
+        rows.push(if ns == namespace || NEVER_GUARDED.contains(&&*ns) {
+            Row::remark(
+                CANARY,
+                format!("namespace {ns} is never guarded, so nothing was tried there"),
+                "gatera doctor --namespace NS",
+            )
+        } else {
+            match canary::ask(&client, &ns, &settings.adoption).await {
+                Ok(answer) => canary(&answer, &ns, mode),
+                Err(error) => Row::not_asked(CANARY, error.to_string()),
+            }
+        });
     }
-    Ok(rows)
+    Ok(Guard { installed, settings, namespace, rows })
 }
 
 /// The guard, and what the answers about itself mean.
@@ -120,14 +135,14 @@ pub(super) struct Guard {
     installed: Installed,
     /// By what it judges, as far as that is known.
     pub(super) settings: Settings,
-    namespace: String,
+    pub(super) namespace: String,
     pub(super) rows: Vec<Row>,
 }
 
 /// Is it there, is it as it registered, what does it say of itself?
-pub(super) async fn of_the_guard(client: &Client, chosen: &Settings) -> Guard {
+pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>) -> Guard {
     let installed = installed::look(client).await;
-    let settings = installed.settings_or(chosen);
+    let settings = chosen.cloned().unwrap_or_else(|| installed.settings_or(&Settings::default()));
     let own = env!("CARGO_PKG_VERSION");
     let target = target(&installed);
     let namespace = match &target {
@@ -139,8 +154,14 @@ pub(super) async fn of_the_guard(client: &Client, chosen: &Settings) -> Guard {
     };
     let replicas = replicas(client, &namespace).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
-    let same_version = versions.clone().count() == 0 || versions.clone().any(|version| version == own);
-    let mut rows = doctor::webhooks(&installed.entries, &settings, target.as_ref(), same_version);
+    let same_version = versions.clone().all(|version| version == own);
+    let known = installed.settings.as_ref().is_ok_and(Option::is_some) || chosen.is_some();
+    let mut rows = doctor::webhooks(
+        &installed.entries,
+        Some(&settings).filter(|_| known),
+        target.as_ref(),
+        same_version,
+    );
     let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
     rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
     if installed.is_there() {
@@ -156,14 +177,14 @@ pub(super) async fn of_the_guard(client: &Client, chosen: &Settings) -> Guard {
 
 /// The namespaces and clusters, what nobody adopts, and the namespace to try in.
 async fn guarded(
-    options: &Options,
+    look: &Look,
     installed: &Installed,
     settings: &Settings,
     rows: &mut Vec<Row>,
     world: Option<&World>,
     client: &Client,
 ) -> String {
-    let asked_for = options.look.namespace();
+    let asked_for = look.namespace();
     let Some(world) = world else { return asked_for.unwrap_or("default").to_owned() };
     let view = View::new(world, Timestamp::now(), settings);
     let clusters: Vec<&Cluster> = world.clusters().collect();
@@ -210,7 +231,11 @@ async fn replicas(client: &Client, namespace: &str) -> Asked<Vec<Replica>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = api.list(&ListParams::default().labels(PODS)).await.map_err(|error| chain(&error))?;
     let mut replicas = Vec::new();
-    for pod in found.items.iter().filter(|it| it.metadata.deletion_timestamp.is_none()) {
+    let over = |pod: &Pod| {
+        let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+        pod.metadata.deletion_timestamp.is_some() || matches!(phase, Some("Failed" | "Succeeded"))
+    };
+    for pod in found.items.iter().filter(|it| !over(it)) {
         let conditions = pod.status.iter().flat_map(|it| it.conditions.iter().flatten());
         let ready = conditions.into_iter().any(|it| it.type_ == "Ready" && it.status == "True");
         let ports = pod.spec.iter().flat_map(|it| &it.containers).flat_map(|it| it.ports.iter().flatten());
@@ -281,8 +306,7 @@ async fn strangers(client: &Client, namespace: Option<&str>, view: &View<'_>) ->
 
 /// What became of a StatefulSet that must not be.
 fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row {
-    const CANARY: &str = "canary";
-    if let Some(words) = selftest::as_it_should_be(answer, mode) {
+    if let Some(words) = selftest::as_it_should_be(answer, &mode) {
         return Row::well(CANARY, format!("tried in namespace {namespace}: {words}"));
     }
     if let Answer::Admitted(said) = answer
@@ -290,8 +314,16 @@ fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row 
     {
         return Row::remark(CANARY, format!("tried in namespace {namespace}: {open}"), "");
     }
+    if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
+        return Row::remark(
+            CANARY,
+            format!("by its mode nothing is said in namespace {namespace}, so nothing was tried"),
+            "",
+        );
+    }
     let (exit, words) = selftest::otherwise(answer, namespace);
     match exit {
+        _ if matches!(answer, Answer::Other(..)) => Row::not_asked(CANARY, words),
         Exit::Undecided => Row::not_asked(CANARY, words),
         _ => Row::wrong(CANARY, words, ""),
     }

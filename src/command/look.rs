@@ -2,7 +2,7 @@
 //!
 //! Owns: the way from a kubeconfig to a World. What is listed is what the watches list (`act/watch/once.rs`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -58,13 +58,13 @@ impl Look {
         self.namespace.as_deref()
     }
 
-    /// Into one namespace, for a command that takes no more options than that.
-    pub fn into(access: &Access, namespace: &str) -> Self {
+    /// For a command that has fewer options.
+    pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
         Self {
             access: access.clone(),
-            namespace: Some(namespace.to_owned()),
+            namespace: namespace.map(str::to_owned),
             output: Output::Text,
-            config: None,
+            config: config.map(Path::to_owned),
         }
     }
 }

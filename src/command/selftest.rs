@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use decide::config::Settings;
+use decide::report::visible;
 use decide::rules::RULES;
 use decide::verdict::Mode;
 
@@ -58,11 +59,11 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
         }
     })?;
     if let Some(words) = as_it_should_be(&answer, |rule| settings.mode(rule)) {
-        writeln!(out, "{words}")?;
+        writeln!(out, "{}", visible(&words))?;
         return Ok(Exit::Clean);
     }
     let (exit, words) = otherwise(&answer, &options.namespace);
-    writeln!(out, "{words}")?;
+    writeln!(out, "{}", visible(&words))?;
     Ok(exit)
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use decide::audit;
 use decide::config::Settings;
-use decide::report;
+use decide::report::{self, visible};
 use decide::story::Story;
 use decide::view::{Cluster, View, World};
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use super::doctor;
 use super::look::{self, Output};
+use crate::act::telemetry::chain;
 
 /// Options of `gatera status`.
 #[derive(Clone, Debug, Args)]
@@ -58,25 +59,24 @@ pub struct Ask {
 }
 
 /// How often it is looked while somebody watches.
-const LOOK: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_secs(5);
 /// To the upper left corner, and nothing below it.
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
-/// Lists and tells the story.
+/// Lists and tells the story. Whoever watches is told of what goes wrong on the way, and of what comes after.
 pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
-        let (client, mut before) = (ask.of.look.client().await?, String::new());
+        let (client, mut before) = (ask.of.look.client().await?, None);
         loop {
-            let text = told(&ask.of, &client, settings).await?;
-            if text != before {
+            let text = match told(&ask.of, &client, settings).await {
+                Err(error) if before.is_some() && ask.watch => visible(&chain(error.as_ref())) + "\n",
+                told => told?,
+            };
+            if before.as_ref() != Some(&text) {
                 if ask.watch && on_a_terminal {
-                    write!(
-                        out,
-                        "{ANEW}every {} s, since {:.0}; Ctrl-C ends it\n\n",
-                        LOOK.as_secs(),
-                        Timestamp::now()
-                    )?;
+                    let since = Timestamp::now();
+                    writeln!(out, "{ANEW}every {} s, since {since:.0}; Ctrl-C ends it\n", LOOK.as_secs())?;
                 }
                 out.write_all(text.as_bytes())?;
                 out.flush()?;
@@ -84,15 +84,15 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
             if !ask.watch {
                 return Ok(());
             }
-            before = text;
+            before = Some(text);
             sleep(LOOK).await;
         }
     })
 }
 
 async fn told(of: &Options, client: &Client, settings: &Settings) -> anyhow::Result<String> {
-    let guard = doctor::of_the_guard(client, settings).await;
-    let settings = if of.look.config.is_some() { settings } else { &guard.settings };
+    let guard = doctor::of_the_guard(client, of.look.config.is_some().then_some(settings)).await;
+    let settings = &guard.settings;
     let (world, _) = look::looked_by(client, &of.look, settings).await?;
     let view = View::new(&world, Timestamp::now(), settings);
     let audit = audit::run(&view);

@@ -4,6 +4,7 @@
 //! process about a decision is written here, so this is where the limits of the API server are kept.
 
 pub mod audit;
+pub mod bundle;
 pub mod check;
 pub mod doctor;
 pub mod manual;

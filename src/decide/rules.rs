@@ -245,10 +245,14 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     let before = LazyCell::new(|| review.before());
     for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
-        if mode == Mode::Off {
+        let off = mode == Mode::Off;
+        if off && review.kind != Kind::Namespace {
             continue;
         }
-        let findings = (rule.check)(review, view);
+        let mut findings = (rule.check)(review, view);
+        if off {
+            findings.retain(own_marks::counts_in_every_mode);
+        }
         if findings.is_empty() {
             continue;
         }
@@ -271,6 +275,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             // again by a program.
             let mended = finding.verdict == Verdict::Amend;
             let release = release.filter(|it| !(firm || mended && it.is_of_all()));
+            let mode = if own_marks::counts_in_every_mode(&finding) { Mode::Enforce } else { mode };
             decision.add(finding, mode, existed, release);
         }
     }

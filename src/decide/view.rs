@@ -190,6 +190,18 @@ impl<'a> View<'a> {
         Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).ok()
     }
 
+    /// Why what is written at this namespace opens nothing now; `None`: nothing is, or it does.
+    pub fn useless_glass(&self, namespace: &str) -> Option<overrides::Invalid> {
+        let meta = self.world.facts.namespaces.get(namespace)?;
+        Override::of_all(meta.mark(marks::BREAK_GLASS)?, self.now).err()
+    }
+
+    /// What the namespace's label says that is no mode.
+    pub fn mode_that_is_none(&self, namespace: &str) -> Option<&'a str> {
+        let label = self.world.facts.namespaces.get(namespace)?.labels.get(MODE_LABEL)?;
+        Mode::read(label).is_none().then_some(&**label)
+    }
+
     /// The namespaces whose glass is broken now.
     pub fn broken_glasses(&self) -> impl Iterator<Item = (&'a str, Override)> {
         let names = self.world.facts.namespaces.keys();

@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::{Asked, Row, count};
 use crate::config::Settings;
+use crate::rules::RULES;
+use crate::verdict::Mode;
 use crate::webhooks::compare::{decoded, foreign};
 use crate::webhooks::{Destination, Endpoint, entries};
 
@@ -59,7 +61,7 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
 /// The entries of both configurations, validating first, against those that a guard of this version writes.
 pub fn webhooks(
     found: &[Asked<Option<Vec<Value>>>; 2],
-    settings: &Settings,
+    settings: Option<&Settings>,
     target: Option<&Destination>,
     same_version: bool,
 ) -> Vec<Row> {
@@ -85,8 +87,14 @@ pub fn webhooks(
             "it fills it as soon as it is ready; its /readyz says what it waits for",
         ),
         Ok(Some(found)) => {
-            let wanted = target.map(|target| entries(endpoint, settings, target, ""));
-            match wanted.and_then(|wanted| foreign(found, &wanted)) {
+            let (Some(settings), Some(target)) = (settings, target) else {
+                let says = format!(
+                    "whether the {} of {kind} gatera are as its settings have them: those are not known",
+                    count(found.len(), "entry", "entries")
+                );
+                return Row::not_asked(WEBHOOKS, says);
+            };
+            match foreign(found, &entries(endpoint, settings, target, "")) {
                 None => Row::well(
                     WEBHOOKS,
                     format!(
@@ -196,9 +204,18 @@ pub fn replicas(found: &Asked<Vec<Replica>>, own: &str) -> Vec<Row> {
     for Replica { name, ready, version, says } in found {
         match says {
             Err(why) => rows.push(Row::not_asked(REPLICAS, format!("what pod {name} says of itself: {why}"))),
+            Ok(text) if !is_readyz(text) => {
+                rows.push(Row::not_asked(REPLICAS, format!("pod {name} answers what no guard answers")));
+            }
             Ok(text) => {
                 for line in text.lines().filter_map(trouble) {
-                    rows.push(Row::wrong(REPLICAS, format!("pod {name} says: {line}"), "its log says more"));
+                    let says = format!("pod {name} says: {line}");
+                    // One that begins or goes while others serve is part of every rollout.
+                    rows.push(if *ready || found.iter().all(|it| !it.ready) {
+                        Row::wrong(REPLICAS, says, "its log says more")
+                    } else {
+                        Row::remark(REPLICAS, says, "")
+                    });
                 }
             }
         }
@@ -230,9 +247,23 @@ fn trouble(line: &str) -> Option<&str> {
     let well = match part {
         "view" | "settings" => says == "current",
         "webhooks" => says == "registered",
+        // What is the matter with it stands behind it.
+        "certificate" => {
+            says.strip_prefix("valid until ").is_some_and(|until| until.parse::<Timestamp>().is_ok())
+        }
         _ => sign == "[+] ",
     };
     (!well).then_some(words)
+}
+
+/// Each of these is a line of every guard's `/readyz`.
+const PARTS: [&str; 5] = ["view", "certificate", "webhooks", "settings", "server"];
+
+fn is_readyz(text: &str) -> bool {
+    let says = |part: &str| {
+        text.lines().any(|line| line.get(4..).is_some_and(|it| it.starts_with(&format!("{part}: "))))
+    };
+    PARTS.into_iter().all(says)
 }
 
 /// Who leads, and when that was said last.
@@ -270,7 +301,20 @@ pub fn settings(found: &Asked<Option<Settings>>) -> Row {
             "there is no ConfigMap gatera-settings, so the defaults were taken here",
             "a guard that is not of the chart has its settings elsewhere",
         ),
-        Ok(Some(_)) => Row::well(SETTINGS, "ConfigMap gatera-settings can be read"),
+        Ok(Some(settings)) => {
+            let milder = RULES.iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);
+            let milder: Vec<_> = milder.map(|rule| rule.id).collect();
+            if milder.is_empty() {
+                return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
+            }
+            let says = format!(
+                "{} of {} rules refuse nothing, in no namespace: {}",
+                milder.len(),
+                RULES.len(),
+                milder.join(", ")
+            );
+            Row::remark(SETTINGS, says, "when you have moved in: mode: enforce in the chart's settings")
+        }
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{Row, count};
 use crate::audit;
+use crate::marks::{BREAK_GLASS, PREFIX};
+use crate::rules;
 use crate::verdict::Mode;
 use crate::view::{Cluster, MODE_LABEL, State as Health, View};
 
@@ -23,6 +25,21 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
                 says,
                 format!("when that is done: gatera break-glass {ns} --close"),
             );
+        }
+        if let Some(label) = view.mode_that_is_none(ns) {
+            let says = format!(
+                "namespace {ns} carries {MODE_LABEL}: {label}, which is no mode, and counts as enforce"
+            );
+            return Row::remark(
+                NAMESPACES,
+                says,
+                format!("kubectl label namespace {ns} {MODE_LABEL}=enforce --overwrite"),
+            );
+        }
+        if let Some(problem) = view.useless_glass(ns) {
+            let says =
+                format!("namespace {ns} carries {PREFIX}{BREAK_GLASS}, which opens nothing now: {problem}");
+            return Row::remark(NAMESPACES, says, rules::mend(ns));
         }
         match view.namespace_mode(ns) {
             None => Row::remark(
@@ -68,7 +85,7 @@ pub fn clusters(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     if rows.is_empty() {
         rows.push(Row::well(
             CLUSTERS,
-            format!("{} guarded, and healthy", count(clusters.len(), "cluster", "clusters")),
+            format!("{} adopted, and healthy", count(clusters.len(), "cluster", "clusters")),
         ));
     }
     rows

@@ -230,8 +230,15 @@ pub(super) fn branches(text: &mut String, indent: &str, lines: &[String]) {
 pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
-    let told = rows.iter().filter(|row| row.state != doctor::State::Well);
-    let lines: Vec<_> = told.map(|Row { about, says, .. }| format!("{about}: {says}")).collect();
+    let told = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
+    let mut lines: Vec<_> = told.map(|Row { about, says, .. }| format!("{about}: {says}")).collect();
+    let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
+    if not_asked > 0 {
+        lines.push(format!(
+            "{not_asked} of {} questions could not be asked; gatera doctor tells which",
+            rows.len()
+        ));
+    }
     branches(&mut text, "", &lines);
     text
 }

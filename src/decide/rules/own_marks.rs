@@ -56,7 +56,7 @@ use crate::galera::adopt;
 use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, PREFIX};
 use crate::object::{Kind, Labels, Meta, Object, Pod};
-use crate::review::{Origin, Review};
+use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Mode, Verdict};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
 
@@ -124,6 +124,8 @@ fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Findin
     let before = review.old.as_ref().and_then(|old| old.meta().mark(marks::BREAK_GLASS));
     let problem = match Override::of_all(text, view.now) {
         _ if !of_namespace => "it counts on a Namespace alone".to_owned(),
+        // A namespace that is restored opens nothing by what is over.
+        Err(Invalid::Ended(_)) if review.operation == Operation::Create => return None,
         Err(problem) if before != Some(text) => problem.to_string(),
         _ => return None,
     };
@@ -139,6 +141,11 @@ fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Findin
             "a way out that does not open is noticed only when it is needed, and one that opens later lets the next careless command through",
         )
     })
+}
+
+/// A namespace that is opened later is refused in every mode: it would be open when the mode is another one.
+pub(super) fn counts_in_every_mode(finding: &Finding) -> bool {
+    finding.rule == RULE.id && finding.verdict == Verdict::Deny && finding.field == glass_field()
 }
 
 fn glass_field() -> String {

@@ -90,12 +90,7 @@ mod tests {
     fn table() -> (Vec<Value>, Vec<Value>) {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let wanted = entries(Endpoint::Validate, &Settings::default(), &target, &encoded("CA"));
-        let mut found = wanted.clone();
-        for entry in &mut found {
-            entry["matchConditions"] =
-                entry.get("matchConditions").cloned().unwrap_or_else(|| serde_json::json!([]));
-        }
-        (found, wanted)
+        (wanted.clone(), wanted)
     }
 
     #[test]

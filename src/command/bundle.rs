@@ -1,0 +1,183 @@
+//! `gatera report`: what somebody who is asked for help needs to know, in one file, without a secret.
+//!
+//! Owns: what goes in, asked with the rights of whoever types it. No Secret is asked for, and no content of a ConfigMap is in it; of
+//! objects only the shape is kept (`report/bundle.rs`); the rest is what the guard and this program say themselves, with the names and
+//! reasons that are in that. What could not be asked is told in it.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use decide::audit;
+use decide::config::Settings;
+use decide::report;
+use decide::story::Story;
+use decide::view::{Cluster, View};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::events::v1::Event;
+use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use super::doctor::{self, PODS};
+use super::generate;
+use super::look::{self, Access, Look};
+use crate::act::telemetry::chain;
+
+/// Options of `gatera report`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    access: Access,
+    /// One namespace, for whoever may not list all
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Options {
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+}
+
+/// So much of each log.
+const LINES: i64 = 300;
+/// So many Events are looked through in a namespace.
+const PAGE: u32 = 1000;
+/// Who tells Events.
+const OURS: &str = "gatera";
+
+/// Asks for all of it, and prints it as JSON.
+pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut version = Vec::new();
+    generate::version(&mut version)?;
+    let bundle = look::block_on(async {
+        let look = Look::of(&options.access, options.namespace.as_deref(), options.config());
+        let client = look.client().await?;
+        let mut bundle = json!({
+            "version": String::from_utf8_lossy(&version).lines().collect::<Vec<_>>(),
+            "at": Timestamp::now().to_string(),
+        });
+        let settings = match doctor::asked(&look, chosen).await {
+            Ok(asked) => {
+                bundle["doctor"] = report::doctor::json(&asked.rows);
+                // Logs name what is in all namespaces.
+                if options.namespace.is_none() {
+                    bundle["logs"] = logs(&client, &asked.namespace).await;
+                }
+                asked.settings
+            }
+            Err(error) => {
+                bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref())));
+                chosen.clone()
+            }
+        };
+        match look::looked_by(&client, &look, &settings).await {
+            Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
+            Ok((world, unseen)) => {
+                let view = View::new(&world, Timestamp::now(), &settings);
+                let audit = audit::run(&view);
+                let clusters: Vec<_> = world.clusters().collect();
+                let stories: Vec<_> = clusters.iter().map(|it| Story::of(it, &view)).collect();
+                bundle["status"] = report::status::json(&stories, &[])["clusters"].take();
+                bundle["audit"] = report::audit::json(&audit);
+                bundle["unseen"] = json!(unseen);
+                bundle["objects"] = objects(&client, &clusters).await;
+                bundle["events"] = events(&client, &clusters).await;
+            }
+        }
+        Ok(bundle)
+    })?;
+    writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
+    let _ = writeln!(
+        io::stderr(),
+        "gatera: no Secret was asked for, and no content of a ConfigMap is in it; names, labels, reasons that people wrote, and users in the guard's \
+         logs are: read it before you send it"
+    );
+    Ok(())
+}
+
+/// The StatefulSets, members and claims, each in its shape, or in words why not.
+async fn objects(client: &Client, clusters: &[&Cluster]) -> Value {
+    let mut all = Map::new();
+    for cluster in clusters {
+        let ns = &*cluster.id.namespace;
+        let names = |kind: &str| -> Vec<String> {
+            match kind {
+                "StatefulSet" => vec![cluster.id.name.clone()],
+                "Pod" => cluster.members.iter().map(|it| it.name.clone()).collect(),
+                _ => cluster.claims.iter().map(|it| it.name.clone()).collect(),
+            }
+        };
+        for (group, kind) in [("apps", "StatefulSet"), ("", "Pod"), ("", "PersistentVolumeClaim")] {
+            let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
+            let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), ns, &resource);
+            for name in names(kind) {
+                let told = match api.get_opt(&name).await {
+                    Ok(None) => json!("is not there"),
+                    Ok(Some(object)) => {
+                        serde_json::to_value(object).map_or(Value::Null, |it| report::bundle::shape(&it))
+                    }
+                    Err(error) => json!(format!("not asked: {}", chain(&error))),
+                };
+                all.insert(format!("{kind} {ns}/{name}"), told);
+            }
+        }
+    }
+    Value::Object(all)
+}
+
+/// What the guard told everybody. Words of others may hold what a probe printed.
+async fn events(client: &Client, clusters: &[&Cluster]) -> Value {
+    let mut namespaces: Vec<_> = clusters.iter().map(|it| &*it.id.namespace).collect();
+    namespaces.dedup();
+    let mut all = Vec::new();
+    for ns in namespaces {
+        let api: Api<Event> = Api::namespaced(client.clone(), ns);
+        match api.list(&ListParams::default().limit(PAGE)).await {
+            Err(error) => all.push(json!(format!("not asked in namespace {ns}: {}", chain(&error)))),
+            Ok(found) => {
+                let ours = found.items.iter().filter(|it| it.reporting_controller.as_deref() == Some(OURS));
+                all.extend(ours.map(|it| {
+                    let about = it.regarding.as_ref();
+                    let kind = about.and_then(|it| it.kind.as_deref()).unwrap_or_default();
+                    let name = about.and_then(|it| it.name.as_deref()).unwrap_or_default();
+                    json!({
+                        "at": it.event_time.as_ref().map(|at| at.0.to_string()),
+                        "about": format!("{kind} {ns}/{name}"),
+                        "reason": it.reason,
+                        "says": it.note,
+                    })
+                }));
+            }
+        }
+    }
+    json!(all)
+}
+
+/// The end of what each replica logs, which never holds a secret.
+async fn logs(client: &Client, namespace: &str) -> Value {
+    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let found = match api.list(&ListParams::default().labels(PODS)).await {
+        Ok(found) => found,
+        Err(error) => return json!(format!("not asked: {}", chain(&error))),
+    };
+    let mut all = Map::new();
+    for pod in found.items {
+        let name = pod.name_any();
+        let params =
+            LogParams { container: Some(OURS.to_owned()), tail_lines: Some(LINES), ..LogParams::default() };
+        let told = match api.logs(&name, &params).await {
+            Ok(text) => json!(text.lines().collect::<Vec<_>>()),
+            Err(error) => json!(format!("not asked: {}", chain(&error))),
+        };
+        all.insert(name, told);
+    }
+    Value::Object(all)
+}
