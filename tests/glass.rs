@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::guarded;
 use crate::lab::{ControlPlane, Output, User, eventually};
+use crate::router;
 use crate::scene::{self, Scene};
 use crate::told::deletion;
 
@@ -130,6 +131,22 @@ fn it_is_said_once() {
     assert_eq!([Origin::Validating, Origin::Mutating].map(said), [1, 0]);
 }
 
+/// A canary is no use of an override, and no alert.
+#[tokio::test]
+async fn what_is_only_tried_is_not_counted_as_let_through() {
+    let guard = router::guard(open().world(&Settings::default()));
+    let (_, object) =
+        Scene::default().object(&format!("PersistentVolumeClaim/datadir-{}-0", scene::STATEFUL_SET));
+    let mut body = deletion("persistentvolumeclaims", "PersistentVolumeClaim", "", &object);
+    for (dry_run, counted) in [(true, false), (false, true)] {
+        body["request"]["dryRun"] = json!(dry_run);
+        let answer = router::ask(&guard, "/validate", &body).await;
+        assert_eq!(answer["response"]["allowed"], true, "{answer}");
+        let text = guard.metrics.text();
+        assert_eq!(text.contains("gatera_overrides_total{rule=\"G07\"} 1"), counted, "{text}");
+    }
+}
+
 /// The command, as a person types it.
 struct Glass {
     plane: &'static ControlPlane,
@@ -226,7 +243,7 @@ fn it_is_opened_seen_and_closed() {
 #[test]
 fn it_closes_when_nobody_closes_it() {
     let glass = Glass::of("glassend");
-    let until = Timestamp::from_second(Timestamp::now().as_second() + 8).unwrap();
+    let until = Timestamp::from_second(Timestamp::now().as_second() + 20).unwrap();
     let mark = format!("gatera.dev/break-glass=until={until} reason=x");
     glass.plane.kubectl(User::Admin, &["annotate", "namespace", &glass.ns, &mark]).succeeded();
     eventually("it to be open", || (glass.scale().status == 0).then_some(()));
@@ -261,6 +278,13 @@ fn nothing_that_opens_later_can_be_written() {
     }
     let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": format!("{plain}-new"), "annotations": { "gatera.dev/break-glass": late } } });
     let refused = glass.plane.kubectl_stdin(User::Admin, &["create", "--filename=-"], &new.to_string());
+    assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
+    let get = ["get", "namespace", &plain, "--output=json"];
+    let mut whole: Value = serde_json::from_str(&glass.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+    whole["metadata"]["annotations"] = json!({ "gatera.dev/break-glass": late });
+    let path = format!("/api/v1/namespaces/{plain}/finalize");
+    let replace = ["replace", "--raw", &path, "--filename=-"];
+    let refused = glass.plane.kubectl_stdin(User::Admin, &replace, &whole.to_string());
     assert!(refused.status == 1 && refused.stderr.contains("[G18]"), "{refused}");
     // What concerns nobody does not travel.
     glass.plane.kubectl(User::Admin, &["label", "namespace", &plain, "a=b"]).succeeded();

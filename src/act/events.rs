@@ -275,3 +275,19 @@ pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiv
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The API server counts bytes, and refuses the whole Event.
+    #[test]
+    fn a_note_fits_whatever_it_is_written_in() {
+        for text in ["a".repeat(2000), "я".repeat(700), format!("a{}", "я".repeat(700)), "short".to_owned()]
+        {
+            let note = fitting(&text);
+            assert!(note.len() <= LONGEST_NOTE && text.starts_with(&note), "{} bytes", note.len());
+            assert!(note.len() + 4 > text.len().min(LONGEST_NOTE), "{} bytes", note.len());
+        }
+    }
+}

@@ -317,7 +317,9 @@ fn canary(answer: &Answer, namespace: &str, mode: impl Fn(&str) -> Mode) -> Row 
     if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
         return Row::remark(
             CANARY,
-            format!("by its mode nothing is said in namespace {namespace}, so nothing was tried"),
+            format!(
+                "by its mode nothing is said in namespace {namespace}, so what was tried there tells nothing"
+            ),
             "",
         );
     }

@@ -149,8 +149,11 @@ pub(super) fn due(certificate: &str, life: SignedDuration, now: Timestamp) -> Re
 }
 
 fn validity(pem: &str) -> Result<(Timestamp, Timestamp), Error> {
-    let der = first(pem)?;
-    let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
+    validity_of(&first(pem)?)
+}
+
+fn validity_of(der: &CertificateDer<'_>) -> Result<(Timestamp, Timestamp), Error> {
+    let (_, parsed) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
     let at = |seconds: i64| Timestamp::from_second(seconds).map_err(|error| Error::Read(error.to_string()));
     Ok((at(parsed.validity().not_before.timestamp())?, at(parsed.validity().not_after.timestamp())?))
 }
@@ -205,12 +208,8 @@ pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
 
 /// When each certificate of a bundle ends.
 pub fn ends(bundle: &str) -> Result<Vec<Timestamp>, Error> {
-    let end = |der: CertificateDer<'static>| {
-        let (_, parsed) = parse_x509_certificate(&der).map_err(|error| Error::Read(error.to_string()))?;
-        Timestamp::from_second(parsed.validity().not_after.timestamp())
-            .map_err(|error| Error::Read(error.to_string()))
-    };
-    let found: Vec<_> = all(bundle)?.into_iter().map(end).collect::<Result<_, _>>()?;
+    let found: Vec<_> =
+        all(bundle)?.iter().map(|der| Ok(validity_of(der)?.1)).collect::<Result<_, Error>>()?;
     if found.is_empty() { Err(Error::NoBundle) } else { Ok(found) }
 }
 
