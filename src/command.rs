@@ -17,6 +17,7 @@ pub mod recover;
 pub mod rollout;
 pub mod selftest;
 pub mod serve;
+pub mod simulate;
 pub mod status;
 pub mod stop;
 pub mod terminal;
@@ -108,6 +109,12 @@ enum Command {
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
     )]
     Serve(Box<serve::Options>),
+    /// Tell what would be said of a kubectl command, by the API server (as a dry run) and by the engine here, and whether that is the
+    /// same: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be told
+    #[command(
+        after_help = "Examples:\n  gatera simulate -- kubectl delete pod galera-0 -n db\n  gatera simulate -- kubectl scale statefulset galera -n db --replicas=1\n  gatera simulate -n db -f galera.yaml\n\nkubectl runs with --dry-run=server, on a way to the API server that lets nothing else pass."
+    )]
+    Simulate(simulate::Options),
     /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
     #[command(after_help = "Examples:\n  gatera start galera -n db")]
     Start(recover::Options),
@@ -220,6 +227,10 @@ impl Cli {
                 let settings = settings(options.config.as_deref())?;
                 serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
+            }
+            Command::Simulate(options) => {
+                let settings = settings(options.config())?;
+                Ok(simulate::run(&options, &settings, &mut out)?.into())
             }
             Command::Start(options) => {
                 let settings = settings(options.config())?;

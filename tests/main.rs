@@ -53,6 +53,7 @@ mod scene;
 mod script;
 mod secrets;
 mod sim;
+mod simulate;
 mod stall;
 mod status;
 mod stop;

@@ -108,7 +108,7 @@ fn eviction(pod: &str, grace: Option<i64>) -> Value {
 }
 
 /// What an editor of the namespace may type, and the rule that stands in the way.
-fn everything_that_destroys() -> Vec<(String, &'static str)> {
+pub fn everything_that_destroys() -> Vec<(String, &'static str)> {
     let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
     vec![
         (format!("delete statefulset {STATEFUL_SET}"), "G03"),

@@ -7,6 +7,7 @@
 use axum::http::header::WARNING;
 use decide::galera::adopt::{Adoption, Requirement, Selector};
 use decide::rules;
+use decide::simulate::{There, is_a_guards};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
@@ -14,6 +15,7 @@ use kube::core::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 
+use crate::act::relay;
 use crate::act::telemetry::chain;
 
 /// Its name, which no rule looks at.
@@ -64,34 +66,24 @@ pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyho
 
 /// Whose refusal of anything this is.
 pub fn refused(code: u16, message: &str) -> Answer {
-    let first = message.lines().next().unwrap_or_default();
-    let webhook = |(name, words): (&str, &str)| name.ends_with(".gatera.dev").then(|| words.to_owned());
-    let denied =
-        first.strip_prefix("admission webhook \"").and_then(|it| it.split_once("\" denied the request: "));
-    if let Some(words) = denied.and_then(webhook) {
-        return if code == 403 && words.starts_with("[G") {
-            Answer::Refused(words)
-        } else {
-            Answer::Unanswered(words)
-        };
-    }
-    let called = first.split_once("failed calling webhook \"").and_then(|(_, it)| it.split_once("\": "));
-    if let Some(words) = called.and_then(webhook) {
-        return Answer::Unanswered(words);
-    }
-    match code {
-        401 => Answer::NotAllowed(first.to_owned()),
-        403 if denied.is_none() && first.contains("is forbidden: User ") => {
-            Answer::NotAllowed(first.to_owned())
+    let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
+    match There::of(code, message) {
+        There::Refused(words) => Answer::Refused(first(&words)),
+        There::Unanswered(words) => Answer::Unanswered(first(&words)),
+        There::Other(401, words) => Answer::NotAllowed(first(&words)),
+        There::Other(403, words)
+            if first(&words).contains("is forbidden: User ") && !words.starts_with("admission webhook ") =>
+        {
+            Answer::NotAllowed(first(&words))
         }
-        _ => Answer::Other(code, first.to_owned()),
+        There::Other(code, words) => Answer::Other(code, first(&words)),
+        There::Allowed => Answer::Other(code, first(message)),
     }
 }
 
 /// The guard's own words in a warning header (`299 - "[G11] …"`).
 fn warning(header: &str) -> Option<String> {
-    let words = header.strip_prefix("299 - \"")?.strip_suffix('"')?;
-    (words.starts_with("[G") || words.starts_with("until ")).then(|| words.replace("\\\"", "\""))
+    relay::warning(header).filter(|words| is_a_guards(words))
 }
 
 /// The rule that these words begin with.

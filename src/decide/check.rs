@@ -4,7 +4,6 @@
 //! webhook's, on a World drawn from the texts: what is not in them is not known. Must not know: files, revisions, formats.
 //! Data: texts -> items -> reviews -> decisions -> [`Checked`], which `report/check.rs` lays out.
 
-mod applied;
 mod change;
 mod deployed;
 mod desk;

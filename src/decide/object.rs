@@ -26,6 +26,7 @@ mod workload;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 pub use affinity::{Affinity, AntiAffinity, Term};
 pub use by_name::ByName;
@@ -280,6 +281,11 @@ pub struct DeleteOptions {
 }
 
 impl DeleteOptions {
+    /// As they are sent. What cannot be read asks for nothing unusual.
+    pub fn read(json: &Value) -> Self {
+        Self::deserialize(json).unwrap_or_default()
+    }
+
     /// What the object made stays.
     pub fn orphans(&self) -> bool {
         self.propagation_policy == "Orphan" || self.orphan_dependents

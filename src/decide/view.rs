@@ -136,6 +136,12 @@ impl<'a> View<'a> {
         self.world.facts.nodes.get(name).map(Arc::as_ref)
     }
 
+    /// There are nodes, and this is none of them. Whoever may see no nodes takes none for gone.
+    pub fn node_is_gone(&self, name: &str) -> bool {
+        let nodes = &self.world.facts.nodes;
+        !nodes.is_empty() && !nodes.contains_key(name)
+    }
+
     /// The cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)

@@ -2,14 +2,13 @@
 //!
 //! Owns: the way from a document to a review. Must not know: rules, other objects.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
 use crate::galera::adopt::Adoption;
 use crate::manifest::{Document, Place};
 use crate::object::{Kind, Object, Unreadable};
 use crate::review::{self, Origin, Review};
+use crate::stored::complete;
 use crate::view::{self, Facts, Id};
 
 use super::Named;
@@ -69,27 +68,6 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
     let name = if has_name { name } else { text(&json, "/metadata/generateName") };
     let object = Object::read(kind, &json.to_string());
     Ok(Item { sheet, document, kind, id: Id { namespace, name }, version, has_name, object })
-}
-
-/// As it is stored: in its namespace, and a Secret's texts as data.
-fn complete(json: &mut Value, kind: Kind, namespace: &str) {
-    if let Some(metadata) = json.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("namespace".to_owned(), namespace.into());
-    }
-    if kind == Kind::Secret {
-        store(json);
-    }
-}
-
-/// A Secret as it is stored: what is written as text is data as well.
-fn store(secret: &mut Value) {
-    let Some(Value::Object(texts)) = secret.get_mut("stringData").map(Value::take) else { return };
-    let texts = texts.into_iter().filter_map(|(key, text)| Some((key, BASE64.encode(text.as_str()?))));
-    let texts: Vec<_> = texts.collect();
-    match secret.get_mut("data").and_then(Value::as_object_mut) {
-        Some(data) => data.extend(texts.into_iter().map(|(key, text)| (key, text.into()))),
-        None => secret["data"] = texts.into_iter().collect(),
-    }
 }
 
 impl Item {

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::What;
-use super::applied::{applied, last};
 use super::change::mode;
 use super::desk::Desk;
 use super::item::Item;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Origin, Review};
 use crate::revision;
+use crate::stored::{applied, last};
 use crate::verdict::Mode;
 use crate::view::{Facts, Id, View, World};
 

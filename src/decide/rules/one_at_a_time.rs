@@ -199,8 +199,9 @@ impl<'a> Leaving<'a> {
         if self.nothing_runs() {
             return None;
         }
-        let node = self.view.node(&self.pod.node);
-        if node.is_none_or(crate::object::Node::out_of_service) {
+        if self.view.node_is_gone(&self.pod.node)
+            || self.view.node(&self.pod.node).is_some_and(crate::object::Node::out_of_service)
+        {
             return None;
         }
         let Review { namespace, name, .. } = self.review;

@@ -6,26 +6,11 @@
 
 use serde_json::{Map, Value};
 
+use super::{is_replaced, keeps_only_what_is_said, keys, name};
+
+const SELECTOR: &str = "/spec/selector";
 const LAST_APPLIED: &str = "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration";
 
-/// By what items of lists are told apart, as Kubernetes' types say it (`patchMergeKey`).
-const KEYS: [(&str, &[&str]); 11] = [
-    ("containers", &["/name"]),
-    ("initContainers", &["/name"]),
-    ("volumes", &["/name"]),
-    ("env", &["/name"]),
-    ("imagePullSecrets", &["/name"]),
-    ("volumeMounts", &["/mountPath"]),
-    ("volumeDevices", &["/devicePath"]),
-    ("ports", &["/containerPort", "/port"]),
-    ("hostAliases", &["/ip"]),
-    ("topologySpreadConstraints", &["/topologyKey"]),
-    ("ownerReferences", &["/uid"]),
-];
-/// A volume of another sort is another volume (`retainKeys`).
-const VOLUMES: &str = "volumes";
-/// Replaced as a whole (`patchStrategy: replace`), in this kind alone.
-const SELECTOR_OF: (&str, &str) = ("PodDisruptionBudget", "/spec/selector");
 /// What API servers fill in where a list is replaced as a whole: claim templates, sources of a projected volume.
 const FILLED_IN: [&str; 6] =
     ["apiVersion", "kind", "status", "volumeMode", "defaultMode", "expirationSeconds"];
@@ -42,17 +27,21 @@ const OF_SERVERS: [&str; 7] = [
 ];
 
 /// The object after that.
-pub(super) fn applied(live: &Value, manifest: &Value) -> Value {
+pub fn applied(live: &Value, manifest: &Value) -> Value {
+    over(live, &last(live).unwrap_or_default(), manifest)
+}
+
+/// The object after that, if its manifest said this before.
+pub(super) fn over(live: &Value, last: &Value, manifest: &Value) -> Value {
     let mut manifest = manifest.clone();
     clean(&mut manifest);
     // kubectl writes one itself.
     if let Some(metadata) = manifest.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
     }
-    let mut after = merged("", live, &last(live).unwrap_or_default(), &manifest);
-    let (kind, selector) = SELECTOR_OF;
-    if live["kind"] == kind
-        && let (Some(after), Some(wanted)) = (after.pointer_mut(selector), manifest.pointer(selector))
+    let mut after = merged("", live, last, &manifest);
+    if is_replaced(live, "selector")
+        && let (Some(after), Some(wanted)) = (after.pointer_mut(SELECTOR), manifest.pointer(SELECTOR))
     {
         *after = wanted.clone();
     }
@@ -67,7 +56,7 @@ pub(super) fn applied(live: &Value, manifest: &Value) -> Value {
 }
 
 /// What the manifest said when it was applied before; `None`: nobody knows, so what it says no more stays.
-pub(super) fn last(live: &Value) -> Option<Value> {
+pub fn last(live: &Value) -> Option<Value> {
     let text = live.pointer(LAST_APPLIED)?.as_str()?;
     let mut said: Value = serde_json::from_str(text).ok().filter(Value::is_object)?;
     clean(&mut said);
@@ -113,15 +102,14 @@ fn map(live: &Map<String, Value>, last: &Value, wanted: &Map<String, Value>) -> 
 }
 
 fn list(field: &str, live: &[Value], last: &Value, wanted: &[Value]) -> Vec<Value> {
-    let keys = KEYS.iter().find(|(known, _)| *known == field).map(|(_, keys)| *keys);
-    let Some(keys) = keys else { return replaced(live, wanted) };
-    let name = |item: &Value| keys.iter().find_map(|key| item.pointer(key).cloned());
+    let Some(keys) = keys(field) else { return replaced(live, wanted) };
+    let name = |item: &Value| name(item, keys);
     let known = |all: &[Value], item: &Value| all.iter().find(|it| name(it) == name(item)).cloned();
     let said: &[Value] = last.as_array().map_or(&[], Vec::as_slice);
     let item = |wanted: &Value| {
         let Some(live) = known(live, wanted) else { return wanted.clone() };
         let mut item = merged("", &live, &known(said, wanted).unwrap_or_default(), wanted);
-        if let (VOLUMES, Some(fields)) = (field, item.as_object_mut()) {
+        if let (true, Some(fields)) = (keeps_only_what_is_said(field), item.as_object_mut()) {
             fields.retain(|key, _| wanted.get(key).is_some());
         }
         item

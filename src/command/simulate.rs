@@ -1,0 +1,208 @@
+//! `gatera simulate`: what would be said of a command, by the API server and by the engine here, and whether that is the same.
+//!
+//! Owns: running kubectl as a dry run, on a way that lets nothing else pass (`act/relay.rs`), and asking the rules here about each
+//! write that it sends. What is compared is `decide::simulate`'s, how it is laid out `report/simulate.rs`'s.
+
+mod kubectl;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+use clap::Args;
+use decide::config::Settings;
+use decide::report;
+use decide::review::Review;
+use decide::rules;
+use decide::simulate::{Compared, Passage, There};
+use decide::view::{Freshness, View, World};
+use jiff::Timestamp;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::{signal, task};
+
+use self::kubectl::Steps;
+use super::look::{self, Look, Output};
+use super::{Exit, installed};
+use crate::act::config_maps::ConfigMaps;
+use crate::act::relay::Relay;
+use crate::act::watch;
+
+/// Options of `gatera simulate`.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Manifests, as for kubectl apply: a file, a folder, a URL, or - for standard input
+    #[arg(long, short, value_name = "FILE", conflicts_with = "command", required_unless_present = "command")]
+    filename: Vec<String>,
+    #[command(flatten)]
+    look: Look,
+    /// The command: kubectl, and what follows it
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+impl Options {
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.look.config.as_deref()
+    }
+
+    /// What is run.
+    fn command(&self) -> Vec<String> {
+        if self.filename.is_empty() {
+            return self.command.clone();
+        }
+        let files = self.filename.iter().map(|file| format!("--filename={file}"));
+        ["kubectl", "apply"].map(str::to_owned).into_iter().chain(files).collect()
+    }
+}
+
+/// Runs it, judges what it sent, and prints how the two compare.
+pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let steps = kubectl::as_dry_run(&options.command())?;
+    look::block_on(async {
+        let client = options.look.client().await?;
+        // Who gets no answer to this gets none to anything else.
+        client.apiserver_version().await.context("asking the API server for its version")?;
+        let namespace = options.look.namespace().unwrap_or_else(|| client.default_namespace()).to_owned();
+        let relay = Relay::to(client.clone(), &namespace).await.context("listening on loopback")?;
+        // What is for programs is alone on standard output.
+        let apart = matches!(options.look.output, Output::Json);
+        let code = kubectl_run(steps, &relay, apart).await?;
+        let heard = relay.heard();
+        drop(relay);
+
+        let guard = installed::look(&client).await;
+        let settings =
+            if options.config().is_some() { chosen.clone() } else { guard.settings_or(&Settings::default()) };
+        let compared = judged(&client, options.look.namespace(), &settings, &heard).await?;
+        match options.look.output {
+            Output::Text => {
+                out.write_all(report::simulate::text(&compared, guard.is_there()).as_bytes())?;
+            }
+            Output::Json => writeln!(out, "{:#}", report::simulate::json(&compared, code))?,
+        }
+        Ok(exit(&compared, code))
+    })
+}
+
+/// Its exit code; `None`: a signal ended it.
+async fn kubectl_run(steps: Steps, relay: &Relay, apart: bool) -> anyhow::Result<Option<i32>> {
+    let mut runs = program(&steps.runs, relay);
+    if apart {
+        runs.stdout(Stdio::from(io::stderr()));
+    }
+    let prints = steps.prints.map(|it| program(&it, relay));
+    let waits = task::spawn_blocking(move || {
+        let Some(mut prints) = prints else { return runs.status() };
+        let printed = prints.stdin(Stdio::inherit()).stderr(Stdio::inherit()).output()?;
+        if !printed.status.success() {
+            return Ok(printed.status);
+        }
+        let mut child = runs.stdin(Stdio::piped()).spawn()?;
+        if let Some(mut input) = child.stdin.take() {
+            input.write_all(&printed.stdout)?;
+        }
+        child.wait()
+    });
+    tokio::select! {
+        ended = waits => {
+            let status = ended.context("waiting for kubectl")?;
+            Ok(status.with_context(|| format!("running {}", steps.runs[0]))?.code())
+        }
+        // It is told by the terminal as well.
+        _ = signal::ctrl_c() => anyhow::bail!("interrupted; nothing was changed"),
+    }
+}
+
+fn program(words: &[String], relay: &Relay) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).env("KUBECONFIG", relay.kubeconfig());
+    // Each address has a cache of its own, and this one is gone in a moment.
+    command.env("KUBECACHEDIR", relay.folder().join("cache"));
+    for proxy in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(proxy);
+    }
+    command
+}
+
+/// Each write, judged by what the cluster holds.
+async fn judged(
+    client: &Client,
+    namespace: Option<&str>,
+    settings: &Settings,
+    heard: &[Passage],
+) -> anyhow::Result<Vec<Compared>> {
+    if heard.is_empty() {
+        return Ok(Vec::new());
+    }
+    let user = myself(client).await;
+    let world = world(client, namespace, settings, heard).await?;
+    let maps = ConfigMaps::at(client.clone());
+    let mut compared = Vec::new();
+    for passage in heard {
+        let review: Result<Review, String> = passage.review(&user);
+        let said = match &review {
+            Ok(review) => {
+                let view = View::new(&world, Timestamp::now(), settings);
+                let unread = view.unread_config_maps(review);
+                let view = View { fetched: &maps.look(&review.namespace, unread).await, ..view };
+                passage.compared(Ok((review, &rules::evaluate(review, &view))), &settings.pages)
+            }
+            Err(why) => passage.compared(Err(why.clone()), &settings.pages),
+        };
+        compared.push(said);
+    }
+    Ok(compared)
+}
+
+/// All of it, or, for whoever may not, the namespace that all of this is in.
+async fn world(
+    client: &Client,
+    namespace: Option<&str>,
+    settings: &Settings,
+    heard: &[Passage],
+) -> anyhow::Result<World> {
+    let listed = match watch::once(client, None, &settings.adoption).await {
+        Err(error) if error.forbidden() => {
+            let mut namespaces: Vec<_> = heard.iter().map(|it| &*it.target.namespace).collect();
+            namespaces.retain(|it| !it.is_empty());
+            namespaces.sort_unstable();
+            namespaces.dedup();
+            anyhow::ensure!(
+                namespaces.len() < 2,
+                "{error}; simulate what concerns one namespace at a time, which needs rights there only"
+            );
+            let only = namespaces.first().copied().or(namespace).unwrap_or(client.default_namespace());
+            watch::once(client, Some(only), &settings.adoption).await?
+        }
+        listed => listed?,
+    };
+    for plural in listed.unseen {
+        let words = format!("gatera: {plural} may not be listed; what depends on them is not judged here");
+        let _ = writeln!(io::stderr(), "{words}");
+    }
+    Ok(World::build(listed.facts, Freshness::Current))
+}
+
+/// As the API server calls whoever asks. Nothing hangs on it but for the control plane's own, so it need not be told.
+async fn myself(client: &Client) -> String {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let told = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
+    told.ok().and_then(|it| it.status?.user_info?.username).unwrap_or_default()
+}
+
+fn exit(all: &[Compared], code: Option<i32>) -> Exit {
+    let unknown =
+        |it: &Compared| it.here.is_err() || matches!(it.there, There::Other(..) | There::Unanswered(_));
+    let refused = all.iter().any(Compared::refused);
+    if all.iter().any(unknown) || !refused && code != Some(0) {
+        Exit::Undecided
+    } else if refused {
+        Exit::Refused
+    } else {
+        Exit::Clean
+    }
+}
