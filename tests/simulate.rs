@@ -1,6 +1,8 @@
 //! `gatera simulate` with real kubectl: what it says of a command is what becomes of the command, on every path, and nothing of it
 //! is done.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -43,10 +45,17 @@ impl Typed<'_> {
         (output.status.code().unwrap(), said)
     }
 
-    fn text(&self, line: &str) -> (i32, String) {
-        let output = self.run(&[], line);
-        let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
-        (output.status.code().unwrap(), text)
+    /// What kubectl prints, and then what gatera does.
+    fn page(&self, options: &[&str], line: &str) -> String {
+        let output = self.run(options, line);
+        let [out, err] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+        let kubectl = self.plane.tools_folder().join("kubectl").display().to_string();
+        let shown = format!(
+            "$ gatera simulate {} -- kubectl {line}\n{err}{out}exit {}\n\n",
+            options.join(" "),
+            output.status.code().unwrap()
+        );
+        shown.replace(self.ns, "db").replace(&kubectl, "kubectl")
     }
 }
 
@@ -115,6 +124,7 @@ fn a_node_is_drained_in_thought() {
         "drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=1s --pod-selector=app=galera"
     );
     let (code, said) = typed.json(&line);
+    eprintln!("{:?}", begun.elapsed());
     let evicted = said["requests"].as_array().unwrap().iter();
     let ours: Vec<_> =
         evicted.filter(|one| one["object"] == json!(format!("Pod {}/{STATEFUL_SET}-1", it.ns))).collect();
@@ -128,4 +138,106 @@ fn a_node_is_drained_in_thought() {
     let node =
         it.plane.kubectl(User::Admin, &["get", "node", node, "--output=jsonpath={.spec.unschedulable}"]);
     assert_eq!(node.succeeded(), "", "it was not even cordoned");
+}
+
+/// What people read. kubectl's own words come first.
+#[test]
+fn both_answers_stand_beside_each_other() {
+    let it = Terminal::new("simulate-words");
+    let plane = it.plane;
+    let [admin, editor] = [User::Admin, User::Editor].map(|user| plane.kubeconfig(user));
+    let by = |kubeconfig| Typed { plane, kubeconfig, ns: &it.ns };
+    let mut page = String::new();
+    let scale = format!("scale statefulset {STATEFUL_SET} --replicas=0");
+    for line in [
+        &*scale,
+        "delete pod nobody",
+        "rollout restart statefulset/galera",
+        "create configmap a --from-literal=b=c",
+        "apply --filename=nowhere.yaml",
+    ] {
+        page.push_str(&by(&admin).page(&[], line));
+    }
+    page.push_str(&by(&editor).page(&[], &format!("delete pod {STATEFUL_SET}-0")));
+    // What carries no labels of a cluster is not asked about in a namespace that is not guarded as a whole.
+    plane
+        .kubectl(User::Admin, &["label", "namespace", &it.ns, "--overwrite", "gatera.dev/mode=off"])
+        .succeeded();
+    plane.kubectl(User::Admin, &["label", "namespace", &it.ns, "gatera.dev/mode-"]).succeeded();
+    page.push_str(&by(&admin).page(&[], "delete configmap galera-instance-nodeconfig"));
+    let unlike = by(&admin).json("delete configmap galera-instance-nodeconfig");
+    assert_eq!((unlike.0, &unlike.1["requests"][0]["likeness"]), (1, &json!("opposite")), "{unlike:?}");
+    insta::with_settings!({
+        prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".",
+        filters => vec![(r"until=\S+Z", "until=SOON"), (r"seen \d+s ago", "seen now")],
+    }, { insta::assert_snapshot!("simulate", page) });
+}
+
+/// Whatever runs: what is no dry run never gets there.
+#[test]
+fn what_is_no_dry_run_is_not_sent() {
+    let it = Terminal::new("simulate-evil");
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = it.plane.kubeconfig(User::Admin);
+    let real = it.plane.tools_folder().join("kubectl").display().to_string();
+    let before = versions(it.plane, &it.ns);
+    let body = folder.path().join("options.json");
+    fs::write(&body, "{}").unwrap();
+    let pod = format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-0", it.ns);
+    let no = "gatera simulate: this is no dry run, so it was not sent";
+    for (does, says) in [
+        (format!("delete pod {STATEFUL_SET}-0"), no),
+        (format!("scale statefulset {STATEFUL_SET} --replicas=5"), no),
+        ("create configmap x".to_owned(), no),
+        (format!("annotate pod {STATEFUL_SET}-0 a=b"), no),
+        (format!("create --raw {pod}/eviction?dryRun= --filename={}", body.display()), no),
+        (format!("exec {STATEFUL_SET}-0 -- true"), "gatera simulate: what a container does is no dry run"),
+        (
+            format!("create --raw {pod}/exec?command=true&dryRun=All --filename={}", body.display()),
+            "what a container does is no dry run",
+        ),
+    ] {
+        let script = folder.path().join("kubectl");
+        fs::write(&script, format!("#!/bin/sh\nexec '{real}' {}\n", does.replace('&', "'&'"))).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
+            .args([
+                "simulate",
+                "--namespace",
+                &it.ns,
+                "--",
+                &script.display().to_string(),
+                "delete",
+                "pod",
+                "x",
+            ])
+            .env("KUBECONFIG", &kubeconfig)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains(says), "{does}: {said}");
+    }
+    assert_eq!(versions(it.plane, &it.ns), before);
+    let map = ["--namespace", &it.ns, "get", "configmap", "x"];
+    assert_ne!(it.plane.kubectl(User::Admin, &map).status, 0);
+}
+
+/// A kubeconfig that leads nowhere is told as such, and nothing is left lying about.
+#[test]
+fn an_api_server_that_is_away_is_said_before_anything_is_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let away = json!({ "apiVersion": "v1", "kind": "Config", "clusters": [{ "name": "a", "cluster": { "server": "http://127.0.0.1:1" } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "users": [{ "name": "a", "user": {} }], "current-context": "a" });
+    fs::write(&kubeconfig, away.to_string()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["simulate", "--", "kubectl", "delete", "pod", "x"])
+        .env("KUBECONFIG", &kubeconfig)
+        .env("TMPDIR", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("gatera: asking the API server for its version: "), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the kubeconfig of this test");
 }

@@ -148,6 +148,10 @@ async fn passing(State(way): State<Way>, request: Request) -> Response {
     let (Some(target), true) = (target, is_dry_run(&parts.method, &query, &sent)) else {
         return no(StatusCode::FORBIDDEN, "gatera simulate: this is no dry run, so it was not sent");
     };
+    if target.subresource == "eviction" && query.is_empty() {
+        // An API server does not tell webhooks what an eviction's own options say.
+        parts.uri = format!("{path}?dryRun=All").parse().unwrap_or(parts.uri);
+    }
     // Its answer is read here, too.
     parts.headers.remove(ACCEPT_ENCODING);
     let accepts = parts.headers.get(ACCEPT).and_then(|it| it.to_str().ok()).unwrap_or_default();

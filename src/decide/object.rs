@@ -278,12 +278,19 @@ pub struct DeleteOptions {
     pub propagation_policy: String,
     #[serde(deserialize_with = "or_default")]
     orphan_dependents: bool,
+    #[serde(deserialize_with = "or_default")]
+    dry_run: Vec<String>,
 }
 
 impl DeleteOptions {
     /// As they are sent. What cannot be read asks for nothing unusual.
     pub fn read(json: &Value) -> Self {
         Self::deserialize(json).unwrap_or_default()
+    }
+
+    /// Nothing happens. An API server says so of an eviction nowhere else, if it was asked for in these options.
+    pub fn dry_run(&self) -> bool {
+        self.dry_run.iter().any(|it| it == "All")
     }
 
     /// What the object made stays.

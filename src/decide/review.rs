@@ -306,7 +306,7 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
         namespace: if kind == Kind::Namespace { name.clone() } else { request.namespace },
         name,
         user: request.user_info.username,
-        dry_run: request.dry_run.unwrap_or_default(),
+        dry_run: request.dry_run.unwrap_or_default() || options.dry_run(),
         options,
         old,
         new,

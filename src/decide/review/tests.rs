@@ -78,3 +78,20 @@ fn names_come_from_wherever_there_is_one() {
         assert_eq!(read(&bytes, Origin::Validating).unwrap().review.name, name, "{request}");
     }
 }
+
+/// `kubectl drain --dry-run=server` asks so, and an API server repeats it nowhere else.
+#[test]
+fn an_eviction_that_is_only_tried_says_so_in_its_own_options() {
+    for (options, tried) in [
+        (r#"{"dryRun":["All"]}"#, true),
+        (r#"{"dryRun":[]}"#, false),
+        (r#"{"dryRun":null}"#, false),
+        (r#"{"gracePeriodSeconds":0}"#, false),
+    ] {
+        let text = format!(
+            r#"{{"apiVersion":"{API_VERSION}","kind":"AdmissionReview","request":{{"uid":"u1","kind":{{"group":"policy","version":"v1","kind":"Eviction"}},"resource":{{"resource":"pods"}},"subResource":"eviction","operation":"CREATE","dryRun":false,"object":{{"metadata":{{"name":"a-0"}},"deleteOptions":{options}}}}}}}"#
+        );
+        let review = read(text.as_bytes(), Origin::Validating).unwrap().review;
+        assert_eq!((review.dry_run, review.kind), (tried, Kind::Pod), "{options}");
+    }
+}
