@@ -35,7 +35,7 @@ use jiff::Timestamp;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-use self::terminal::Patient;
+use self::terminal::{Folded, Patient};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -124,6 +124,26 @@ enum Command {
     Version,
 }
 
+impl Command {
+    /// What it prints may be laid out; what is not named here is printed as it is.
+    fn is_for_people(&self) -> bool {
+        match self {
+            Self::Audit(options) => options.is_for_people(),
+            Self::Check(options) => options.is_for_people(),
+            Self::Doctor(options) => options.is_for_people(),
+            Self::Rules(options) => options.is_for_people(),
+            Self::Status(options) => options.of.look().is_for_people(),
+            Self::BreakGlass(_)
+            | Self::Recover(_)
+            | Self::Rollout(_)
+            | Self::Selftest(_)
+            | Self::Start(_)
+            | Self::Stop(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What a pipeline branches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
@@ -169,7 +189,7 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<ExitCode> {
-        let mut out = Patient::new(io::stdout().lock());
+        let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
             Command::Audit(options) => {
                 let settings = settings(options.config.as_deref())?;

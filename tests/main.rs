@@ -50,6 +50,7 @@ mod reservations;
 mod rollout;
 mod router;
 mod scene;
+mod screen;
 mod script;
 mod secrets;
 mod sim;

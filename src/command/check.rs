@@ -155,8 +155,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
             fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
         }
     }
-    let screen = options.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format);
-    out.write_all(lay_out(&checked, screen, options.colour.wanted()).as_bytes())?;
+    out.write_all(lay_out(&checked, options.screen(), options.colour.wanted()).as_bytes())?;
     Ok(options.exit(&checked))
 }
 
@@ -167,6 +166,16 @@ pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Time
 }
 
 impl Options {
+    /// What is printed may be laid out for the terminal: a table or a line for `grep` is broken if it is broken.
+    pub fn is_for_people(&self) -> bool {
+        self.screen() == Format::Text
+    }
+
+    /// The format of standard output.
+    fn screen(&self) -> Format {
+        self.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format)
+    }
+
     fn question<'a>(&'a self, settings: &'a Settings, namespace: &'a str, now: Timestamp) -> Question<'a> {
         Question { settings, namespace, now, rules: &self.rule }
     }

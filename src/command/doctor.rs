@@ -52,6 +52,11 @@ impl Options {
     pub fn config(&self) -> Option<&Path> {
         self.look.config.as_deref()
     }
+
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        self.look.is_for_people()
+    }
 }
 
 /// What the row of the dry run is called.

@@ -58,6 +58,11 @@ impl Look {
         self.namespace.as_deref()
     }
 
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self.output, Output::Text)
+    }
+
     /// For a command that has fewer options.
     pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
         Self {
