@@ -53,7 +53,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
-    Audit(look::Look),
+    Audit(audit::Options),
     /// Have nothing refused in a namespace for some minutes: exit 0 if the guard honours it, 1 if not, 2 if it cannot be told
     #[command(
         after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
@@ -192,7 +192,7 @@ impl Cli {
         let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
             Command::Audit(options) => {
-                let settings = settings(options.config.as_deref())?;
+                let settings = settings(options.config())?;
                 Ok(audit::run(&options, &settings, &mut out)?.into())
             }
             Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),

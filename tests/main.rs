@@ -44,6 +44,7 @@ mod monitoring;
 mod outages;
 mod paths;
 mod port;
+mod quiet;
 mod recover;
 mod reload;
 mod reservations;

@@ -90,6 +90,20 @@ fn rows_and_trees_end_there_too() {
     snapshot("screen-rows", &all);
 }
 
+#[test]
+fn who_wants_no_word_about_the_rest_gets_none() {
+    let rows = [
+        Row::well("CA", "fine"),
+        Row::not_asked("view", "nodes may not be listed"),
+        Row::remark("a", "b", "c"),
+    ];
+    assert_eq!(
+        report::doctor::not_well(&rows),
+        "?      view  nodes may not be listed\nnote   a     b\n             do: c\n"
+    );
+    assert_eq!(report::doctor::not_well(&rows[..1]), "");
+}
+
 /// Where nobody reads it, and where a program does, nothing is laid out.
 #[test]
 fn what_programs_read_is_the_same_on_a_terminal() {

@@ -45,6 +45,9 @@ use crate::act::telemetry::chain;
 pub struct Options {
     #[command(flatten)]
     look: Look,
+    /// Only what is not well, and nothing if all is
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 impl Options {
@@ -72,8 +75,11 @@ const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
 pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let rows = look::block_on(asked(&options.look, chosen))?.rows;
-    match options.look.output {
+    let Options { look, quiet } = options;
+    look.may_be_quiet(*quiet)?;
+    let rows = look::block_on(asked(look, chosen))?.rows;
+    match look.output {
+        Output::Text if *quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
     }
