@@ -2,13 +2,19 @@
 #![cfg(target_os = "linux")]
 
 use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use decide::doctor::Row;
 use decide::report;
 use gatera::command::terminal::{WIDEST, wrap};
 
+/// What clears the line that tells what is being done.
+const CLEAR: &str = "\r\u{1b}[K";
 const WIDTHS: [usize; 3] = [40, 80, 200];
 
 struct Seen {
@@ -146,4 +152,50 @@ fn colours_are_there_and_take_no_room() {
 fn where_no_width_is_known_nothing_is_folded() {
     let seen = at(0, "NO_COLOR=1 gatera check seed.yaml </dev/null 2>/dev/null").text;
     assert!(seen.lines().any(|line| line.len() > 120), "{seen}");
+}
+
+/// Whoever waits for a second is told what is done, and nothing of it stays: what is printed comes after the line was cleared.
+#[test]
+fn who_waits_is_told_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pipe) = (folder.path().join("a.yaml"), folder.path().join("pipe"));
+    fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
+    let (file, pipe) = (file.display(), pipe.display());
+    let slow =
+        format!("mkfifo {pipe}; (sleep 4; echo 'a: 1' >{pipe}) & gatera check {file} {pipe} --color never");
+    let told = at(80, &slow).text;
+    let (_, after) =
+        told.split_once(&format!("{CLEAR}reading: 1 file …")).unwrap_or_else(|| panic!("{told}"));
+    let (_, printed) = after.rsplit_once(CLEAR).unwrap();
+    assert!(printed.starts_with("1 object: 0 would be refused"), "{told}");
+
+    let nobody = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
+    assert!(nobody.starts_with("1 object: 0 would be refused"), "while input is awaited: {nobody}");
+    let elsewhere = at(80, &format!("rm {pipe}; {slow} 2>/dev/null")).text;
+    assert!(elsewhere.starts_with("1 object: 0 would be refused"), "it is no terminal: {elsewhere}");
+    let quick = at(80, &format!("gatera check {file} --color never")).text;
+    assert!(quick.starts_with("1 object: 0 would be refused"), "{quick}");
+}
+
+/// An API server that takes a connection, and says nothing.
+#[test]
+fn who_waits_for_an_answer_is_told_what_was_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "{{clusters: [{{name: c, cluster: {{server: '{server}'}}}}], contexts: [{{name: c, context: {{cluster: c, user: u}}}}], current-context: c, users: [{{name: u, user: {{}}}}]}}"
+    );
+    fs::write(kubeconfig.path(), text).unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            thread::sleep(Duration::from_secs(4));
+            drop(connection);
+        }
+    });
+    let seen = at(80, &format!("gatera doctor --kubeconfig {}", kubeconfig.path().display()));
+    let (told, failed) = seen.text.rsplit_once(CLEAR).unwrap_or_else(|| panic!("{}", seen.text));
+    assert_eq!(told, format!("{CLEAR}asking the API server for its version …"));
+    assert!(failed.starts_with("gatera: asking the API server for its version: "), "{failed}");
+    assert_eq!(seen.code, 2);
 }

@@ -23,6 +23,7 @@ use decide::verdict::Mode;
 use jiff::Timestamp;
 
 use super::Exit;
+use super::terminal::progress::Progress;
 
 pub use base::Base;
 
@@ -142,26 +143,31 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
     options.may_be_told_so()?;
     let (settings, file) = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
     let settings = options.mode.map_or(settings.clone(), |mode| settings.with_mode(mode));
-    let base = options.against.as_ref().map(|base| base.read(&options.paths)).transpose()?;
-    let mut new = sources::read(&options.paths);
+    let progress = Progress::start();
+    let base = options.against.as_ref().map(|base| base.read(&options.paths, &progress)).transpose()?;
+    let mut new = sources::read(&options.paths, &progress);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
         let gone = |path: &Path| !path.exists() && below(path);
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
+    let judging = || progress.says(|| "judging …".to_owned());
     let mut checked = if options.live.live {
         let names = |namespace: &str| check::names(&new, &options.question(&settings, namespace, now));
-        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names)?;
+        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names, &progress)?;
         let live::Cluster { world, objects, unseen, namespace } = &cluster;
+        judging();
         check::run_live(&new, Live { world, objects, unseen }, &options.question(&settings, namespace, now))
     } else {
+        judging();
         check::run(
             &new,
             base.as_deref(),
             &options.question(&settings, options.namespace.as_deref().unwrap_or(DEFAULT), now),
         )
     };
+    drop(progress);
     checked.settings = file.as_ref().map(|it| it.display().to_string());
     // What goes to files is there whatever becomes of standard output.
     for Destination { format, file } in &options.output {
@@ -178,7 +184,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
 /// What is found below these paths with these settings, and nothing else said about it.
 pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
     let question = Question { settings, namespace, now, rules: &[] };
-    check::run(&sources::read(paths), None, &question)
+    check::run(&sources::read(paths, &Progress::off()), None, &question)
 }
 
 impl Options {

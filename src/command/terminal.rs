@@ -1,5 +1,7 @@
-//! What is on the other end of standard output: how wide it is, whether it shows colours, and whether it still listens.
+//! What is on the other end of standard output and standard error: how wide it is, whether it shows colours, whether it still listens,
+//! and whether somebody waits there.
 
+pub mod progress;
 pub mod wrap;
 
 use std::env;
