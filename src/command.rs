@@ -36,7 +36,7 @@ use jiff::Timestamp;
 use crate::act::reload;
 use crate::act::telemetry::chain;
 
-use self::terminal::Patient;
+use self::terminal::{Folded, Patient};
 
 /// A gate in front of MariaDB Galera on Kubernetes: refuses the ordinary commands that destroy a cluster, and says
 /// what to do instead.
@@ -54,7 +54,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
-    Audit(look::Look),
+    Audit(audit::Options),
     /// Have nothing refused in a namespace for some minutes: exit 0 if the guard honours it, 1 if not, 2 if it cannot be told
     #[command(
         after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
@@ -131,6 +131,27 @@ enum Command {
     Version,
 }
 
+impl Command {
+    /// What it prints may be laid out; what is not named here is printed as it is.
+    fn is_for_people(&self) -> bool {
+        match self {
+            Self::Audit(options) => options.is_for_people(),
+            Self::Check(options) => options.is_for_people(),
+            Self::Doctor(options) => options.is_for_people(),
+            Self::Rules(options) => options.is_for_people(),
+            Self::Simulate(options) => options.is_for_people(),
+            Self::Status(options) => options.of.look().is_for_people(),
+            Self::BreakGlass(_)
+            | Self::Recover(_)
+            | Self::Rollout(_)
+            | Self::Selftest(_)
+            | Self::Start(_)
+            | Self::Stop(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// What a pipeline branches on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
@@ -176,10 +197,10 @@ impl Cli {
     }
 
     fn answer(self) -> anyhow::Result<ExitCode> {
-        let mut out = Patient::new(io::stdout().lock());
+        let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
             Command::Audit(options) => {
-                let settings = settings(options.config.as_deref())?;
+                let settings = settings(options.config())?;
                 Ok(audit::run(&options, &settings, &mut out)?.into())
             }
             Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),

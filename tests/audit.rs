@@ -39,6 +39,7 @@ fn a_running_cluster_is_no_finding() {
             report::audit::text(&audit)
                 .starts_with("db/galera-instance-galera  HEALTHY  3 of 3 members Synced\n1 cluster, ")
         );
+        assert_eq!(report::audit::not_well(&audit), "");
     }
 }
 
@@ -48,6 +49,8 @@ fn a_first_installation_is_no_finding() {
     let scene = Scene { members, data: "none".into(), bootstrap: "running".into(), ..Scene::default() };
     let text = report::audit::text(&judged(&scene));
     assert!(text.starts_with("db/galera-instance-galera  FORMING  0 of 3 members Synced"), "{text}");
+    let (not_well, _) = text.split_once("1 cluster, ").unwrap();
+    assert_eq!(report::audit::not_well(&judged(&scene)), not_well);
 }
 
 #[test]
@@ -69,6 +72,11 @@ fn what_is_wrong_already_is_said_as_it_would_be_refused() {
     let audit = judged(&scene);
     let expected = BTreeMap::from([(("G01", "warn"), 1), (("G04", "deny"), 2), (("G11", "deny"), 1)]);
     assert_eq!(audit.counts(), expected, "objects are counted, not findings");
+    let (findings, _) = report::audit::text(&audit)
+        .split_once("\n\ndb/galera-instance-galera  HEALTHY")
+        .map(|(it, rest)| (it.to_owned(), rest.to_owned()))
+        .unwrap();
+    assert_eq!(report::audit::not_well(&audit), findings + "\n", "the cluster is well");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         let json = serde_json::to_string_pretty(&report::audit::json(&audit)).unwrap();
         insta::assert_snapshot!("audit", format!("{}\n{json}", report::audit::text(&audit)));

@@ -4,14 +4,14 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 /// Runs the program in the folder of the fixtures, so that no path of a machine gets into a snapshot.
-fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
+pub fn gatera(args: &[&str], stdin: &[u8]) -> Ran {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gatera"))
         .args(args)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"))

@@ -24,6 +24,7 @@ use serde_json::{Map, Value, json};
 use super::doctor::{self, PODS};
 use super::generate;
 use super::look::{self, Access, Look};
+use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
 /// Options of `gatera report`.
@@ -57,6 +58,7 @@ const OURS: &str = "gatera";
 pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
+    let progress = Progress::start();
     let bundle = look::block_on(async {
         let look = Look::of(&options.access, options.namespace.as_deref(), options.config());
         let client = look.client().await?;
@@ -64,11 +66,12 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
             "version": String::from_utf8_lossy(&version).lines().collect::<Vec<_>>(),
             "at": Timestamp::now().to_string(),
         });
-        let settings = match doctor::asked(&look, chosen).await {
+        let settings = match doctor::asked(&look, chosen, &progress).await {
             Ok(asked) => {
                 bundle["doctor"] = report::doctor::json(&asked.rows);
                 // Logs name what is in all namespaces.
                 if options.namespace.is_none() {
+                    progress.says(|| "asking for the guard's logs …".to_owned());
                     bundle["logs"] = logs(&client, &asked.namespace).await;
                 }
                 asked.settings
@@ -78,6 +81,7 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
                 chosen.clone()
             }
         };
+        progress.says(|| "asking what the cluster holds …".to_owned());
         match look::looked_by(&client, &look, &settings).await {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
@@ -88,12 +92,14 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
                 bundle["status"] = report::status::json(&stories, &[])["clusters"].take();
                 bundle["audit"] = report::audit::json(&audit);
                 bundle["unseen"] = json!(unseen);
+                progress.says(|| "asking for clusters, object by object …".to_owned());
                 bundle["objects"] = objects(&client, &clusters).await;
                 bundle["events"] = events(&client, &clusters).await;
             }
         }
         Ok(bundle)
     })?;
+    drop(progress);
     writeln!(out, "{:#}", report::bundle::harmless(bundle))?;
     let _ = writeln!(
         io::stderr(),

@@ -9,19 +9,21 @@ mod settings;
 mod sources;
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use decide::check::{self, Checked, Input, Level, Live, NoText, Question};
+use decide::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
 use decide::config::Settings;
-use decide::report::check::{Format, lay_out};
+use decide::report::check::{Format, in_brief, in_full, lay_out};
+use decide::report::visible;
 use decide::rules;
 use decide::verdict::Mode;
 use jiff::Timestamp;
 
 use super::Exit;
+use super::terminal::progress::Progress;
 
 pub use base::Base;
 
@@ -75,7 +77,20 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
+    loudness: Loudness,
+    #[command(flatten)]
     colour: super::terminal::Colour,
+}
+
+/// How much is printed.
+#[derive(Clone, Copy, Debug, Args)]
+struct Loudness {
+    /// Print only what decides the exit code (what is refused or cannot be read), and nothing if it is 0
+    #[arg(long, short, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print also what was judged and is fine, and where the settings come from
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// Where kubectl puts what names no namespace.
@@ -125,29 +140,35 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         screens < 2,
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
+    options.may_be_told_so()?;
     let (settings, file) = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
     let settings = options.mode.map_or(settings.clone(), |mode| settings.with_mode(mode));
-    let base = options.against.as_ref().map(|base| base.read(&options.paths)).transpose()?;
-    let mut new = sources::read(&options.paths);
+    let progress = Progress::start();
+    let base = options.against.as_ref().map(|base| base.read(&options.paths, &progress)).transpose()?;
+    let mut new = sources::read(&options.paths, &progress);
     if let Some(base) = &base {
         // What is only there was removed, which is no mistake.
         let below = |path: &Path| base.iter().any(|it| Path::new(&*it.name).starts_with(path));
         let gone = |path: &Path| !path.exists() && below(path);
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
+    let judging = || progress.says(|| "judging …".to_owned());
     let mut checked = if options.live.live {
         let names = |namespace: &str| check::names(&new, &options.question(&settings, namespace, now));
-        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names)?;
+        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names, &progress)?;
         let live::Cluster { world, objects, unseen, namespace } = &cluster;
+        judging();
         check::run_live(&new, Live { world, objects, unseen }, &options.question(&settings, namespace, now))
     } else {
+        judging();
         check::run(
             &new,
             base.as_deref(),
             &options.question(&settings, options.namespace.as_deref().unwrap_or(DEFAULT), now),
         )
     };
-    checked.settings = file.map(|it| it.display().to_string());
+    drop(progress);
+    checked.settings = file.as_ref().map(|it| it.display().to_string());
     // What goes to files is there whatever becomes of standard output.
     for Destination { format, file } in &options.output {
         if let Some(file) = file {
@@ -155,18 +176,78 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
             fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
         }
     }
-    let screen = options.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format);
-    out.write_all(lay_out(&checked, screen, options.colour.wanted()).as_bytes())?;
-    Ok(options.exit(&checked))
+    let exit = options.exit(&checked);
+    options.tell(checked, exit, file.as_deref(), out)?;
+    Ok(exit)
 }
 
 /// What is found below these paths with these settings, and nothing else said about it.
 pub fn judged(paths: &[PathBuf], namespace: &str, settings: &Settings, now: Timestamp) -> Checked {
     let question = Question { settings, namespace, now, rules: &[] };
-    check::run(&sources::read(paths), None, &question)
+    check::run(&sources::read(paths, &Progress::off()), None, &question)
 }
 
 impl Options {
+    /// What is printed may be laid out for the terminal: a table or a line for `grep` is broken if it is broken.
+    pub fn is_for_people(&self) -> bool {
+        self.screen() == Format::Text
+    }
+
+    /// The format of standard output.
+    fn screen(&self) -> Format {
+        self.output.iter().find(|it| it.file.is_none()).map_or(Format::Text, |it| it.format)
+    }
+
+    /// What programs read is always whole.
+    fn may_be_told_so(&self) -> anyhow::Result<()> {
+        let (asked, may, names) = match (self.loudness.quiet, self.loudness.verbose) {
+            (true, _) => (
+                "--quiet",
+                &[Format::Text, Format::Concise, Format::Markdown][..],
+                "text, concise or markdown",
+            ),
+            (_, true) => ("--verbose", &[Format::Text, Format::Concise][..], "text or concise"),
+            _ => return Ok(()),
+        };
+        anyhow::ensure!(
+            may.contains(&self.screen()),
+            "{asked} goes with --output {names} only; other formats always say the same"
+        );
+        Ok(())
+    }
+
+    /// Prints what is to be printed.
+    fn tell(
+        &self,
+        mut checked: Checked,
+        exit: Exit,
+        settings: Option<&Path>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        let (screen, colour) = (self.screen(), self.colour.wanted());
+        if self.loudness.verbose {
+            out.write_all(in_full(&checked, screen, colour).as_bytes())?;
+            return writeln!(out, "{}", visible(&settings::says(settings, self.config.is_some(), self.mode)));
+        }
+        if self.loudness.quiet {
+            if exit == Exit::Clean {
+                return Ok(());
+            }
+            checked.hits.retain(|hit| self.counts(hit));
+            return out.write_all(in_brief(&checked, screen, colour).as_bytes());
+        }
+        out.write_all(lay_out(&checked, screen, colour).as_bytes())
+    }
+
+    /// For the exit code.
+    fn counts(&self, hit: &Hit) -> bool {
+        match hit.level() {
+            Level::Refused | Level::Unread => true,
+            Level::Warning => self.fail_on == FailOn::Warn,
+            Level::Waived | Level::Note => self.strict && matches!(hit.what, What::Unjudged(_)),
+        }
+    }
+
     fn question<'a>(&'a self, settings: &'a Settings, namespace: &'a str, now: Timestamp) -> Question<'a> {
         Question { settings, namespace, now, rules: &self.rule }
     }

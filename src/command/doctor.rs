@@ -36,6 +36,7 @@ use tokio::time::timeout;
 use super::canary::{self, Answer};
 use super::installed::{self, Installed};
 use super::look::{self, Look, Output};
+use super::terminal::progress::Progress;
 use super::{Exit, selftest};
 use crate::act::certs;
 use crate::act::telemetry::chain;
@@ -45,12 +46,20 @@ use crate::act::telemetry::chain;
 pub struct Options {
     #[command(flatten)]
     look: Look,
+    /// Only what is not well, and nothing if all is
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 impl Options {
     /// The settings file.
     pub fn config(&self) -> Option<&Path> {
         self.look.config.as_deref()
+    }
+
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        self.look.is_for_people()
     }
 }
 
@@ -67,8 +76,13 @@ const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
 pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let rows = look::block_on(asked(&options.look, chosen))?.rows;
-    match options.look.output {
+    let Options { look, quiet } = options;
+    look.may_be_quiet(*quiet)?;
+    let progress = Progress::start();
+    let rows = look::block_on(asked(look, chosen, &progress))?.rows;
+    drop(progress);
+    match look.output {
+        Output::Text if *quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
     }
@@ -80,20 +94,24 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
 }
 
 /// Everything.
-pub(super) async fn asked(look: &Look, chosen: &Settings) -> anyhow::Result<Guard> {
+pub(super) async fn asked(look: &Look, chosen: &Settings, progress: &Progress) -> anyhow::Result<Guard> {
+    let now = |what: &str| progress.says(|| format!("asking {what} …"));
+    now("the API server for its version");
     let client = look.client().await?;
     // Who gets no answer to this gets none to anything else.
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
     let Guard { installed, settings, namespace, rows: of_the_guard } =
-        of_the_guard(&client, look.config.is_some().then_some(chosen)).await;
+        of_the_guard(&client, look.config.is_some().then_some(chosen), progress).await;
     rows.extend(of_the_guard);
     if installed.is_there() {
+        now("what the guard may do");
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
         rows.extend(doctor::rights(&user, &rights::asked(&client, &namespace, &user).await));
     }
 
+    now("what the cluster holds");
     let world = match look::looked_by(&client, look, &settings).await {
         Ok((world, unseen)) => {
             rows.extend(unseen.iter().map(|plural| {
@@ -121,6 +139,7 @@ pub(super) async fn asked(look: &Look, chosen: &Settings) -> anyhow::Result<Guar
                 "gatera doctor --namespace NS",
             )
         } else {
+            now("for what must be refused");
             match canary::ask(&client, &ns, &settings.adoption).await {
                 Ok(answer) => canary(&answer, &ns, mode),
                 Err(error) => Row::not_asked(CANARY, error.to_string()),
@@ -140,7 +159,8 @@ pub(super) struct Guard {
 }
 
 /// Is it there, is it as it registered, what does it say of itself?
-pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>) -> Guard {
+pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>, progress: &Progress) -> Guard {
+    progress.says(|| "asking how the guard is registered …".to_owned());
     let installed = installed::look(client).await;
     let settings = chosen.cloned().unwrap_or_else(|| installed.settings_or(&Settings::default()));
     let own = env!("CARGO_PKG_VERSION");
@@ -152,7 +172,7 @@ pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>) -> 
         // A guard that is not ready has registered nothing yet.
         None => home(client).await,
     };
-    let replicas = replicas(client, &namespace).await;
+    let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
     let same_version = versions.clone().all(|version| version == own);
     let known = installed.settings.as_ref().is_ok_and(Option::is_some) || chosen.is_some();
@@ -227,7 +247,7 @@ async fn home(client: &Client) -> String {
 }
 
 /// The guard's pods, and what each says of itself.
-async fn replicas(client: &Client, namespace: &str) -> Asked<Vec<Replica>> {
+async fn replicas(client: &Client, namespace: &str, progress: &Progress) -> Asked<Vec<Replica>> {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = api.list(&ListParams::default().labels(PODS)).await.map_err(|error| chain(&error))?;
     let mut replicas = Vec::new();
@@ -244,6 +264,7 @@ async fn replicas(client: &Client, namespace: &str) -> Asked<Vec<Replica>> {
         // Pods of its test are no replicas.
         let Some(port) = port else { continue };
         let name = pod.name_any();
+        progress.says(|| format!("asking replica {name} how it is …"));
         let says = timeout(PATIENCE, says(client, namespace, &name, port)).await;
         let says = says.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())));
         let version = pod.labels().get("app.kubernetes.io/version").cloned();

@@ -32,6 +32,13 @@ pub struct ListOptions {
     output: Form,
 }
 
+impl ListOptions {
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self.output, Form::Text)
+    }
+}
+
 /// How to print the rules.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {

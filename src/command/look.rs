@@ -58,6 +58,20 @@ impl Look {
         self.namespace.as_deref()
     }
 
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self.output, Output::Text)
+    }
+
+    /// Less is told to people only: a program leaves out by itself what it does not want.
+    pub fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            !quiet || self.is_for_people(),
+            "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output"
+        );
+        Ok(())
+    }
+
     /// For a command that has fewer options.
     pub fn of(access: &Access, namespace: Option<&str>, config: Option<&Path>) -> Self {
         Self {

@@ -49,6 +49,11 @@ impl Options {
         self.look.config.as_deref()
     }
 
+    /// Nothing of it is for a program.
+    pub fn is_for_people(&self) -> bool {
+        self.look.is_for_people()
+    }
+
     /// What is run.
     fn command(&self) -> Vec<String> {
         if self.filename.is_empty() {

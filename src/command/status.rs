@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use super::doctor;
 use super::look::{self, Output};
+use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
 /// Options of `gatera status`.
@@ -91,7 +92,8 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
 }
 
 async fn told(of: &Options, client: &Client, settings: &Settings) -> anyhow::Result<String> {
-    let guard = doctor::of_the_guard(client, of.look.config.is_some().then_some(settings)).await;
+    let chosen = of.look.config.is_some().then_some(settings);
+    let guard = doctor::of_the_guard(client, chosen, &Progress::off()).await;
     let settings = &guard.settings;
     let (world, _) = look::looked_by(client, &of.look, settings).await?;
     let view = View::new(&world, Timestamp::now(), settings);

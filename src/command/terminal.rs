@@ -1,7 +1,11 @@
-//! What is on the other end of standard output: whether it shows colours, and whether it still listens.
+//! What is on the other end of standard output and standard error: how wide it is, whether it shows colours, whether it still listens,
+//! and whether somebody waits there.
+
+pub mod progress;
+pub mod wrap;
 
 use std::env;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal as _, StdoutLock, Write};
 
 use clap::{Args, ValueEnum};
 
@@ -21,15 +25,23 @@ enum When {
     Never,
 }
 
-/// Nobody reads longer lines.
-const WIDEST: usize = 100;
+/// Nobody reads longer lines of a page.
+const PAGE: usize = 100;
+/// Nor of anything else: names and commands make those longer.
+pub const WIDEST: usize = 120;
+/// Nothing is laid out for less.
+const NARROWEST: usize = 20;
+
+/// How wide the terminal is, but for what nobody reads; `None`: there is none, or it does not say.
+fn columns(most: usize) -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).clamp(NARROWEST, most))
+}
 
 impl Colour {
     /// How many columns a text may have; `None`: it is no terminal, and is not laid out.
     pub fn width(self) -> Option<usize> {
         let asked = io::stdout().is_terminal() || self.color == When::Always;
-        let columns = || terminal_size::terminal_size().map_or(WIDEST, |(width, _)| usize::from(width.0));
-        asked.then(|| columns().clamp(20, WIDEST))
+        asked.then(|| columns(PAGE).unwrap_or(PAGE))
     }
 
     /// Here and now.
@@ -89,5 +101,111 @@ impl<W: Write> Write for Patient<W> {
     fn flush(&mut self) -> io::Result<()> {
         let result = if self.closed { Ok(()) } else { self.inner.flush() };
         self.unless_closed(result)
+    }
+}
+
+/// How wide a text may be now; `None`: as wide as it is.
+type Columns = fn() -> Option<usize>;
+
+/// Standard output as people read it: each line ends where the terminal does. What is for programs goes through as it is.
+#[derive(Debug)]
+pub struct Folded<W: Write> {
+    inner: W,
+    columns: Option<Columns>,
+    /// What was written of a line that has not ended.
+    line: Vec<u8>,
+}
+
+impl Folded<StdoutLock<'static>> {
+    /// Around standard output; only what is for people is folded, and only on a terminal, which may become wider or narrower meanwhile.
+    pub fn stdout(for_people: bool) -> Self {
+        let folds = for_people && io::stdout().is_terminal();
+        Self::new(io::stdout().lock(), folds.then_some(|| columns(WIDEST)))
+    }
+}
+
+impl<W: Write> Folded<W> {
+    fn new(inner: W, columns: Option<Columns>) -> Self {
+        Self { inner, columns, line: Vec::new() }
+    }
+}
+
+impl<W: Write> Write for Folded<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(columns) = self.columns.and_then(|asked| asked()) else {
+            let begun = std::mem::take(&mut self.line);
+            self.inner.write_all(&begun)?;
+            return self.inner.write(bytes);
+        };
+        self.line.extend_from_slice(bytes);
+        if let Some(last) = self.line.iter().rposition(|byte| *byte == b'\n') {
+            let begun = self.line.split_off(last + 1);
+            let whole = std::mem::replace(&mut self.line, begun);
+            self.inner.write_all(folded(&whole, columns).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// A question ends without a line's end.
+    fn flush(&mut self) -> io::Result<()> {
+        let begun = std::mem::take(&mut self.line);
+        self.inner.write_all(&begun)?;
+        self.inner.flush()
+    }
+}
+
+impl<W: Write> Drop for Folded<W> {
+    fn drop(&mut self) {
+        let _ = self.flush();
+    }
+}
+
+fn folded(lines: &[u8], columns: usize) -> String {
+    let lines = String::from_utf8_lossy(lines);
+    let line = |line: &str| wrap::fold(line, columns).into_owned() + "\n";
+    lines.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "  why: a member that leaves may be the one another receives its data from";
+
+    fn written(columns: Option<Columns>, parts: &[&str]) -> String {
+        let mut screen = Vec::new();
+        let mut out = Folded::new(&mut screen, columns);
+        for part in parts {
+            out.write_all(part.as_bytes()).unwrap();
+        }
+        drop(out);
+        String::from_utf8(screen).unwrap()
+    }
+
+    #[test]
+    fn lines_are_folded_whole_however_they_are_written() {
+        let folded = "  why: a member that leaves may be the\n    one another receives its data from\n";
+        let (head, tail) = LINE.split_at(20);
+        assert_eq!(
+            written(Some(|| Some(40)), &[LINE, "\n", head, tail, "\nGo on? "]),
+            format!("{folded}{folded}Go on? ")
+        );
+    }
+
+    #[test]
+    fn where_nobody_reads_nothing_is_folded() {
+        let text = format!("{LINE}\n\n{LINE}");
+        for columns in [None, Some((|| None) as Columns), Some(|| Some(80))] {
+            assert_eq!(written(columns, &[&text]), text);
+        }
+    }
+
+    #[test]
+    fn a_question_is_asked_before_its_line_ends() {
+        let mut screen = Vec::new();
+        let mut out = Folded::new(&mut screen, Some(|| Some(40)));
+        out.write_all(b"Go on? [y/N] ").unwrap();
+        out.flush().unwrap();
+        assert_eq!(out.inner, b"Go on? [y/N] ");
     }
 }

@@ -12,6 +12,7 @@ use anyhow::{Context as _, ensure};
 use decide::check::{Input, NoText};
 
 use super::{input, sources};
+use crate::command::terminal::progress::Progress;
 
 /// What `--against` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,11 +40,12 @@ impl FromStr for Base {
 
 impl Base {
     /// Every text of the base below these paths.
-    pub(super) fn read(&self, paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
+    pub(super) fn read(&self, paths: &[PathBuf], progress: &Progress) -> anyhow::Result<Vec<Input>> {
         let revision = match self {
-            Self::Path(path) => return Ok(sources::read(std::slice::from_ref(path))),
+            Self::Path(path) => return Ok(sources::read(std::slice::from_ref(path), progress)),
             Self::Git(revision) => revision,
         };
+        progress.says(|| "reading the base …".to_owned());
         let (mut all, mut seen) = (Vec::new(), HashSet::new());
         for path in paths {
             ensure!(

@@ -18,6 +18,7 @@ use kube::{Api, Client};
 
 use crate::act::{connect, watch};
 use crate::command::look::block_on;
+use crate::command::terminal::progress::Progress;
 
 /// How many objects are asked for at once.
 const AT_ONCE: usize = 8;
@@ -53,11 +54,13 @@ pub(super) fn look(
     settings: &Settings,
     namespace: Option<&str>,
     names: impl FnOnce(&str) -> BTreeSet<(Kind, Id)>,
+    progress: &Progress,
 ) -> anyhow::Result<Cluster> {
     block_on(async {
         let client = &connect::person(options.kubeconfig.as_deref(), options.context.as_deref()).await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&namespace);
+        progress.says(|| "asking what the cluster holds …".to_owned());
         let listed = match watch::once(client, None, &settings.adoption).await {
             Err(error) if error.forbidden() => {
                 let namespaces: BTreeSet<_> =
@@ -71,7 +74,12 @@ pub(super) fn look(
             }
             listed => listed?,
         };
+        let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
+        let found = found.inspect(|_| {
+            asked += 1;
+            progress.says(|| format!("asking for what is there: {asked} of {all} …"));
+        });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
         Ok(Cluster { world, objects, unseen: listed.unseen, namespace })

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 use decide::config::Settings;
 use decide::rules::RULES;
+use decide::verdict::Mode;
 
 use super::{Base, sources};
 use crate::act::reload;
@@ -48,6 +49,17 @@ pub(super) fn of(
     let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     Ok((settings.no_milder_than(&before.unwrap_or_default(), &ids), Some(path)))
+}
+
+/// Where they come from, for whoever wonders.
+pub(super) fn says(file: Option<&Path>, named: bool, mode: Option<Mode>) -> String {
+    let whose = match file {
+        Some(file) if named => format!("{}, as --config says", file.display()),
+        Some(file) => format!("{}, which lies beside the manifests or above them", file.display()),
+        None => format!("the usual ones; no {NAME} lies beside the manifests or above them"),
+    };
+    let mode = mode.map(|mode| format!("; --mode {}", mode.name())).unwrap_or_default();
+    format!("settings: {whose}{mode}")
 }
 
 /// The nearest one; of what is not there any more, from where it was.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use decide::check::{Input, NoText};
 
 use super::input;
+use crate::command::terminal::progress::Progress;
 
 /// Nobody writes a longer one by hand, and an API server takes no object of more than three.
 const LONGEST: u64 = 64 << 20;
@@ -18,16 +19,34 @@ const LEADS_OUT: &str =
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Every text below the paths, each once, those of a folder in the order of their names.
-pub(super) fn read(paths: &[PathBuf]) -> Vec<Input> {
-    let (mut found, mut seen) = (Vec::new(), HashSet::new());
+pub(super) fn read(paths: &[PathBuf], progress: &Progress) -> Vec<Input> {
+    let (mut found, mut seen) = (Found { inputs: Vec::new(), progress }, HashSet::new());
     for path in paths {
         if path.is_dir() {
             below(path, &fs::canonicalize(path).unwrap_or_default(), &mut seen, &mut found);
         } else if is_standard_input(path) || first_time(path, &mut seen) {
+            if is_standard_input(path) {
+                // Whoever types manifests at a terminal is not written to meanwhile.
+                progress.says(String::new);
+            }
             found.push(one(path));
         }
     }
-    found
+    found.inputs
+}
+
+/// What was found so far, and who is told how much that is.
+struct Found<'a> {
+    inputs: Vec<Input>,
+    progress: &'a Progress,
+}
+
+impl Found<'_> {
+    fn push(&mut self, input: Input) {
+        self.inputs.push(input);
+        let files = self.inputs.len();
+        self.progress.says(|| format!("reading: {files} file{} …", if files == 1 { "" } else { "s" }));
+    }
 }
 
 /// `-` is a pipe.
@@ -45,7 +64,7 @@ fn first_time(path: &Path, seen: &mut HashSet<PathBuf>) -> bool {
     fs::canonicalize(path).map_or(true, |path| seen.insert(path))
 }
 
-fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Vec<Input>) {
+fn below(folder: &Path, top: &Path, seen: &mut HashSet<PathBuf>, found: &mut Found<'_>) {
     if !first_time(folder, seen) {
         return;
     }

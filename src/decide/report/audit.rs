@@ -20,9 +20,29 @@ use super::{because, refusal, visible};
 use crate::audit::{Audit, Audited, News, Summary};
 use crate::galera::identity::Identity;
 use crate::verdict::{Effect, Judged};
+use crate::view::State;
 
 /// For a person.
 pub fn text(audit: &Audit) -> String {
+    let mut text = findings(audit);
+    text.extend(audit.clusters.iter().map(cluster));
+    let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
+    let (refused, warned) = (audit.refused(), audit.warned());
+    text.push_str(&format!(
+        "{clusters}, {objects} judged: {refused} would be refused, {warned} allowed with a warning\n"
+    ));
+    text
+}
+
+/// For a person who wants no word about the rest.
+pub fn not_well(audit: &Audit) -> String {
+    let well = |it: &&Summary| it.state == State::Healthy && it.starts.is_empty() && it.matters.is_empty();
+    let clusters: String = audit.clusters.iter().filter(|it| !well(it)).map(cluster).collect();
+    let text = findings(audit) + &clusters;
+    if text.is_empty() { text } else { text.trim_end().to_owned() + "\n" }
+}
+
+fn findings(audit: &Audit) -> String {
     let mut text = String::new();
     for object in &audit.objects {
         let Audited { subject, decision, .. } = object;
@@ -40,17 +60,15 @@ pub fn text(audit: &Audit) -> String {
             text.push_str(&format!("warning\n{}\n\n", visible(remark)));
         }
     }
-    for Summary { id, state, says, identity, starts, matters, .. } in &audit.clusters {
-        let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
-        text.push_str(&format!("{id}  {}  {}{known}\n", state.name(), visible(says)));
-        text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
-        text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
-    }
-    let (clusters, objects) = (count(audit.clusters.len(), "cluster"), count(audit.judged, "object"));
-    let (refused, warned) = (audit.refused(), audit.warned());
-    text.push_str(&format!(
-        "{clusters}, {objects} judged: {refused} would be refused, {warned} allowed with a warning\n"
-    ));
+    text
+}
+
+fn cluster(it: &Summary) -> String {
+    let Summary { id, state, says, identity, starts, matters, .. } = it;
+    let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
+    let mut text = format!("{id}  {}  {}{known}\n", state.name(), visible(says));
+    text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
+    text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
     text
 }
 

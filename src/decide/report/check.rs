@@ -74,6 +74,24 @@ pub fn lay_out(checked: &Checked, format: Format, colour: bool) -> String {
     }
 }
 
+/// What is listed, and no word about the rest. If nothing is, there is nothing to judge, and that is said.
+pub fn in_brief(checked: &Checked, format: Format, colour: bool) -> String {
+    match format {
+        Format::Text if !checked.hits.is_empty() => {
+            tame(text::hits(checked, colour).trim_end_matches('\n')) + "\n"
+        }
+        Format::Concise if !checked.hits.is_empty() => tame(&text::lines(checked, colour)),
+        format => lay_out(checked, format, colour),
+    }
+}
+
+/// Also what is fine, object by object.
+pub fn in_full(checked: &Checked, format: Format, colour: bool) -> String {
+    let fine = tame(&text::fine(checked, colour));
+    let apart = if format == Format::Text && !fine.is_empty() { "\n" } else { "" };
+    format!("{fine}{apart}{}", lay_out(checked, format, colour))
+}
+
 /// Runners of pipelines look for commands anywhere in what a job prints, and names are whatever somebody wrote.
 fn tame(text: &str) -> String {
     text.replace("##[", "#\\u{23}[").replace("##vso[", "#\\u{23}vso[")

@@ -14,8 +14,20 @@ use crate::doctor::{Row, State};
 
 /// For a person: a line for each answer, with what to do below it.
 pub fn text(rows: &[Row]) -> String {
+    let lines = lines(&rows.iter().collect::<Vec<_>>());
+    let [well, remarks, not_asked, wrong] = counts(rows);
+    let remarks = format!("{remarks} remark{}", if remarks == 1 { "" } else { "s" });
+    format!("{lines}\n{wrong} wrong, {remarks}, {not_asked} not asked, {well} well\n")
+}
+
+/// For a person who wants no word about the rest.
+pub fn not_well(rows: &[Row]) -> String {
+    lines(&rows.iter().filter(|row| row.state != State::Well).collect::<Vec<_>>())
+}
+
+fn lines(rows: &[&Row]) -> String {
     let widest = rows.iter().map(|row| row.about.len()).max().unwrap_or_default();
-    let line = |Row { about, state, says, instead }: &Row| {
+    let line = |Row { about, state, says, instead }: &&Row| {
         let head = format!("{:<6} {about:<widest$}  {}\n", word(*state), visible(says));
         if instead.is_empty() {
             return head;
@@ -23,10 +35,7 @@ pub fn text(rows: &[Row]) -> String {
         let indent = " ".repeat(6 + 1 + widest + 2);
         head + &format!("{indent}do: {}\n", visible(instead))
     };
-    let lines: String = rows.iter().map(line).collect();
-    let [well, remarks, not_asked, wrong] = counts(rows);
-    let remarks = format!("{remarks} remark{}", if remarks == 1 { "" } else { "s" });
-    format!("{lines}\n{wrong} wrong, {remarks}, {not_asked} not asked, {well} well\n")
+    rows.iter().map(line).collect()
 }
 
 fn word(state: State) -> &'static str {

@@ -1,10 +1,15 @@
 //! For people: the place, the line with what is meant marked, the reason, the way out; or a line each.
 
-use crate::check::{Checked, Excerpt, Hit, Level, Spot, What};
+use crate::check::{Checked, Excerpt, Hit, Level, Outcome, Spot, What};
 use crate::report::visible;
 
-/// Everything that is known of each.
+/// Everything that is known of each, and how many there are.
 pub(super) fn text(checked: &Checked, colour: bool) -> String {
+    hits(checked, colour) + &summary(checked)
+}
+
+/// Everything that is known of each.
+pub(super) fn hits(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let mut text = String::new();
     for hit in &checked.hits {
@@ -23,17 +28,32 @@ pub(super) fn text(checked: &Checked, colour: bool) -> String {
         }
         text.push_str(&format!("{}\n\n", super::whole(hit)));
     }
-    text + &summary(checked)
+    text
+}
+
+/// A line for each object that nothing is said of.
+pub(super) fn fine(checked: &Checked, colour: bool) -> String {
+    let paint = Paint(colour);
+    let fine = checked.objects.iter().filter(|it| it.worst.is_none() && !it.unchanged);
+    let line = |Outcome { spot, object, .. }: &Outcome| {
+        format!("{}: {} {}\n", at(spot), paint.with("32", "fine"), visible(&object.subject))
+    };
+    fine.map(line).collect()
+}
+
+/// A line each, and how many there are.
+pub(super) fn concise(checked: &Checked, colour: bool) -> String {
+    lines(checked, colour) + &summary(checked)
 }
 
 /// A line each.
-pub(super) fn concise(checked: &Checked, colour: bool) -> String {
+pub(super) fn lines(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
     let line = |hit: &Hit| {
         let rule = hit.rule().map_or(":".to_owned(), |rule| format!(" [{rule}]"));
         format!("{}: {}{rule} {}\n", at(&hit.spot), paint.level(hit.level()), super::headline(hit))
     };
-    checked.hits.iter().map(line).collect::<String>() + &summary(checked)
+    checked.hits.iter().map(line).collect()
 }
 
 /// "galera.yaml:97:50", as editors and terminals make it a link.

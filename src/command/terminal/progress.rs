@@ -1,0 +1,175 @@
+//! One line on standard error for whoever waits at a terminal: what is being done now.
+//!
+//! Owns: when that line is there. It comes when the work has lasted for a second, and goes before anything else is printed: whoever
+//! prints drops it first. Must not know: what the work is. Where standard error is no terminal there is nothing of it.
+
+use std::env;
+use std::io::{self, IsTerminal as _, Write};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use unicode_width::UnicodeWidthChar as _;
+
+/// Who waits for less wants no word about it.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// More often than this no eye follows.
+const PAUSE: Duration = Duration::from_millis(100);
+/// To the beginning of the line, and nothing behind it.
+const CLEAR: &str = "\r\u{1b}[K";
+
+/// What is being done, told to whoever waits. It is cleared when it is dropped.
+#[derive(Debug, Default)]
+pub struct Progress(Option<Teller>);
+
+/// A thread of its own has the clock: work that hangs cannot tell that it does.
+#[derive(Debug)]
+struct Teller {
+    told: Sender<String>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Of work that begins now.
+    pub fn start() -> Self {
+        let shows = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|it| it != "dumb");
+        if shows { Self::told_to(io::stderr(), PATIENCE) } else { Self::off() }
+    }
+
+    /// Nobody waits, or somebody else tells.
+    pub fn off() -> Self {
+        Self(None)
+    }
+
+    fn told_to(mut out: impl Write + Send + 'static, patience: Duration) -> Self {
+        let (told, hears) = mpsc::channel();
+        let thread = thread::Builder::new().spawn(move || {
+            // Whoever cannot be told misses nothing else.
+            let _ = show(&hears, patience, &mut out);
+        });
+        Self(thread.ok().map(|thread| Teller { told, thread: Some(thread) }))
+    }
+
+    /// What is being done from now on; without words: nothing that is to be told.
+    pub fn says(&self, words: impl FnOnce() -> String) {
+        if let Self(Some(teller)) = self {
+            let _ = teller.told.send(words());
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        // The thread ends when nobody can tell it anything any more, and has cleared its line by then.
+        drop(std::mem::replace(&mut self.told, mpsc::channel().0));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn show(told: &Receiver<String>, patience: Duration, out: &mut impl Write) -> io::Result<()> {
+    let (began, mut words, mut shown) = (Instant::now(), String::new(), String::new());
+    let mut due = patience;
+    loop {
+        match told.recv_timeout(due.saturating_sub(began.elapsed())) {
+            Ok(new) => words = new,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if began.elapsed() < due {
+            continue;
+        }
+        if words != shown {
+            tell(&cut(&words, columns()), out)?;
+            shown.clone_from(&words);
+        }
+        due = began.elapsed() + PAUSE;
+    }
+    if !shown.is_empty() {
+        tell("", out)?;
+    }
+    Ok(())
+}
+
+/// At once, so that nothing flickers.
+fn tell(words: &str, out: &mut impl Write) -> io::Result<()> {
+    out.write_all(format!("{CLEAR}{words}").as_bytes())?;
+    out.flush()
+}
+
+fn columns() -> usize {
+    terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0))
+}
+
+/// What fits in one line, but for its last column, in which some terminals begin another one.
+fn cut(words: &str, columns: usize) -> String {
+    let mut room = columns.saturating_sub(1);
+    let fits = |c: &char| {
+        let wide = c.width().unwrap_or_default();
+        let fits = wide <= room;
+        room = room.saturating_sub(wide);
+        fits
+    };
+    words.chars().take_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Screen(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Screen {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Screen {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn what_lasts_is_told_and_nothing_of_it_stays() {
+        let screen = Screen::default();
+        let progress = Progress::told_to(screen.clone(), Duration::ZERO);
+        progress.says(|| "reading".to_owned());
+        while screen.text().is_empty() {
+            thread::yield_now();
+        }
+        assert_eq!(screen.text(), "\r\u{1b}[Kreading");
+        drop(progress);
+        assert_eq!(screen.text(), "\r\u{1b}[Kreading\r\u{1b}[K");
+    }
+
+    #[test]
+    fn what_is_done_soon_is_not_told() {
+        let screen = Screen::default();
+        let progress = Progress::told_to(screen.clone(), Duration::from_secs(3600));
+        progress.says(|| "reading".to_owned());
+        drop(progress);
+        assert_eq!(screen.text(), "");
+    }
+
+    #[test]
+    fn nobody_makes_words_for_nobody() {
+        Progress::off().says(|| unreachable!());
+    }
+
+    #[test]
+    fn a_line_stays_one_line() {
+        assert_eq!(cut("reading a/b.yaml", 10), "reading a");
+        assert_eq!(cut("日本語", 6), "日本");
+        assert_eq!(cut("a", 80), "a");
+    }
+}

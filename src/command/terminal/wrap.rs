@@ -1,0 +1,388 @@
+//! Long lines of what is for people, broken at spaces where the terminal ends.
+//!
+//! Owns: where a line may be broken, and how far the rest of it is set in. What somebody pastes into a shell stays in one piece: a
+//! terminal folds it by itself, and hands it out whole. Must not know: which command wrote the line, and what a terminal is.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use clap::CommandFactory as _;
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::command::Cli;
+
+/// Text that is narrower than this is hard to read, so it is set in less.
+const NARROWEST: usize = 20;
+/// So far what follows is set in, if nothing else says how far.
+const INDENT: usize = 2;
+
+/// One line, without its end, on so many columns.
+pub fn fold(line: &str, columns: usize) -> Cow<'_, str> {
+    let shown = plain(line);
+    if shown.width() <= columns || is_excerpt(&shown) {
+        return Cow::Borrowed(line);
+    }
+    let (stem, pieces) = (stem(&shown), pieces(line));
+    let indent = indent(stem, &pieces, columns);
+    let hang = indent.width();
+    let (mut text, mut column) = (String::with_capacity(line.len() + 64), 0);
+    for (number, Piece { gap, text: piece }) in pieces.iter().enumerate() {
+        let wide = plain(piece).width();
+        let too_long = column + gap + wide > columns;
+        // One that would begin no further to the left stays.
+        if number > 0 && too_long && hang < column + gap {
+            text.push('\n');
+            text.push_str(&indent);
+            column = hang;
+        } else {
+            text.extend(std::iter::repeat_n(' ', *gap));
+            column += gap;
+        }
+        text.push_str(piece);
+        column += wide;
+    }
+    Cow::Owned(text)
+}
+
+/// What is not to be broken, and how many spaces stand before it.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece<'a> {
+    gap: usize,
+    text: &'a str,
+}
+
+/// The words of a line; what somebody pastes is one.
+fn pieces(line: &str) -> Vec<Piece<'_>> {
+    let words = words(line);
+    let (mut pieces, mut run, mut begin) = (Vec::<Piece<'_>>::new(), Run::Prose, 0);
+    for (number, (at, word)) in words.iter().enumerate() {
+        let (end, shown) = (at + word.len(), plain(word));
+        match pieces.last_mut() {
+            Some(last) if run.takes(&shown) => last.text = &line[begin..end],
+            last => {
+                let before = last.map_or(0, |last| begin + last.text.len());
+                pieces.push(Piece { gap: at - before, text: word });
+                begin = *at;
+                let next = words.get(number + 1).map(|(_, next)| plain(next));
+                run = Run::at(&shown, next.as_deref());
+            }
+        }
+        run.read(&shown);
+    }
+    pieces
+}
+
+/// Each word of a line, and where it begins.
+fn words(line: &str) -> Vec<(usize, &str)> {
+    let mut at = 0;
+    let parts = line.split(' ').map(|word| {
+        let begin = at;
+        at += word.len() + 1;
+        (begin, word)
+    });
+    parts.filter(|(_, word)| !word.is_empty()).collect()
+}
+
+/// What the words that come next are part of.
+enum Run {
+    /// Of nothing that has to stay whole.
+    Prose,
+    /// Of what stands between backticks.
+    Backticks,
+    /// Of a command, in these quotes and so many parentheses of its own.
+    Command { quote: Option<char>, depth: usize },
+}
+
+impl Run {
+    /// What this word begins.
+    fn at(word: &str, next: Option<&str>) -> Self {
+        match (word.trim_start_matches(['(', '[']), next) {
+            ("kubectl" | "helm", Some(_)) => Self::Command { quote: None, depth: 0 },
+            ("gatera", Some(next)) if is_asked(next) => Self::Command { quote: None, depth: 0 },
+            _ => Self::Prose,
+        }
+    }
+
+    /// This word is part of it. Words in parentheses are about a command.
+    fn takes(&self, word: &str) -> bool {
+        match self {
+            Self::Prose => false,
+            Self::Backticks | Self::Command { quote: Some(_), .. } => true,
+            Self::Command { depth, .. } => *depth > 0 || !word.starts_with('('),
+        }
+    }
+
+    /// Whether it ends with this word. A quote that is never closed keeps the rest of the line whole, which harms nobody.
+    fn read(&mut self, word: &str) {
+        let odd = word.matches('`').count() % 2 == 1;
+        let over = match self {
+            Self::Prose if odd => {
+                *self = Self::Backticks;
+                false
+            }
+            Self::Prose => false,
+            Self::Backticks => odd,
+            Self::Command { quote, depth } => {
+                let word = word.trim_start_matches(['(', '[']);
+                closes(word, quote, depth) || quote.is_none() && *depth == 0 && word.ends_with([';', ','])
+            }
+        };
+        if over {
+            *self = Self::Prose;
+        }
+    }
+}
+
+/// A parenthesis is closed that the command did not open.
+fn closes(word: &str, quote: &mut Option<char>, depth: &mut usize) -> bool {
+    let mut before = ' ';
+    for c in word.chars() {
+        if let Some(open) = *quote {
+            *quote = Some(open).filter(|open| *open != c);
+        } else {
+            match c {
+                // After a letter it is an apostrophe.
+                '\'' | '"' if !before.is_alphanumeric() => *quote = Some(c),
+                '(' => *depth += 1,
+                ')' if *depth == 0 => return true,
+                ')' => *depth -= 1,
+                _ => {}
+            }
+        }
+        before = c;
+    }
+    false
+}
+
+/// `gatera status` is a command, "gatera knows" is not.
+fn is_asked(word: &str) -> bool {
+    static NAMES: LazyLock<Vec<String>> =
+        LazyLock::new(|| Cli::command().get_subcommands().map(|it| it.get_name().to_owned()).collect());
+    let word = word.trim_end_matches(|c: char| !c.is_alphanumeric());
+    NAMES.iter().any(|name| name == word)
+}
+
+/// A line of a file with its number, or the mark below it: it means something by its columns.
+fn is_excerpt(shown: &str) -> bool {
+    let number = shown.strip_prefix("  ").map(|it| it.trim_start_matches(|c: char| c.is_ascii_digit()));
+    number.is_some_and(|rest| rest.trim_start().starts_with("| "))
+}
+
+/// What a line begins with before its first word: spaces, and the branches of a tree.
+fn stem(shown: &str) -> &str {
+    let end = shown.find(|c| !matches!(c, ' ' | '│' | '├' | '└' | '─'));
+    &shown[..end.unwrap_or_default()]
+}
+
+/// What stands before the rest of a line: it hangs below the last column that has room for it, else below the line's own beginning.
+/// A tree goes on beside it.
+fn indent(stem: &str, pieces: &[Piece<'_>], columns: usize) -> String {
+    let fits = |at: &usize| at + NARROWEST <= columns;
+    let mut column = 0;
+    let mut begins = Vec::new();
+    for Piece { gap, text } in pieces {
+        column += gap;
+        if *gap > 1 && column > stem.width() {
+            begins.push(column);
+        }
+        column += plain(text).width();
+    }
+    let own = stem.width();
+    let far = begins.into_iter().rev().chain([own + INDENT, own]).find(fits).unwrap_or(INDENT).max(INDENT);
+    let beside = stem.chars().map(|c| match c {
+        '│' | '├' => '│',
+        _ => ' ',
+    });
+    beside.chain(std::iter::repeat(' ')).take(far).collect()
+}
+
+/// Without what sets colours and moves the cursor, which takes no room.
+fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split("\u{1b}[");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c| matches!(c, '@'..='~')).map_or(part.len(), |at| at + 1);
+        plain.push_str(&part[end..]);
+    }
+    Cow::Owned(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What messages hold that somebody pastes.
+    const COMMANDS: [&str; 8] = [
+        "kubectl -n db wait statefulset/galera '--for=jsonpath={.status.readyReplicas}=3' --timeout=10m",
+        "kubectl -n db patch statefulset galera --patch '{\"spec\": {\"replicas\": 3}, \"a\": \"b; c, (d)\"}'",
+        "kubectl annotate statefulset galera \"gatera.dev/override=G01 until=$(date -u -d '+30 minutes' +%FT%TZ) reason=moving house\"",
+        "kubectl -n gatera get configmap gatera-rules -o 'jsonpath={.data.G01}{.data.G04}'",
+        "helm template shop charts/galera | gatera check -",
+        "gatera recover galera -n db --from galera-0 --accept-loss '3 transactions; more than that'",
+        "gatera explain G04",
+        "kubectl -n db exec galera-0 -- sh -c 'mariadb -e \"SHOW STATUS\" | sort' > $(mktemp -t x)",
+    ];
+
+    #[test]
+    fn what_fits_stays_and_what_follows_is_set_in() {
+        let line = "  why: a member that leaves may be the one";
+        assert_eq!(fold(line, 42), line);
+        assert_eq!(fold(line, 41), "  why: a member that leaves may be the\n    one");
+        assert_eq!(fold("", 40), "");
+        assert_eq!(fold("a-word-that-is-longer-than-any-line", 20), "a-word-that-is-longer-than-any-line");
+    }
+
+    #[test]
+    fn a_row_hangs_below_its_last_column_that_has_room() {
+        let row = "WRONG  leader      no replica leads, so entries are not renewed";
+        assert_eq!(
+            fold(row, 40),
+            "WRONG  leader      no replica leads, so\n                   entries are not\n                   renewed"
+        );
+        assert_eq!(fold(row, 38), "WRONG  leader      no replica leads,\n       so entries are not renewed");
+        assert_eq!(
+            fold(row, 26),
+            "WRONG  leader      no\n  replica leads, so\n  entries are not renewed",
+            "no column has room"
+        );
+    }
+
+    #[test]
+    fn what_is_set_in_too_far_is_set_in_less() {
+        let line = "                   do: look at its pods, and at what they say";
+        assert_eq!(
+            fold(line, 41),
+            "                   do: look at its pods,\n                     and at what they say"
+        );
+        assert_eq!(fold(line, 40).lines().nth(1), Some("                   and at what they say"));
+        assert_eq!(fold(line, 38), "                   do: look at its\n  pods, and at what they say");
+    }
+
+    #[test]
+    fn a_tree_goes_on_beside_it() {
+        assert_eq!(
+            fold("│   ├── galera-0  waits for every member of its last view", 40),
+            "│   ├── galera-0  waits for every member\n│   │             of its last view"
+        );
+        assert_eq!(
+            fold("│   └── WAITS galera-0, galera-1: they form it again", 40),
+            "│   └── WAITS galera-0, galera-1: they\n│         form it again"
+        );
+        assert_eq!(
+            fold("└── Plan deploy (serial), and what else is to be told of it", 40),
+            "└── Plan deploy (serial), and what else\n      is to be told of it"
+        );
+    }
+
+    #[test]
+    fn lines_of_files_stay() {
+        for line in [
+            "  91 | replicas: 1 # and a comment that is longer than a line",
+            "     |                                              ^",
+            "  \u{1b}[2m91\u{1b}[0m \u{1b}[2m|\u{1b}[0m replicas: 1 # and a comment that is longer than a line",
+        ] {
+            assert_eq!(fold(line, 30), line);
+        }
+        assert!(fold("these are templates: helm template a | gatera check - shows it", 40).contains('\n'));
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let line = "\u{1b}[1mseed.yaml:11:1\u{1b}[0m: \u{1b}[1;31mrefused\u{1b}[0m";
+        assert_eq!(fold(line, 23), line);
+        assert_eq!(fold(line, 22), "\u{1b}[1mseed.yaml:11:1\u{1b}[0m:\n  \u{1b}[1;31mrefused\u{1b}[0m");
+        let home = "\u{1b}[H\u{1b}[Jevery 5 s, since 2026-12-01T10:00:00Z; Ctrl-C ends it";
+        assert_eq!(
+            fold(home, 40),
+            "\u{1b}[H\u{1b}[Jevery 5 s, since 2026-12-01T10:00:00Z;\n  Ctrl-C ends it"
+        );
+    }
+
+    /// Characters of other scripts take two columns.
+    #[test]
+    fn columns_are_counted_and_not_letters() {
+        assert_eq!(fold("資料庫資料庫資 料庫資料庫", 20), "資料庫資料庫資\n  料庫資料庫");
+    }
+
+    #[test]
+    fn what_is_pasted_ends_where_the_sentence_goes_on() {
+        let texts = |line| pieces(line).into_iter().map(|it| it.text).collect::<Vec<_>>();
+        for (line, whole) in [
+            ("do: kubectl -n gatera get pods; a ready replica", "kubectl -n gatera get pods;"),
+            ("do: kubectl describe pod x (why is it so?), then", "kubectl describe pod x"),
+            ("it (kubectl -n db describe pod x), and then", "(kubectl -n db describe pod x),"),
+            ("is (gatera explain G04), take", "(gatera explain G04),"),
+            ("`gatera explain G04` shows it", "`gatera explain G04`"),
+            ("by `date -u -v+30M` on macOS", "`date -u -v+30M`"),
+            ("see helm template x | gatera check -", "helm template x | gatera check -"),
+            ("do: gatera status -n db, then go on", "gatera status -n db,"),
+        ] {
+            assert!(texts(line).contains(&whole), "{line}: {:?}", texts(line));
+        }
+        assert_eq!(texts("gatera has not seen it"), ["gatera", "has", "not", "seen", "it"]);
+        assert_eq!(texts("of the pod's of kubectl"), ["of", "the", "pod's", "of", "kubectl"]);
+    }
+
+    fn words() -> impl Strategy<Value = Vec<String>> {
+        let word = prop_oneof![
+            6 => "[a-z]{1,12}[,;:.]?",
+            1 => "[(\\[]?[a-z]{1,9}[)\\]]?",
+            1 => "\u{1b}\\[1;31m[a-z]{1,9}\u{1b}\\[0m",
+            1 => "[äß資料…]{1,6}",
+            1 => "gcomm://[a-z,]{30,60}",
+        ];
+        proptest::collection::vec(word, 1..40)
+    }
+
+    fn line() -> impl Strategy<Value = (String, Option<&'static str>)> {
+        let stem = prop_oneof!["", "  ", "    ", "│   ├── ", "    └── ", " {19}"];
+        let command = proptest::option::of(proptest::sample::select(&COMMANDS[..]));
+        let ends = proptest::sample::select(vec!["; ", ", ", " (so) ", ") "]);
+        (stem, words(), proptest::collection::vec(1..4_usize, 40), command, ends, words()).prop_map(
+            |(stem, before, gaps, command, ends, after)| {
+                let mut line = stem;
+                for (word, gap) in before.iter().zip(gaps) {
+                    line.push_str(word);
+                    // Most are one space.
+                    line.push_str(if gap > 2 { "  " } else { " " });
+                }
+                line.push_str(command.unwrap_or_default());
+                line.push_str(ends);
+                line.push_str(&after.join(" "));
+                (line.trim_end().to_owned(), command)
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_and_nothing_breaks(
+            (line, command) in line(),
+            columns in prop_oneof![Just(40_usize), Just(80), Just(200), 20..120_usize],
+        ) {
+            let text = fold(&line, columns);
+            let branch = |word: &&str| !word.chars().all(|c| "│├└─".contains(c));
+            let all = |text: &str| text.split_whitespace().filter(branch).map(str::to_owned).collect::<Vec<_>>();
+            prop_assert_eq!(all(&text), all(&line));
+            if plain(&line).width() <= columns {
+                prop_assert_eq!(&*text, &*line);
+            }
+            if let Some(command) = command {
+                prop_assert!(text.lines().any(|it| it.contains(command)), "{}", text);
+            }
+            let hang = indent(stem(&plain(&line)), &pieces(&line), columns).width();
+            for (number, shown) in text.lines().enumerate() {
+                let begins = if number == 0 { hang.max(stem(&plain(shown)).width()) } else { hang };
+                prop_assert_eq!(shown.trim_end(), shown, "nothing stands at the end of a line");
+                // Only what no line would hold is longer than one.
+                let last = pieces(shown).last().map_or(0, |it| plain(it.text).width());
+                prop_assert!(plain(shown).width() <= columns || begins + last > columns, "{}", text);
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `--quiet` and `--verbose`: who wants to hear less or more, and that exit codes and what programs read stay the same.
+
+use crate::cli::gatera;
+
+/// Only what decides the exit code, in the words of always; the code is the same.
+#[test]
+fn who_wants_to_hear_less_hears_what_counts() {
+    let whole = gatera(&["check", "seed.yaml"], b"").out;
+    let findings = whole.split("\n\n").filter(|it| it.lines().next().unwrap().ends_with(": refused"));
+    let findings: Vec<_> = findings.collect();
+    assert_eq!(findings.len(), 9, "{whole}");
+    let ran = gatera(&["check", "-q", "seed.yaml"], b"");
+    assert_eq!((ran.code, ran.out), (1, findings.join("\n\n") + "\n"));
+    let lines = gatera(&["check", "--quiet", "--output=concise", "seed.yaml"], b"").out;
+    assert!(lines.lines().count() == 9 && lines.lines().all(|it| it.contains(": refused [G")), "{lines}");
+    let table = gatera(&["check", "-q", "--output=markdown", "seed.yaml"], b"").out;
+    assert!(table.contains("| refused | G11 ") && !table.contains("| warning | "), "{table}");
+}
+
+#[test]
+fn where_nothing_counts_nothing_is_said() {
+    let empty = "nothing to judge: there is no Kubernetes object in what was read; 1 document without a kind was left out\n";
+    let unread = "-:1:4: not readable\nthis is not YAML: a bracket or a brace is not closed\n";
+    for (arguments, stdin, code, says) in [
+        (&["galera.yaml"][..], "", 0, ""),
+        (&["--output=markdown", "galera.yaml"], "", 0, ""),
+        (&["--rule=G15", "seed.yaml"], "", 0, ""),
+        (&["--allow-empty", "-"], "a: 1\n", 0, ""),
+        // No exit code without a word about it.
+        (&["-"], "a: 1\n", 2, empty),
+        (&["-"], "a: [\n", 2, unread),
+    ] {
+        let ran = gatera(&[&["check", "-q"], arguments].concat(), stdin.as_bytes());
+        assert_eq!((ran.code, &*ran.out), (code, says), "{arguments:?}: {}", ran.err);
+    }
+}
+
+/// What another option makes an error is told.
+#[test]
+fn what_counts_by_an_option_is_said() {
+    let warned = ["check", "-q", "--rule=G15", "--fail-on=warn", "--output=concise", "seed.yaml"];
+    let warned = gatera(&warned, b"");
+    assert!(warned.code == 1 && warned.out.contains(": warning [G15]"), "{}", warned.out);
+    let odd = b"apiVersion: apps/v1\nkind: statefulset\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let quiet = gatera(&["check", "-q", "-"], odd);
+    assert_eq!((quiet.code, &*quiet.out), (0, ""));
+    let strict = gatera(&["check", "-q", "--strict", "-"], odd);
+    assert!(
+        strict.code == 2 && strict.out.contains(": note\nthere is no kind statefulset"),
+        "{}",
+        strict.out
+    );
+}
+
+#[test]
+fn who_wants_to_hear_more_hears_what_is_fine() {
+    let usual = gatera(&["check", "seed.yaml"], b"").out;
+    let ran = gatera(&["check", "-v", "seed.yaml"], b"");
+    let fine = "seed.yaml:14:1: fine Service default/galera-instance-bootstrap-svc\nseed.yaml:70:1: fine Service default/galera-instance-cs\n";
+    let settings = "settings: the usual ones; no .gatera.yaml lies beside the manifests or above them\n";
+    assert_eq!((ran.code, ran.out), (1, format!("{fine}\n{usual}{settings}")));
+
+    let chosen = tempfile::NamedTempFile::new().unwrap();
+    let path = chosen.path().to_str().unwrap();
+    let arguments =
+        ["check", "--verbose", "--mode=warn", "--config", path, "--output=concise", "galera.yaml"];
+    let said = gatera(&arguments, b"").out;
+    assert_eq!(said.lines().filter(|it| it.contains(": fine ")).count(), 8, "{said}");
+    assert!(said.ends_with(&format!("\nsettings: {path}, as --config says; --mode warn\n")), "{said}");
+}
+
+/// What programs read is always whole; what cannot be together is said before anything is done.
+#[test]
+fn programs_hear_neither_less_nor_more() {
+    let whole =
+        "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output";
+    for (arguments, says) in [
+        (
+            &["check", "-q", "--output=json", "-"][..],
+            "--quiet goes with --output text, concise or markdown only; other formats always say the same",
+        ),
+        (
+            &["check", "-v", "--output=markdown", "-"],
+            "--verbose goes with --output text or concise only; other formats always say the same",
+        ),
+        (&["audit", "-q", "--output=json"], whole),
+        (&["doctor", "--quiet", "--output=json"], whole),
+    ] {
+        let ran = gatera(arguments, b"");
+        assert_eq!((ran.code, ran.err), (2, format!("gatera: {says}\n")), "{arguments:?}");
+    }
+    let ran = gatera(&["check", "-q", "-v", "-"], b"");
+    assert!(ran.code == 2 && ran.err.contains("'--quiet' cannot be used with '--verbose'"), "{}", ran.err);
+    // A file has all of it whatever is printed.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let output = format!("--output=concise={}", file.path().display());
+    assert_eq!(gatera(&["check", "-q", &output, "galera.yaml"], b"").out, "");
+    assert!(std::fs::read_to_string(file.path()).unwrap().starts_with("8 objects: "));
+}

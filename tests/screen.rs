@@ -1,0 +1,201 @@
+//! What people see: the program on a terminal of its own, narrow, usual and wide. `script`, which every Linux has, is the terminal.
+#![cfg(target_os = "linux")]
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use decide::doctor::Row;
+use decide::report;
+use gatera::command::terminal::{WIDEST, wrap};
+
+/// What clears the line that tells what is being done.
+const CLEAR: &str = "\r\u{1b}[K";
+const WIDTHS: [usize; 3] = [40, 80, 200];
+
+struct Seen {
+    code: i32,
+    text: String,
+}
+
+/// Runs this in a shell on a terminal of so many columns, in the folder of the fixtures.
+fn at(columns: usize, typed: &str) -> Seen {
+    let program = Path::new(env!("CARGO_BIN_EXE_gatera"));
+    let typed =
+        format!("stty cols {columns} rows 50; PATH='{}':$PATH; {typed}", program.parent().unwrap().display());
+    let output = Command::new("script")
+        .args(["--quiet", "--return", "--command", &typed, "/dev/null"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"))
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::null())
+        .output()
+        .expect("util-linux has `script`");
+    // A terminal ends lines with two characters.
+    let text = String::from_utf8(output.stdout).unwrap().replace("\r\n", "\n");
+    Seen { code: output.status.code().unwrap(), text }
+}
+
+fn snapshot(name: &str, text: &str) {
+    insta::with_settings!({
+        prepend_module_to_snapshot => false,
+        omit_expression => true,
+        snapshot_path => "fixtures",
+        // On pages the end of an override is half an hour from now.
+        filters => vec![(r"until=[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", "until=TIME")],
+    }, { insta::assert_snapshot!(name, text) });
+}
+
+/// The same on each terminal, one below the other.
+fn at_each(typed: &str) -> String {
+    let mut all = String::new();
+    for columns in WIDTHS {
+        let _ = writeln!(all, "# {columns} columns\n{}", at(columns, typed).text);
+    }
+    all
+}
+
+#[test]
+fn what_people_see_ends_where_their_terminal_does() {
+    snapshot("screen-check", &at_each("NO_COLOR=1 gatera check seed-operator.yaml"));
+    snapshot("screen-rules", &at_each("gatera rules"));
+    snapshot("screen-explain", &at_each("NO_COLOR=1 gatera explain G05"));
+}
+
+/// Rows and trees as `gatera doctor` and `gatera status` print them.
+#[test]
+fn rows_and_trees_end_there_too() {
+    let well = "19 entries of ValidatingWebhookConfiguration gatera, as the guard writes them";
+    let wrong = "no replica leads, so entries are not renewed, no bootstrap node is removed, and no configuration rolled out";
+    let rows = [
+        Row::well("webhooks", well),
+        Row::wrong("leader", wrong, "kubectl -n gatera get pods; a ready replica takes over within seconds"),
+        Row::remark(
+            "namespaces",
+            "namespace db has no label gatera.dev/mode, so what carries no labels is not guarded",
+            "kubectl label namespace db gatera.dev/mode=enforce",
+        ),
+        Row::not_asked("view", "nodes may not be listed; what depends on them is not judged"),
+    ];
+    let tree = include_str!("fixtures/status-waits.snap").split("\n\n").next().unwrap();
+    let tree = tree.split_once("\n---\n").unwrap().1;
+    let text = report::doctor::text(&rows) + "\n" + tree;
+    let mut all = String::new();
+    for columns in WIDTHS {
+        let _ = writeln!(all, "# {columns} columns");
+        for line in text.lines() {
+            let _ = writeln!(all, "{}", wrap::fold(line, columns.min(WIDEST)));
+        }
+        all.push('\n');
+    }
+    snapshot("screen-rows", &all);
+}
+
+#[test]
+fn who_wants_no_word_about_the_rest_gets_none() {
+    let rows = [
+        Row::well("CA", "fine"),
+        Row::not_asked("view", "nodes may not be listed"),
+        Row::remark("a", "b", "c"),
+    ];
+    assert_eq!(
+        report::doctor::not_well(&rows),
+        "?      view  nodes may not be listed\nnote   a     b\n             do: c\n"
+    );
+    assert_eq!(report::doctor::not_well(&rows[..1]), "");
+}
+
+/// Where nobody reads it, and where a program does, nothing is laid out.
+#[test]
+fn what_programs_read_is_the_same_on_a_terminal() {
+    let piped = |arguments: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatera"));
+        command
+            .args(arguments.split(' '))
+            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures"));
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    for format in ["concise", "json", "sarif", "junit", "github", "gitlab", "markdown"] {
+        let arguments = format!("check seed.yaml --color never --output {format}");
+        assert_eq!(at(40, &format!("gatera {arguments}")).text, piped(&arguments), "{format}");
+    }
+    for arguments in ["rules --output json", "rules --output markdown", "completions bash", "man check"] {
+        assert_eq!(at(40, &format!("gatera {arguments}")).text, piped(arguments), "{arguments}");
+    }
+    // What fits is not touched, and a pipe is no terminal.
+    let text = piped("check seed.yaml");
+    assert!(text.lines().any(|line| line.len() > 120), "nothing is long");
+    assert_eq!(at(40, "gatera check seed.yaml | cat").text, text);
+    let short = "check bitnami-like.yaml --color never --rule G01";
+    assert_eq!(at(120, &format!("gatera {short}")).text, piped(short));
+}
+
+#[test]
+fn colours_are_there_and_take_no_room() {
+    let seen = at(80, "gatera check seed.yaml");
+    assert_eq!(seen.code, 1, "{}", seen.text);
+    assert!(seen.text.contains("\u{1b}[1;31mrefused\u{1b}[0m\n"), "{}", seen.text);
+    let mut plain = seen.text;
+    for code in ["\u{1b}[1m", "\u{1b}[2m", "\u{1b}[1;31m", "\u{1b}[1;33m", "\u{1b}[0m"] {
+        plain = plain.replace(code, "");
+    }
+    assert_eq!(plain, at(80, "NO_COLOR=1 gatera check seed.yaml").text);
+}
+
+/// A terminal that does not say how wide it is.
+#[test]
+fn where_no_width_is_known_nothing_is_folded() {
+    let seen = at(0, "NO_COLOR=1 gatera check seed.yaml </dev/null 2>/dev/null").text;
+    assert!(seen.lines().any(|line| line.len() > 120), "{seen}");
+}
+
+/// Whoever waits for a second is told what is done, and nothing of it stays: what is printed comes after the line was cleared.
+#[test]
+fn who_waits_is_told_what_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pipe) = (folder.path().join("a.yaml"), folder.path().join("pipe"));
+    fs::write(&file, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n").unwrap();
+    let (file, pipe) = (file.display(), pipe.display());
+    let slow =
+        format!("mkfifo {pipe}; (sleep 4; echo 'a: 1' >{pipe}) & gatera check {file} {pipe} --color never");
+    let told = at(80, &slow).text;
+    let (_, after) =
+        told.split_once(&format!("{CLEAR}reading: 1 file …")).unwrap_or_else(|| panic!("{told}"));
+    let (_, printed) = after.rsplit_once(CLEAR).unwrap();
+    assert!(printed.starts_with("1 object: 0 would be refused"), "{told}");
+
+    let nobody = at(80, &format!("(sleep 2; echo 'a: 1') | gatera check {file} - --color never")).text;
+    assert!(nobody.starts_with("1 object: 0 would be refused"), "while input is awaited: {nobody}");
+    let elsewhere = at(80, &format!("rm {pipe}; {slow} 2>/dev/null")).text;
+    assert!(elsewhere.starts_with("1 object: 0 would be refused"), "it is no terminal: {elsewhere}");
+    let quick = at(80, &format!("gatera check {file} --color never")).text;
+    assert!(quick.starts_with("1 object: 0 would be refused"), "{quick}");
+}
+
+/// An API server that takes a connection, and says nothing.
+#[test]
+fn who_waits_for_an_answer_is_told_what_was_asked() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    let kubeconfig = tempfile::NamedTempFile::new().unwrap();
+    let text = format!(
+        "{{clusters: [{{name: c, cluster: {{server: '{server}'}}}}], contexts: [{{name: c, context: {{cluster: c, user: u}}}}], current-context: c, users: [{{name: u, user: {{}}}}]}}"
+    );
+    fs::write(kubeconfig.path(), text).unwrap();
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            thread::sleep(Duration::from_secs(4));
+            drop(connection);
+        }
+    });
+    let seen = at(80, &format!("gatera doctor --kubeconfig {}", kubeconfig.path().display()));
+    let (told, failed) = seen.text.rsplit_once(CLEAR).unwrap_or_else(|| panic!("{}", seen.text));
+    assert_eq!(told, format!("{CLEAR}asking the API server for its version …"));
+    assert!(failed.starts_with("gatera: asking the API server for its version: "), "{failed}");
+    assert_eq!(seen.code, 2);
+}
