@@ -124,7 +124,6 @@ fn a_node_is_drained_in_thought() {
         "drain {node} --ignore-daemonsets --delete-emptydir-data --timeout=1s --pod-selector=app=galera"
     );
     let (code, said) = typed.json(&line);
-    eprintln!("{:?}", begun.elapsed());
     let evicted = said["requests"].as_array().unwrap().iter();
     let ours: Vec<_> =
         evicted.filter(|one| one["object"] == json!(format!("Pod {}/{STATEFUL_SET}-1", it.ns))).collect();
