@@ -26,9 +26,7 @@ pub async fn guard(kubeconfig: Option<&Path>) -> anyhow::Result<Client> {
     config.connect_timeout = Some(CONNECT);
     config.read_timeout = Some(SILENCE);
     config.write_timeout = Some(SILENCE);
-    // Counted from the question, not from when its connection was used last.
-    config.reset_reader_on_write = true;
-    Client::try_from(config).context("preparing the client")
+    client(config)
 }
 
 /// As the person at the terminal: the file, or what kubectl would take; in this context, if not in the current one.
@@ -48,7 +46,15 @@ pub async fn person(kubeconfig: Option<&Path>, context: Option<&str>) -> anyhow:
         )?,
     };
     config.read_timeout = Some(PERSONS_SILENCE);
+    client(config)
+}
+
+fn client(mut config: Config) -> anyhow::Result<Client> {
+    // Counted from the question, not from when its connection was used last.
     config.reset_reader_on_write = true;
+    // An eviction that is refused for now, asked for again and again by itself, would pass when nobody means it any more. Whoever
+    // asked looks anew, and asks again if that is still right.
+    config.default_retry = false;
     Client::try_from(config).context("preparing the client")
 }
 
@@ -59,4 +65,41 @@ async fn file(path: &Path, context: Option<&str>) -> anyhow::Result<Config> {
         Kubeconfig::from_yaml(&text).ok().with_context(|| format!("{} is no kubeconfig", path.display()))?;
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
     Config::from_custom_kubeconfig(file, &options).await.context("understanding the kubeconfig")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use serde_json::json;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_refused_for_now_is_asked_once() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&asked);
+        let router = Router::new().fallback(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            async { (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "0")], "{}") }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let server_runs = tokio::spawn(async move { axum::serve(listener, router).await });
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubeconfig");
+        let text = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a" } }], "users": [{ "name": "a", "user": {} }] });
+        std::fs::write(&file, text.to_string()).unwrap();
+        for (number, client) in
+            [guard(Some(&file)).await, person(Some(&file), None).await].into_iter().enumerate()
+        {
+            assert!(client.unwrap().apiserver_version().await.is_err());
+            assert_eq!(asked.load(Ordering::Relaxed), number + 1);
+        }
+        server_runs.abort();
+    }
 }

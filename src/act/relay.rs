@@ -13,8 +13,8 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING, UPGRADE,
-    WARNING,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
+    UPGRADE, WARNING,
 };
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, request};
 use axum::response::{IntoResponse as _, Response};
@@ -165,6 +165,8 @@ async fn passing(State(way): State<Way>, request: Request) -> Response {
     };
     let (mut answered, body) = answer.into_parts();
     of_one_connection(&mut answered.headers);
+    // Whoever is refused for now asks ten times without a word, which changes nothing here.
+    answered.headers.remove(RETRY_AFTER);
     let body = match body.collect_bytes().await {
         Ok(body) => body,
         Err(error) => return away(&error),
