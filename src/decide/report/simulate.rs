@@ -17,6 +17,9 @@ use crate::simulate::{Compared, Here, Likeness, There};
 
 /// For a person, below what kubectl printed. `guarded`: a guard is registered there.
 pub fn text(all: &[Compared], guarded: bool) -> String {
+    if all.is_empty() {
+        return "nothing was sent that would change anything\n".to_owned();
+    }
     let mut text = String::new();
     for one in all {
         let head = format!("{} {}: ", one.verb, one.subject);
@@ -49,6 +52,9 @@ fn told(one: &Compared, guarded: bool) -> String {
         },
         (_, There::Allowed) if !guarded => {
             format!("no guard is registered there, so nobody asks one; gatera here says\n{}", said_here(here))
+        }
+        (Likeness::Unknown, _) if here.refusal.is_none() && here.warnings.is_empty() => {
+            said_there(there, warnings)
         }
         (Likeness::Unknown, _) => said_there(there, warnings) + "    gatera here says\n" + &said_here(here),
         (Likeness::Opposite, There::Allowed) => format!(

@@ -1,3 +1,5 @@
+//! What becomes of a request that is overheard: a review as a guard is sent it, and two answers beside each other.
+
 use serde_json::json;
 
 use super::*;
