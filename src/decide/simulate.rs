@@ -283,20 +283,14 @@ impl There {
 }
 
 fn likeness(here: &Result<Here, String>, there: &There, warnings: &[String]) -> Likeness {
-    match (here, there) {
-        (Err(_), _) | (_, There::Unanswered(_) | There::Other(..)) => Likeness::Unknown,
-        (Ok(Here { refusal: Some(here), .. }), There::Refused(there))
-            if comparable(here) == comparable(there) =>
-        {
-            Likeness::Same
-        }
-        (Ok(Here { refusal: Some(_), .. }), There::Refused(_)) => Likeness::OtherWords,
-        (Ok(Here { refusal: None, warnings: here, .. }), There::Allowed) if here == warnings => {
-            Likeness::Same
-        }
-        (Ok(Here { refusal: None, .. }), There::Allowed) => Likeness::OtherWords,
-        (Ok(_), There::Allowed | There::Refused(_)) => Likeness::Opposite,
-    }
+    let Ok(here) = here else { return Likeness::Unknown };
+    let same = match (&here.refusal, there) {
+        (_, There::Unanswered(_) | There::Other(..)) => return Likeness::Unknown,
+        (Some(here), There::Refused(there)) => comparable(here) == comparable(there),
+        (None, There::Allowed) => here.warnings == warnings,
+        (Some(_), There::Allowed) | (None, There::Refused(_)) => return Likeness::Opposite,
+    };
+    if same { Likeness::Same } else { Likeness::OtherWords }
 }
 
 /// What is said, without where there is more to read (that depends on who is installed where), and without the times of both

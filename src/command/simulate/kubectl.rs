@@ -86,7 +86,7 @@ pub(super) fn as_dry_run(command: &[String]) -> anyhow::Result<Steps> {
     for word in &command[..end] {
         let name = word.split_once('=').map_or(&**word, |(name, _)| name);
         ensure!(
-            !ELSEWHERE.contains(&name) && !(name.starts_with("-s") && !name.starts_with("--")),
+            !(ELSEWHERE.contains(&name) || name.starts_with("-s")),
             "{name} is for gatera to know: write it before the --, as in: gatera simulate --context NAME -- kubectl …"
         );
         if let Some(how) = word.strip_prefix("--dry-run=") {
@@ -116,7 +116,8 @@ pub(super) fn as_dry_run(command: &[String]) -> anyhow::Result<Steps> {
     if (verb == "create" && !reads) || verb == "autoscale" {
         // These send what they make in a form that only API servers read; what they print can be read here as well.
         all.retain(|word| word != "--dry-run=server");
-        all.splice(at + 1..at + 1, ["--dry-run=client", "--output=json"].map(str::to_owned));
+        let printing = ["--dry-run=client", "--output=json"].map(str::to_owned);
+        all = [&all[..=at], &printing, &all[at + 1..]].concat();
         let mut runs = vec![command[0].clone()];
         runs.extend(["create", "--dry-run=server", "--filename=-"].map(str::to_owned));
         runs.extend(impersonating(&command[..end]));

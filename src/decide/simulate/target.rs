@@ -30,7 +30,6 @@ impl Target {
         let rest: Vec<_> = parts.collect();
         let (namespace, rest) = match &rest[..] {
             // A namespace itself, and its own subresources.
-            ["namespaces"] => ("", &rest[..]),
             ["namespaces", name] | ["namespaces", name, "status" | "finalize"] => (*name, &rest[..]),
             ["namespaces", name, rest @ ..] => (*name, rest),
             _ => ("", &rest[..]),
