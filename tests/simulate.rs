@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::cluster::STATEFUL_SET;
+use crate::guarded;
 use crate::lab::{ControlPlane, User};
 use crate::paths::{Terminal, everything_that_destroys};
 
@@ -190,6 +191,7 @@ fn what_is_no_dry_run_is_not_sent() {
         ("create configmap x".to_owned(), no),
         (format!("annotate pod {STATEFUL_SET}-0 a=b"), no),
         (format!("create --raw {pod}/eviction?dryRun= --filename={}", body.display()), no),
+        (format!("get --raw {pod}/proxy/stop"), "gatera simulate: what a container does is no dry run"),
         (format!("exec {STATEFUL_SET}-0 -- true"), "gatera simulate: what a container does is no dry run"),
         (
             format!("create --raw {pod}/exec?command=true&dryRun=All --filename={}", body.display()),
@@ -239,4 +241,48 @@ fn an_api_server_that_is_away_is_said_before_anything_is_run() {
     assert!(said.starts_with("gatera: asking the API server for its version: "), "{said}");
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the kubeconfig of this test");
+}
+
+/// The documents that this began with, as they are applied to a namespace where nothing is yet: here and there the same is said of
+/// each of their objects.
+#[test]
+fn documents_of_others_are_judged_alike() {
+    let (plane, _) = guarded::shared();
+    let kubeconfig = plane.kubeconfig(User::Admin);
+    let (folder, mut compared) = (tempfile::tempdir().unwrap(), 0);
+    for name in ["seed", "seed-verbatim", "seed-004", "seed-operator", "bitnami-like", "galera"] {
+        let ns = plane.namespace_with_labels("simulate-seeds", &[("gatera.dev/mode", "enforce")]);
+        let typed = Typed { plane, kubeconfig: &kubeconfig, ns: &ns };
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/{name}.yaml"));
+        // One of them says where; there not everything would be asked about.
+        let text =
+            fs::read_to_string(file).unwrap().replace("namespace: default", &format!("namespace: {ns}"));
+        let file = folder.path().join("applied.yaml");
+        fs::write(&file, text).unwrap();
+        let output = typed.run(&["--output=json", "--filename", &file.display().to_string()], "");
+        let said: Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{name}: {error}: {output:?}"));
+        let requests = said["requests"].as_array().unwrap();
+        assert!(!requests.is_empty(), "{name}: {output:?}");
+        // What no API server takes at all: two of them have a file beside the data.
+        let (odd, alike): (Vec<_>, Vec<_>) =
+            requests.iter().partition(|one| one["there"]["by"] == "api server");
+        for one in &alike {
+            assert_eq!(one["likeness"], "same", "{name}: {one:#}");
+        }
+        for one in &odd {
+            let says = one["there"]["says"].as_str().unwrap();
+            assert!(
+                says.contains("unknown field \"") && says.contains("wait-for-sync.sh\""),
+                "{name}: {one:#}"
+            );
+        }
+        assert_eq!(odd.len(), usize::from(["seed-verbatim", "seed-004"].contains(&name)), "{name}: {odd:#?}");
+        compared += alike.len();
+        let refused = requests.iter().any(|one| one["refused"] == true);
+        let code = if odd.is_empty() { i32::from(refused) } else { 2 };
+        assert_eq!(output.status.code(), Some(code), "{name}: {said:#}");
+        assert_eq!(refused, name.starts_with("seed"), "{name}: {said:#}");
+    }
+    assert!(compared > 30, "{compared} objects");
 }

@@ -37,8 +37,9 @@ impl Target {
         let (plural, name, subresource) = match rest {
             [plural] => (*plural, "", ""),
             [plural, name] => (*plural, *name, ""),
-            [plural, name, subresource] => (*plural, *name, *subresource),
-            _ => return None,
+            // What follows the word `proxy` is somebody else's path.
+            [plural, name, subresource, ..] => (*plural, *name, *subresource),
+            [] => return None,
         };
         let [group, plural, namespace, name, subresource] =
             [group, plural, namespace, name, subresource].map(str::to_owned);
