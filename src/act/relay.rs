@@ -1,8 +1,10 @@
 //! A way to the API server for one program, on which nothing is written: reads pass, writes pass as dry runs only, and each of those
 //! is kept with what was there before and what was answered.
 //!
-//! Owns: what passes. It listens on loopback, at an address that only the kubeconfig of that program tells, and asks with the rights
-//! of its client. Must not know: what is made of what was heard (`decide::simulate`).
+//! Owns: the way. It listens on loopback, at an address that only the kubeconfig of that program tells, and asks with the rights of
+//! its client. What passes is for `relay/gate.rs` to say. Must not know: what is made of what was heard (`decide::simulate`).
+
+mod gate;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,16 +18,16 @@ use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING,
     UPGRADE, WARNING,
 };
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, request};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, request};
 use axum::response::{IntoResponse as _, Response};
 use decide::simulate::{Answer, Passage, Target};
-use decide::stored::Patch;
 use kube::Client;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use self::gate::{Passes, Write, passes};
 use crate::act::telemetry::chain;
 
 const JSON: &str = "application/json";
@@ -33,8 +35,6 @@ const JSON: &str = "application/json";
 const LARGEST: usize = 8 << 20;
 /// As whom a request is meant, if not as whoever sends it.
 const IMPERSONATED: &str = "impersonate-user";
-/// These carry a stream in both directions, and what is typed into it is no dry run.
-const STREAMS: [&str; 4] = ["exec", "attach", "portforward", "proxy"];
 
 /// It ends with this value.
 #[derive(Debug)]
@@ -114,7 +114,8 @@ fn kubeconfig(server: &str, namespace: &str) -> Value {
 
 async fn passing(State(way): State<Way>, request: Request) -> Response {
     let path = request.uri().path();
-    let Some(path) = path.strip_prefix('/').and_then(|it| it.strip_prefix(&*way.secret)) else {
+    let own = path.strip_prefix('/').and_then(|it| it.strip_prefix(&*way.secret));
+    let Some(path) = own.filter(|path| path.starts_with('/')) else {
         return no(StatusCode::NOT_FOUND, "there is nothing here");
     };
     let path = path.to_owned();
@@ -123,20 +124,23 @@ async fn passing(State(way): State<Way>, request: Request) -> Response {
     let Ok(body) = to_bytes(body, LARGEST).await else {
         return no(StatusCode::PAYLOAD_TOO_LARGE, "gatera simulate: the request is too large");
     };
+    if parts.headers.contains_key(UPGRADE) {
+        return no(StatusCode::FORBIDDEN, "gatera simulate: what a container does is no dry run");
+    }
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let passes = match passes(&parts.method, &path, &query, content_type, &body) {
+        Ok(passes) => passes,
+        Err(why) => return no(StatusCode::FORBIDDEN, why),
+    };
+    let query = if let Passes::Write(write) = &passes { &write.query } else { &query };
     let uri = if query.is_empty() { path.clone() } else { format!("{path}?{query}") };
     let Ok(uri) = uri.parse::<Uri>() else {
         return no(StatusCode::BAD_REQUEST, "gatera simulate: the request has no path");
     };
     parts.headers.remove(HOST);
     of_one_connection(&mut parts.headers);
-    let target = Target::read(&path);
-    let streams = target.as_ref().is_some_and(|it| STREAMS.contains(&&*it.subresource));
-    if streams || parts.headers.contains_key(UPGRADE) {
-        return no(StatusCode::FORBIDDEN, "gatera simulate: what a container does is no dry run");
-    }
     parts.uri = uri;
-    let sent = read(&body);
-    let Some(method) = writes(&parts) else {
+    let Passes::Write(write) = passes else {
         return match way.client.send(request_of(&parts, &body)).await {
             Ok(mut answer) => {
                 of_one_connection(answer.headers_mut());
@@ -145,12 +149,14 @@ async fn passing(State(way): State<Way>, request: Request) -> Response {
             Err(error) => away(&error),
         };
     };
-    let (Some(target), true) = (target, is_dry_run(&parts.method, &query, &sent)) else {
-        return no(StatusCode::FORBIDDEN, "gatera simulate: this is no dry run, so it was not sent");
-    };
-    if target.subresource == "eviction" && query.is_empty() {
-        // An API server does not tell webhooks what an eviction's own options say.
-        parts.uri = format!("{path}?dryRun=All").parse().unwrap_or(parts.uri);
+    written(&way, parts, *write).await
+}
+
+/// A write, with what was there before and what is answered.
+async fn written(way: &Way, mut parts: request::Parts, write: Write) -> Response {
+    let Write { target, method, sent, body, .. } = write;
+    if method == decide::simulate::Method::Delete && !body.is_empty() {
+        parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
     }
     // Its answer is read here, too.
     parts.headers.remove(ACCEPT_ENCODING);
@@ -165,15 +171,18 @@ async fn passing(State(way): State<Way>, request: Request) -> Response {
     };
     let (mut answered, body) = answer.into_parts();
     of_one_connection(&mut answered.headers);
-    // Whoever is refused for now asks ten times without a word, which changes nothing here.
-    answered.headers.remove(RETRY_AFTER);
+    if target.subresource == "eviction" {
+        // Whoever is refused for now asks ten times without a word, which changes nothing here.
+        answered.headers.remove(RETRY_AFTER);
+    }
     let body = match body.collect_bytes().await {
         Ok(body) => body,
         Err(error) => return away(&error),
     };
     let code = answered.status.as_u16();
     let message = if code < 400 { String::new() } else { message(&body) };
-    let answer = Answer { code, message, warnings: warnings(&answered.headers) };
+    let object = if code < 400 { serde_json::from_slice(&body).unwrap_or_default() } else { Value::Null };
+    let answer = Answer { code, message, warnings: warnings(&answered.headers), object };
     let user = parts.headers.get(IMPERSONATED).and_then(|it| it.to_str().ok()).map(str::to_owned);
     let passage = Passage { target, method, user, body: sent, before, answer };
     way.keep(passage);
@@ -195,48 +204,11 @@ impl Way {
     }
 }
 
-/// What is written, if anything is.
-fn writes(parts: &request::Parts) -> Option<decide::simulate::Method> {
-    use decide::simulate::Method as Written;
-    let how = || parts.headers.get(CONTENT_TYPE)?.to_str().ok().and_then(Patch::of);
-    match parts.method {
-        Method::GET | Method::HEAD | Method::OPTIONS => None,
-        Method::PUT => Some(Written::Replace),
-        Method::DELETE => Some(Written::Delete),
-        // What is no patch that is known is refused by API servers.
-        Method::PATCH => Some(Written::Patch(how().unwrap_or(Patch::Merge))),
-        _ => Some(Written::Create),
-    }
-}
-
-/// Nothing else passes. The options of a deletion stand in its body, if it has one; then nobody reads its query.
-fn is_dry_run(method: &Method, query: &str, body: &Value) -> bool {
-    let all = |options: &Value| options["dryRun"] == json!(["All"]);
-    match (method, body) {
-        (&Method::DELETE, Value::Object(_)) => return all(body),
-        (&Method::DELETE, body) if !body.is_null() => return false,
-        _ => {}
-    }
-    let said = query.split('&').filter_map(|it| it.strip_prefix("dryRun="));
-    let said: Vec<_> = said.collect();
-    !said.is_empty() && said.iter().all(|it| *it == "All") || all(&body["deleteOptions"])
-}
-
-/// What is sent as JSON or YAML; a text that is neither is itself, so that it is taken for nothing else.
-fn read(body: &Bytes) -> Value {
-    if body.is_empty() {
-        return Value::Null;
-    }
-    let text = String::from_utf8_lossy(body);
-    serde_json::from_str(&text)
-        .or_else(|_| serde_saphyr::from_str(&text))
-        .unwrap_or_else(|_| Value::String(text.into_owned()))
-}
-
-/// What was there. A subresource that is not the object itself is asked for by its own path.
-async fn before(client: &Client, parts: &request::Parts, target: &Target) -> Value {
+/// What was there, null if nothing was; in words, why that is not known. A subresource that is not the object itself is asked for by
+/// its own path.
+async fn before(client: &Client, parts: &request::Parts, target: &Target) -> Result<Value, String> {
     if target.name.is_empty() || target.subresource == "eviction" {
-        return Value::Null;
+        return Ok(Value::Null);
     }
     let mut asked = axum::http::Request::get(parts.uri.path());
     for (name, value) in &parts.headers {
@@ -244,13 +216,15 @@ async fn before(client: &Client, parts: &request::Parts, target: &Target) -> Val
             asked = asked.header(name, value);
         }
     }
-    let Ok(request) = asked.body(kube::client::Body::empty()) else { return Value::Null };
-    match client.send(request).await {
-        Ok(answer) if answer.status().is_success() => {
-            let body = answer.into_body().collect_bytes().await;
-            body.ok().and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default()
-        }
-        _ => Value::Null,
+    let unknown = |why: &str| format!("what was there could not be read: {why}");
+    let request = asked.body(kube::client::Body::empty()).map_err(|error| unknown(&error.to_string()))?;
+    let answer = client.send(request).await.map_err(|error| unknown(&chain(&error)))?;
+    let code = answer.status();
+    let body = answer.into_body().collect_bytes().await.map_err(|error| unknown(&chain(&error)))?;
+    match code {
+        StatusCode::NOT_FOUND => Ok(Value::Null),
+        _ if code.is_success() => serde_json::from_slice(&body).map_err(|error| unknown(&error.to_string())),
+        _ => Err(unknown(&message(&body))),
     }
 }
 
@@ -300,32 +274,6 @@ fn no(code: StatusCode, message: &str) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The options of a deletion that has a body are in that: an API server does not look at its query.
-    #[test]
-    fn only_what_is_a_dry_run_for_the_api_server_is_one() {
-        let all = json!({ "dryRun": ["All"] });
-        let evict = json!({ "kind": "Eviction", "deleteOptions": all });
-        for (method, query, body, is) in [
-            (Method::POST, "dryRun=All", Value::Null, true),
-            (Method::POST, "fieldManager=x&dryRun=All", json!({}), true),
-            (Method::POST, "fieldManager=x", json!({ "dryRun": ["All"] }), false),
-            (Method::POST, "dryRun=", Value::Null, false),
-            (Method::POST, "dryRun=All&dryRun=None", Value::Null, false),
-            (Method::POST, "xdryRun=All", Value::Null, false),
-            (Method::POST, "", evict, true),
-            (Method::PATCH, "", all.clone(), false),
-            (Method::PUT, "dryRun=All", Value::Null, true),
-            (Method::DELETE, "dryRun=All", Value::Null, true),
-            (Method::DELETE, "", all.clone(), true),
-            (Method::DELETE, "dryRun=All", json!({}), false),
-            (Method::DELETE, "dryRun=All", json!("protobuf"), false),
-            (Method::DELETE, "", json!({ "dryRun": ["None", "All"] }), false),
-            (Method::from_bytes(b"ODD").unwrap(), "", Value::Null, false),
-        ] {
-            assert_eq!(is_dry_run(&method, query, &body), is, "{method} {query} {body}");
-        }
-    }
 
     #[test]
     fn the_words_of_a_warning() {

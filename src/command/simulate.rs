@@ -5,14 +5,15 @@
 
 mod kubectl;
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use anyhow::Context as _;
 use clap::Args;
 use decide::config::Settings;
-use decide::report;
+use decide::report::{self, visible};
 use decide::review::Review;
 use decide::rules;
 use decide::simulate::{Compared, Passage, There};
@@ -21,7 +22,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use tokio::{signal, task};
+use tokio::process::Command;
+use tokio::signal::unix::{SignalKind, signal};
 
 use self::kubectl::Steps;
 use super::look::{self, Look, Output};
@@ -82,6 +84,13 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
         let guard = installed::look(&client).await;
         let settings =
             if options.config().is_some() { chosen.clone() } else { guard.settings_or(&Settings::default()) };
+        if let (Err(why), None) = (&guard.settings, options.config()) {
+            let why = visible(why);
+            let _ = writeln!(
+                io::stderr(),
+                "gatera: the guard's settings are not known, so it is judged by the usual ones: {why}"
+            );
+        }
         let compared = judged(&client, options.look.namespace(), &settings, &heard).await?;
         match options.look.output {
             Output::Text => {
@@ -95,38 +104,48 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
 
 /// Its exit code; `None`: a signal ended it.
 async fn kubectl_run(steps: Steps, relay: &Relay, apart: bool) -> anyhow::Result<Option<i32>> {
-    let mut runs = program(&steps.runs, relay);
-    if apart {
-        runs.stdout(Stdio::from(io::stderr()));
-    }
-    let prints = steps.prints.map(|it| program(&it, relay));
-    let waits = task::spawn_blocking(move || {
-        let Some(mut prints) = prints else { return runs.status() };
-        let printed = prints.stdin(Stdio::inherit()).stderr(Stdio::inherit()).output()?;
+    let runs = async {
+        let mut runs = program(&steps.runs, relay);
+        if apart {
+            runs.stdout(Stdio::from(io::stderr()));
+        }
+        let Some(prints) = &steps.prints else { return runs.status().await };
+        let mut prints = program(prints, relay);
+        let printed = prints.stdin(Stdio::inherit()).stderr(Stdio::inherit()).output().await?;
         if !printed.status.success() {
             return Ok(printed.status);
         }
-        let mut child = runs.stdin(Stdio::piped()).spawn()?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(&printed.stdout)?;
-        }
-        child.wait()
-    });
+        let file = relay.folder().join("made.json");
+        fs::write(&file, printed.stdout)?;
+        runs.stdin(Stdio::from(fs::File::open(file)?)).status().await
+    };
     tokio::select! {
-        ended = waits => {
-            let status = ended.context("waiting for kubectl")?;
-            Ok(status.with_context(|| format!("running {}", steps.runs[0]))?.code())
+        ended = runs => Ok(ended.with_context(|| format!("running {}", steps.runs[0]))?.code()),
+        interrupted = interrupted() => {
+            interrupted?;
+            // kubectl ends with this, and so does its folder.
+            anyhow::bail!("interrupted; nothing was changed")
         }
-        // It is told by the terminal as well.
-        _ = signal::ctrl_c() => anyhow::bail!("interrupted; nothing was changed"),
     }
+}
+
+/// Somebody does not want to wait any longer, or has gone.
+async fn interrupted() -> io::Result<()> {
+    let [mut interrupt, mut terminate, mut hangup] =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hangup.recv() => {}
+    }
+    Ok(())
 }
 
 fn program(words: &[String], relay: &Relay) -> Command {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env("KUBECONFIG", relay.kubeconfig());
-    // Each address has a cache of its own, and this one is gone in a moment.
-    command.env("KUBECACHEDIR", relay.folder().join("cache"));
+    command.args(&words[1..]).env("KUBECONFIG", relay.kubeconfig()).kill_on_drop(true);
+    // Each address has a cache of its own, and this one is gone in a moment. What a person prefers is not what was typed.
+    command.env("KUBECACHEDIR", relay.folder().join("cache")).env("KUBERC", "off");
     for proxy in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
         command.env_remove(proxy);
     }

@@ -13,7 +13,7 @@ use crate::object::{DeleteOptions, Kind, Object};
 use crate::report::pages::Pages;
 use crate::report::{refusal, warnings};
 use crate::review::{Operation, Origin, Review};
-use crate::stored::{Patch, complete, patched};
+use crate::stored::{Patch, applied, complete, last, patched};
 use crate::verdict::Decision;
 
 pub use target::Target;
@@ -42,8 +42,8 @@ pub struct Passage {
     pub user: Option<String>,
     /// What was sent; null: nothing.
     pub body: Value,
-    /// What was there; null: nothing.
-    pub before: Value,
+    /// What was there; null: nothing. In words, why that is not known.
+    pub before: Result<Value, String>,
     /// What was answered.
     pub answer: Answer,
 }
@@ -57,6 +57,8 @@ pub struct Answer {
     pub message: String,
     /// What it says besides.
     pub warnings: Vec<String>,
+    /// What would be there; null: it was refused.
+    pub object: Value,
 }
 
 /// Who said no, and in which words.
@@ -136,7 +138,7 @@ impl Passage {
 
     /// The review that a guard would make of it; in words, why there is none. `user` asks, unless somebody else is meant.
     pub fn review(&self, user: &str) -> Result<Review, String> {
-        let Self { target, body, before, .. } = self;
+        let (Self { target, body, .. }, before) = (self, self.before.as_ref().map_err(Clone::clone)?);
         if self.method == Method::Delete && target.name.is_empty() {
             return Err("what is deleted as a whole collection is not judged here".to_owned());
         }
@@ -157,11 +159,20 @@ impl Passage {
         };
         let after = match self.method {
             Method::Delete => Value::Null,
+            Method::Replace if !before.is_null() => replaced(before, &stored(body), &self.answer.object),
             Method::Create | Method::Replace => stored(body),
             // Server-side apply of what is not there creates it.
             Method::Patch(Patch::Apply) if before.is_null() => stored(body),
             Method::Patch(_) if before.is_null() => return Err("there is nothing to patch".to_owned()),
             Method::Patch(how) => stored(&patched(before, body, how)?),
+        };
+        // What is written of the rest is thrown away.
+        let after = if target.subresource == "status" && after.is_object() {
+            let mut after = after;
+            after["spec"] = before["spec"].clone();
+            after
+        } else {
+            after
         };
         let creates = matches!(self.method, Method::Create) || before.is_null() && !after.is_null();
         let mut unreadable = None;
@@ -282,12 +293,24 @@ impl There {
     }
 }
 
+/// What is there after it was replaced. An API server fills in what the new object does not say, as it did before.
+fn replaced(before: &Value, body: &Value, answered: &Value) -> Value {
+    let mut after = match (last(before), answered) {
+        (Some(_), _) => applied(before, body),
+        (None, Value::Null) => body.clone(),
+        (None, answered) => answered.clone(),
+    };
+    after["metadata"] = body["metadata"].clone();
+    after
+}
+
 fn likeness(here: &Result<Here, String>, there: &There, warnings: &[String]) -> Likeness {
     let Ok(here) = here else { return Likeness::Unknown };
+    let told = |warnings: &[String]| warnings.iter().map(|it| comparable(it)).collect::<Vec<_>>();
     let same = match (&here.refusal, there) {
         (_, There::Unanswered(_) | There::Other(..)) => return Likeness::Unknown,
         (Some(here), There::Refused(there)) => comparable(here) == comparable(there),
-        (None, There::Allowed) => here.warnings == warnings,
+        (None, There::Allowed) => told(&here.warnings) == told(warnings),
         (Some(_), There::Allowed) | (None, There::Refused(_)) => return Likeness::Opposite,
     };
     if same { Likeness::Same } else { Likeness::OtherWords }
@@ -295,21 +318,23 @@ fn likeness(here: &Result<Here, String>, there: &There, warnings: &[String]) -> 
 
 /// What is said, without where there is more to read (that depends on who is installed where), and without the times of both
 /// answers.
-fn comparable(text: &str) -> Vec<Vec<&str>> {
+fn comparable(text: &str) -> Vec<String> {
     let lines = text.trim_end().lines().filter(|line| !line.starts_with("  more: "));
-    lines.map(|line| line.split(' ').map(timeless).collect()).collect()
+    lines.map(timeless).collect()
 }
 
-fn timeless(word: &str) -> &str {
-    let (before, value) = word.split_once("until=").map_or(("", word), |(before, value)| (before, value));
-    let is_time = value.parse::<Timestamp>().is_ok();
-    let is_age =
-        word.strip_suffix('s').is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()));
-    match (is_time, is_age) {
-        (true, _) => before,
-        (_, true) => "s",
-        _ => word,
-    }
+fn timeless(line: &str) -> String {
+    let words: Vec<_> = line.split(' ').collect();
+    let shown = words.iter().enumerate().map(|(number, word)| {
+        let is_time = |text: &str| text.parse::<Timestamp>().is_ok();
+        let ago = words.get(number + 1).is_some_and(|next| next.starts_with("ago"));
+        match word.split_once("until=") {
+            Some((before, value)) if is_time(value) => before,
+            _ if ago && word.starts_with(|c: char| c.is_ascii_digit()) => "some time",
+            _ => word,
+        }
+    });
+    shown.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ fn overheard(request: &Value) -> Passage {
         method,
         user: None,
         body,
-        before: request["oldObject"].clone(),
+        before: Ok(request["oldObject"].clone()),
         answer: Answer::default(),
     }
 }

@@ -6,10 +6,9 @@
 use anyhow::{bail, ensure};
 
 /// The verbs that know `--dry-run=server`; those of two words with the second.
-const VERBS: [(&str, &[&str]); 18] = [
+const VERBS: [(&str, &[&str]); 17] = [
     ("annotate", &[]),
     ("apply", &[]),
-    ("auth", &["reconcile"]),
     ("autoscale", &[]),
     ("cordon", &[]),
     ("create", &[]),
@@ -27,7 +26,7 @@ const VERBS: [(&str, &[&str]); 18] = [
     ("uncordon", &[]),
 ];
 /// Options of every kubectl command with a value that may stand apart from them.
-const WITH_VALUE: [&str; 14] = [
+const WITH_VALUE: [&str; 15] = [
     "--as",
     "--as-group",
     "--as-uid",
@@ -42,6 +41,7 @@ const WITH_VALUE: [&str; 14] = [
     "--v",
     "--vmodule",
     "-n",
+    "-v",
 ];
 /// Options that lead elsewhere, or make it somebody else by other means than `--as`.
 const ELSEWHERE: [&str; 13] = [
@@ -59,6 +59,8 @@ const ELSEWHERE: [&str; 13] = [
     "--user",
     "--username",
 ];
+/// Verbs for which `--user` names a subject.
+const OF_SUBJECTS: [&str; 2] = ["create", "set"];
 /// kubectl asks again every five seconds for what may not be evicted now.
 const DRAINS_FOR: &str = "--timeout=10s";
 
@@ -83,26 +85,32 @@ pub(super) fn as_dry_run(command: &[String]) -> anyhow::Result<Steps> {
     );
     // What follows is for a container, and no option of kubectl's.
     let end = command.iter().position(|it| it == "--").unwrap_or(command.len());
-    for word in &command[..end] {
-        let name = word.split_once('=').map_or(&**word, |(name, _)| name);
-        ensure!(
-            !(ELSEWHERE.contains(&name) || name.starts_with("-s")),
-            "{name} is for gatera to know: write it before the --, as in: gatera simulate --context NAME -- kubectl …"
-        );
-        if let Some(how) = word.strip_prefix("--dry-run=") {
-            ensure!(
-                how == "server",
-                "--dry-run={how} asks nobody; leave it out, it becomes --dry-run=server"
-            );
-        }
-    }
-    let Some(at) = verb(&command[..end]) else {
+    let Some(at) = next(&command[..end], 1) else {
         bail!("there is no kubectl command in that; write: gatera simulate -- kubectl delete pod galera-0")
     };
-    let (verb, next) = (&*command[at], command.get(at + 1).map_or("", |it| &**it));
+    let verb = &*command[at];
+    for word in &command[..end] {
+        let name = word.split_once('=').map_or(&**word, |(name, _)| name);
+        let name = if name.starts_with("-s") { "-s" } else { name };
+        let of_a_subject = name == "--user" && OF_SUBJECTS.contains(&verb);
+        ensure!(
+            name != "-s" && !ELSEWHERE.contains(&name) || of_a_subject,
+            "{name} would lead elsewhere: gatera itself takes --context and --kubeconfig, before the --"
+        );
+        ensure!(
+            name != "--dry-run" || word == "--dry-run=server",
+            "{word} does not ask the API server; leave it out, it becomes --dry-run=server"
+        );
+        ensure!(
+            name != "--disable-eviction",
+            "what {name} sends is not read here, so it is not simulated; kubectl delete pod is"
+        );
+    }
+    let second = next(&command[..end], at + 1).map_or("", |it| &*command[it]);
     let known = VERBS.iter().find(|(known, _)| *known == verb).map(|(_, seconds)| *seconds);
-    if !known.is_some_and(|all| all.is_empty() || all.contains(&next)) {
-        let words = if known.is_some() { format!("{verb} {next}") } else { verb.to_owned() };
+    let token = (verb, second) == ("create", "token");
+    if token || !known.is_some_and(|all| all.is_empty() || all.contains(&second)) {
+        let words = if known.is_some() { format!("{verb} {second}") } else { verb.to_owned() };
         bail!(
             "kubectl {words} knows no dry run of the API server, so it is not simulated; these do: {}",
             listed()
@@ -116,8 +124,10 @@ pub(super) fn as_dry_run(command: &[String]) -> anyhow::Result<Steps> {
     if (verb == "create" && !reads) || verb == "autoscale" {
         // These send what they make in a form that only API servers read; what they print can be read here as well.
         all.retain(|word| word != "--dry-run=server");
+        // Of two the last counts.
         let printing = ["--dry-run=client", "--output=json"].map(str::to_owned);
-        all = [&all[..=at], &printing, &all[at + 1..]].concat();
+        let end = all.iter().position(|it| it == "--").unwrap_or(all.len());
+        all = [&all[..end], &printing, &all[end..]].concat();
         let mut runs = vec![command[0].clone()];
         runs.extend(["create", "--dry-run=server", "--filename=-"].map(str::to_owned));
         runs.extend(impersonating(&command[..end]));
@@ -146,14 +156,14 @@ fn impersonating(command: &[String]) -> Vec<String> {
     found
 }
 
-/// The first word that is no option, nor the value of one.
-fn verb(command: &[String]) -> Option<usize> {
-    let mut words = command.iter().enumerate().skip(1);
+/// The first word from there on that is no option, nor the value of one.
+fn next(command: &[String], from: usize) -> Option<usize> {
+    let mut words = command.iter().enumerate().skip(from);
     while let Some((at, word)) = words.next() {
         if !word.starts_with('-') {
             return Some(at);
         }
-        if WITH_VALUE.contains(&&**word) || word == "-v" {
+        if WITH_VALUE.contains(&&**word) {
             words.next();
         }
     }
@@ -201,13 +211,22 @@ mod tests {
             ("kubectl create -f x", "kubectl create --dry-run=server -f x"),
             (
                 "kubectl -n db --as anna create configmap a --from-literal=b=c --as-group=d",
-                "kubectl -n db --as anna create --dry-run=client --output=json configmap a --from-literal=b=c --as-group=d | kubectl create --dry-run=server --filename=- --as anna --as-group=d",
+                "kubectl -n db --as anna create configmap a --from-literal=b=c --as-group=d --dry-run=client --output=json | kubectl create --dry-run=server --filename=- --as anna --as-group=d",
             ),
             (
                 "kubectl autoscale sts a --max=3 --dry-run=server",
-                "kubectl autoscale --dry-run=client --output=json sts a --max=3 | kubectl create --dry-run=server --filename=-",
+                "kubectl autoscale sts a --max=3 --dry-run=client --output=json | kubectl create --dry-run=server --filename=-",
             ),
             ("kubectl rollout undo sts/a", "kubectl rollout --dry-run=server undo sts/a"),
+            ("kubectl rollout -n db undo sts/a", "kubectl rollout --dry-run=server -n db undo sts/a"),
+            (
+                "kubectl create deployment a --image=b -o name -- sh",
+                "kubectl create deployment a --image=b -o name --dry-run=client --output=json -- sh | kubectl create --dry-run=server --filename=-",
+            ),
+            (
+                "kubectl create rolebinding a --role=b --user=c",
+                "kubectl create rolebinding a --role=b --user=c --dry-run=client --output=json | kubectl create --dry-run=server --filename=-",
+            ),
             ("kubectl taint node a b=c:NoExecute", "kubectl taint --dry-run=server node a b=c:NoExecute"),
         ] {
             assert_eq!(made(line).as_deref(), Ok(becomes), "{line}");
@@ -226,12 +245,21 @@ mod tests {
                 "kubectl edit knows no dry run of the API server, so it is not simulated; these do: annotate, apply",
             ),
             ("kubectl exec a -- rm", "kubectl exec knows no dry run"),
-            ("kubectl delete pod a --context=x", "--context is for gatera to know"),
-            ("kubectl --token x delete pod a", "--token is for gatera to know"),
-            ("kubectl -s http://x delete pod a", "-s is for gatera to know"),
-            ("kubectl -shttp://x delete pod a", "-shttp://x is for gatera to know"),
-            ("kubectl delete pod a --dry-run=client", "--dry-run=client asks nobody"),
-            ("kubectl delete pod a --dry-run=none", "--dry-run=none asks nobody"),
+            ("kubectl create token a", "kubectl create token knows no dry run"),
+            ("kubectl auth reconcile -f a", "kubectl auth knows no dry run"),
+            (
+                "kubectl delete pod a --context=x",
+                "--context would lead elsewhere: gatera itself takes --context",
+            ),
+            ("kubectl --token x delete pod a", "--token would lead elsewhere"),
+            ("kubectl delete pod a --user=b", "--user would lead elsewhere"),
+            ("kubectl delete pod a -s http://x", "-s would lead elsewhere"),
+            ("kubectl delete -shttp://x:y@z pod a", "-s would lead elsewhere"),
+            ("kubectl delete pod a --dry-run=client", "--dry-run=client does not ask"),
+            ("kubectl delete pod a --dry-run=none", "--dry-run=none does not ask"),
+            ("kubectl delete pod a --dry-run", "--dry-run does not ask the API server"),
+            ("kubectl delete pod a --dry-run server", "--dry-run does not ask the API server"),
+            ("kubectl drain a --disable-eviction", "what --disable-eviction sends is not read here"),
         ] {
             let said = made(line).unwrap_err();
             assert!(said.starts_with(words), "{line}: {said}");

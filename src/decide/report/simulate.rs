@@ -57,10 +57,11 @@ fn told(one: &Compared, guarded: bool) -> String {
             said_there(there, warnings)
         }
         (Likeness::Unknown, _) => said_there(there, warnings) + "    gatera here says\n" + &said_here(here),
-        (Likeness::Opposite, There::Allowed) => format!(
+        (_, There::Allowed) => format!(
             "NOT THE SAME: the API server lets it pass. Either it does not ask the guard (gatera doctor tells whether it does, and what \
              carries no labels of a cluster is asked about only in namespaces with the label gatera.dev/mode), or another version or \
-             other settings judge there\n    gatera here says\n{}",
+             other settings judge there\n    the API server says\n{}    gatera here says\n{}",
+            indented(&there_words(there, warnings)),
             said_here(here)
         ),
         _ => format!(

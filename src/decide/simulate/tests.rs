@@ -7,7 +7,7 @@ use crate::verdict::{Finding, Verdict};
 
 fn passage(path: &str, method: Method, before: Value, body: Value) -> Passage {
     let target = Target::read(path).unwrap();
-    Passage { target, method, user: None, body, before, answer: Answer::default() }
+    Passage { target, method, user: None, body, before: Ok(before), answer: Answer::default() }
 }
 
 const SET: &str = "/apis/apps/v1/namespaces/db/statefulsets/galera";
@@ -178,7 +178,7 @@ fn both_answers_are_compared_word_by_word() {
         (vec![deny], 403, "forbidden: User".to_owned(), vec![], Likeness::Unknown),
     ] {
         let mut passage = passage(SET, Method::Patch(Patch::Merge), set(3), json!({}));
-        passage.answer = Answer { code, message, warnings };
+        passage.answer = Answer { code, message, warnings, object: Value::Null };
         let review = passage.review("").unwrap();
         let compared = passage.compared(Ok((&review, &here(&found))), &Pages::Program);
         assert_eq!(compared.likeness, likeness, "{found:?}: {:?}", passage.answer);
@@ -195,5 +195,38 @@ fn the_time_of_the_answer_is_no_difference() {
     };
     assert_eq!(comparable(&at("12")), comparable(&at("13")));
     assert_ne!(comparable("3 of 3 members"), comparable("2 of 3 members"));
+    let grace = |seconds: &str| comparable(&format!("a grace period of {seconds}s instead"));
+    assert_ne!(grace("0"), grace("5"), "that is no time that passes");
     assert_ne!(comparable("until=2026-11-25T01:05:13Z a"), comparable("until=never a"));
+}
+
+/// A manifest says less than what is there, and nobody changes what it does not say.
+#[test]
+fn what_is_replaced_is_filled_in_as_it_was() {
+    let mut manifest = set(3);
+    manifest["spec"]["template"] = json!({ "spec": { "containers": [{ "name": "db", "image": "i" }] } });
+    let mut live = manifest.clone();
+    live["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = json!("Always");
+    let kept = |live: &Value, manifest: &Value, answered: &Value| {
+        replaced(live, manifest, answered)["spec"]["template"] == live["spec"]["template"]
+    };
+    assert!(!kept(&live, &manifest, &Value::Null), "nobody knows what it said before");
+    assert!(kept(&live, &manifest, &live), "the API server says what it becomes");
+    live["metadata"]["annotations"] =
+        json!({ "kubectl.kubernetes.io/last-applied-configuration": manifest.to_string() });
+    assert!(kept(&live, &manifest, &Value::Null));
+    assert_eq!(
+        replaced(&live, &manifest, &live)["metadata"],
+        manifest["metadata"],
+        "what it says of itself is what it says"
+    );
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!("j");
+    assert!(!kept(&live, &manifest, &Value::Null));
+}
+
+#[test]
+fn what_was_there_and_may_not_be_read_is_not_taken_for_nothing() {
+    let mut gone = passage(SET, Method::Delete, Value::Null, Value::Null);
+    gone.before = Err("what was there could not be read: forbidden".to_owned());
+    assert_eq!(gone.review("").unwrap_err(), "what was there could not be read: forbidden");
 }
