@@ -23,6 +23,9 @@ const HOSTILE: usize = 1000;
 const ALLOWED_KIB: u64 = 128 * 1024;
 const CALM: Duration = Duration::from_secs(2);
 const LASTS: Duration = Duration::from_secs(8);
+/// So many answers say something about all of them, and so long they are waited for.
+const ENOUGH: usize = 50;
+const PATIENCE: Duration = Duration::from_secs(60);
 /// API servers wait for ten; a program that is not optimized, on two busy processors, takes one now and then.
 const IN_TIME: Duration = Duration::from_secs(2);
 
@@ -79,7 +82,9 @@ async fn real(
     until: Instant,
 ) {
     let mut open = None;
-    while Instant::now() < until {
+    // A machine that is busy with something else answers less in the same time.
+    let too_few = || told.lock().unwrap().latencies.len() <= ENOUGH && Instant::now() < until + PATIENCE;
+    while Instant::now() < until || too_few() {
         let asked = Instant::now();
         let outcome = async {
             let mut caller = match open.take() {
@@ -122,7 +127,7 @@ fn asked(guard: &Guard, bundle: &str, lasts: Duration) -> Told {
     let mut told = std::mem::take(&mut *told.lock().unwrap());
     told.latencies.sort();
     assert_eq!(told.failed, Vec::<String>::new(), "real requests failed");
-    assert!(told.latencies.len() > 50, "only {} answers", told.latencies.len());
+    assert!(told.latencies.len() > ENOUGH, "only {} answers", told.latencies.len());
     told
 }
 
