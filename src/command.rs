@@ -54,7 +54,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
-    Audit(audit::Options),
+    Audit(look::Survey),
     /// Have nothing refused in a namespace for some minutes: exit 0 if the guard honours it, 1 if not, 2 if it cannot be told
     #[command(
         after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
@@ -72,7 +72,7 @@ enum Command {
     #[command(
         after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
     )]
-    Doctor(doctor::Options),
+    Doctor(look::Survey),
     /// Print the manual page of a rule
     #[command(after_help = "Examples:\n  gatera explain G04\n  gatera explain second-bootstrap")]
     Explain(explain::Options),

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
-use crate::lab::{ControlPlane, User};
+use crate::lab::{ControlPlane, User, eventually};
 use crate::paths::{Terminal, everything_that_destroys};
 
 /// Types `gatera simulate OPTIONS -- kubectl LINE`.
@@ -285,4 +285,34 @@ fn documents_of_others_are_judged_alike() {
         assert_eq!(refused, name.starts_with("seed"), "{name}: {said:#}");
     }
     assert!(compared > 30, "{compared} objects");
+}
+
+/// Somebody ends it, or closes the terminal: kubectl ends with it, and nothing is left lying about.
+#[test]
+fn whoever_ends_it_ends_all_of_it() {
+    let (plane, _) = guarded::shared();
+    let folder = tempfile::tempdir().unwrap();
+    let (script, started) = (folder.path().join("kubectl"), folder.path().join("started"));
+    fs::write(&script, format!("#!/bin/sh\necho $$ > '{}'\nexec sleep 600\n", started.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    let temporary = folder.path().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_gatera"))
+        .args(["simulate", "--", &script.display().to_string(), "delete", "pod", "x"])
+        .env("KUBECONFIG", plane.kubeconfig(User::Admin))
+        .env("TMPDIR", &temporary)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid =
+        eventually("kubectl to run", || fs::read_to_string(&started).ok().filter(|it| it.ends_with('\n')));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 1, "the kubeconfig of this command");
+    let own = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "gatera: interrupted; nothing was changed\n");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
+    let process = Path::new("/proc").join(pid.trim());
+    eventually("kubectl to end", || (!process.exists()).then_some(()));
 }

@@ -2,10 +2,8 @@
 //!
 //! Owns: the way from a look to an exit code. What is found is the background audit's (`decide::audit`), laid out in `report`.
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::Write;
 
-use clap::Args;
 use decide::audit;
 use decide::config::Settings;
 use decide::report;
@@ -13,42 +11,16 @@ use decide::view::View;
 use jiff::Timestamp;
 
 use super::Exit;
-use super::look::{Look, Output, block_on, looked};
-
-/// Options of `gatera audit`.
-#[derive(Clone, Debug, Args)]
-pub struct Options {
-    #[command(flatten)]
-    look: Look,
-    /// Only what is not well, and nothing if all is
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-
-    /// A person is to read it.
-    pub fn is_for_people(&self) -> bool {
-        self.look.is_for_people()
-    }
-}
+use super::look::{Output, Survey, block_on, looked, tell_unseen};
 
 /// Lists, judges, prints.
-pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let Options { look, quiet } = options;
-    look.may_be_quiet(*quiet)?;
+pub fn run(options: &Survey, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let look = options.look()?;
     let (world, _, unseen) = block_on(looked(look, settings))?;
-    for plural in unseen {
-        let _ =
-            writeln!(io::stderr(), "gatera: {plural} may not be listed; what depends on them is not judged");
-    }
+    tell_unseen(&unseen);
     let audit = audit::run(&View::new(&world, Timestamp::now(), settings));
     match look.output {
-        Output::Text if *quiet => out.write_all(report::audit::not_well(&audit).as_bytes())?,
+        Output::Text if options.quiet => out.write_all(report::audit::not_well(&audit).as_bytes())?,
         Output::Text => out.write_all(report::audit::text(&audit).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::audit::json(&audit))?,
     }

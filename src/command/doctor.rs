@@ -7,12 +7,10 @@
 pub mod rights;
 
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::http::Request;
-use clap::Args;
 use decide::check::unadopted;
 use decide::config::Settings;
 use decide::doctor::{self, Asked, Replica, Row, State};
@@ -35,33 +33,11 @@ use tokio::time::timeout;
 
 use super::canary::{self, Answer};
 use super::installed::{self, Installed};
-use super::look::{self, Look, Output};
+use super::look::{self, Look, Output, Survey};
 use super::terminal::progress::Progress;
 use super::{Exit, selftest};
 use crate::act::certs;
 use crate::act::telemetry::chain;
-
-/// Options of `gatera doctor`.
-#[derive(Clone, Debug, Args)]
-pub struct Options {
-    #[command(flatten)]
-    look: Look,
-    /// Only what is not well, and nothing if all is
-    #[arg(long, short)]
-    quiet: bool,
-}
-
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-
-    /// A person is to read it.
-    pub fn is_for_people(&self) -> bool {
-        self.look.is_for_people()
-    }
-}
 
 /// What the row of the dry run is called.
 const CANARY: &str = "canary";
@@ -75,14 +51,13 @@ const OPERATIONS: &str = "operations";
 const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
-pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    let Options { look, quiet } = options;
-    look.may_be_quiet(*quiet)?;
+pub fn run(options: &Survey, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let look = options.look()?;
     let progress = Progress::start();
     let rows = look::block_on(asked(look, chosen, &progress))?.rows;
     drop(progress);
     match look.output {
-        Output::Text if *quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
+        Output::Text if options.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
         Output::Text => out.write_all(report::doctor::text(&rows).as_bytes())?,
         Output::Json => writeln!(out, "{:#}", report::doctor::json(&rows))?,
     }

@@ -2,6 +2,8 @@
 //!
 //! Owns: the way from a kubeconfig to a World. What is listed is what the watches list (`act/watch/once.rs`).
 
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -11,6 +13,7 @@ use decide::view::{Cluster, Freshness, Id, World};
 use kube::Client;
 
 use crate::act::telemetry::chain;
+use crate::act::watch::Listed;
 use crate::act::{connect, watch};
 
 /// Which API server, and who asks.
@@ -64,7 +67,7 @@ impl Look {
     }
 
     /// Less is told to people only: a program leaves out by itself what it does not want.
-    pub fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
+    fn may_be_quiet(&self, quiet: bool) -> anyhow::Result<()> {
         anyhow::ensure!(
             !quiet || self.is_for_people(),
             "--quiet is for people, and what a program reads is always whole: leave out --quiet or --output"
@@ -80,6 +83,34 @@ impl Look {
             output: Output::Text,
             config: config.map(Path::to_owned),
         }
+    }
+}
+
+/// Options of a look that tells of many things whether each is well.
+#[derive(Clone, Debug, Args)]
+pub struct Survey {
+    #[command(flatten)]
+    look: Look,
+    /// Only what is not well, and nothing if all is
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+impl Survey {
+    /// Where to look.
+    pub fn look(&self) -> anyhow::Result<&Look> {
+        self.look.may_be_quiet(self.quiet)?;
+        Ok(&self.look)
+    }
+
+    /// The settings file.
+    pub fn config(&self) -> Option<&Path> {
+        self.look.config.as_deref()
+    }
+
+    /// A person is to read it.
+    pub fn is_for_people(&self) -> bool {
+        self.look.is_for_people()
     }
 }
 
@@ -165,4 +196,34 @@ pub async fn looked_by(
         listed => listed?,
     };
     Ok((World::build(listed.facts, Freshness::Current), listed.unseen))
+}
+
+/// All of it, or, for whoever may not see all, the only one of these namespaces; `otherwise`, if there is none. `instead` is what to
+/// do where there are several.
+pub async fn all_or_one(
+    client: &Client,
+    settings: &Settings,
+    namespaces: &BTreeSet<&str>,
+    otherwise: &str,
+    instead: &str,
+) -> anyhow::Result<Listed> {
+    match watch::once(client, None, &settings.adoption).await {
+        Err(error) if error.forbidden() => {
+            anyhow::ensure!(
+                namespaces.len() < 2,
+                "{error}; {instead} one namespace at a time, which needs rights there only"
+            );
+            let only = namespaces.first().copied().unwrap_or(otherwise);
+            Ok(watch::once(client, Some(only), &settings.adoption).await?)
+        }
+        listed => Ok(listed?),
+    }
+}
+
+/// What a judgement goes without is told where the judgement is not.
+pub fn tell_unseen(unseen: &[&str]) {
+    for plural in unseen {
+        let words = format!("gatera: {plural} may not be listed; what depends on them is not judged");
+        let _ = writeln!(io::stderr(), "{words}");
+    }
 }

@@ -30,7 +30,6 @@ use super::look::{self, Look, Output};
 use super::{Exit, installed};
 use crate::act::config_maps::ConfigMaps;
 use crate::act::relay::Relay;
-use crate::act::watch;
 
 /// Options of `gatera simulate`.
 #[derive(Clone, Debug, Args)]
@@ -163,7 +162,11 @@ async fn judged(
         return Ok(Vec::new());
     }
     let user = myself(client).await;
-    let world = world(client, namespace, settings, heard).await?;
+    let namespaces = heard.iter().map(|it| &*it.target.namespace).filter(|it| !it.is_empty()).collect();
+    let otherwise = namespace.unwrap_or(client.default_namespace());
+    let listed = look::all_or_one(client, settings, &namespaces, otherwise, "simulate what concerns").await?;
+    look::tell_unseen(&listed.unseen);
+    let world = World::build(listed.facts, Freshness::Current);
     let maps = ConfigMaps::at(client.clone());
     let mut compared = Vec::new();
     for passage in heard {
@@ -180,35 +183,6 @@ async fn judged(
         compared.push(said);
     }
     Ok(compared)
-}
-
-/// All of it, or, for whoever may not, the namespace that all of this is in.
-async fn world(
-    client: &Client,
-    namespace: Option<&str>,
-    settings: &Settings,
-    heard: &[Passage],
-) -> anyhow::Result<World> {
-    let listed = match watch::once(client, None, &settings.adoption).await {
-        Err(error) if error.forbidden() => {
-            let mut namespaces: Vec<_> = heard.iter().map(|it| &*it.target.namespace).collect();
-            namespaces.retain(|it| !it.is_empty());
-            namespaces.sort_unstable();
-            namespaces.dedup();
-            anyhow::ensure!(
-                namespaces.len() < 2,
-                "{error}; simulate what concerns one namespace at a time, which needs rights there only"
-            );
-            let only = namespaces.first().copied().or(namespace).unwrap_or(client.default_namespace());
-            watch::once(client, Some(only), &settings.adoption).await?
-        }
-        listed => listed?,
-    };
-    for plural in listed.unseen {
-        let words = format!("gatera: {plural} may not be listed; what depends on them is not judged here");
-        let _ = writeln!(io::stderr(), "{words}");
-    }
-    Ok(World::build(listed.facts, Freshness::Current))
 }
 
 /// As the API server calls whoever asks. Nothing hangs on it but for the control plane's own, so it need not be told.

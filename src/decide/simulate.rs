@@ -157,7 +157,7 @@ impl Passage {
             complete(&mut object, kind, if kind == Kind::Namespace { "" } else { namespace });
             object
         };
-        let after = match self.method {
+        let mut after = match self.method {
             Method::Delete => Value::Null,
             Method::Replace if !before.is_null() => replaced(before, &stored(body), &self.answer.object),
             Method::Create | Method::Replace => stored(body),
@@ -166,14 +166,10 @@ impl Passage {
             Method::Patch(_) if before.is_null() => return Err("there is nothing to patch".to_owned()),
             Method::Patch(how) => stored(&patched(before, body, how)?),
         };
-        // What is written of the rest is thrown away.
-        let after = if target.subresource == "status" && after.is_object() {
-            let mut after = after;
+        if target.subresource == "status" && after.is_object() {
+            // What is written of the rest is thrown away.
             after["spec"] = before["spec"].clone();
-            after
-        } else {
-            after
-        };
+        }
         let creates = matches!(self.method, Method::Create) || before.is_null() && !after.is_null();
         let mut unreadable = None;
         let mut read = |object: &Value| {

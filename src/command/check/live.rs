@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use clap::Args;
 use decide::check::Found;
 use decide::config::Settings;
@@ -16,8 +16,8 @@ use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 
-use crate::act::{connect, watch};
-use crate::command::look::block_on;
+use crate::act::connect;
+use crate::command::look::{all_or_one, block_on};
 use crate::command::terminal::progress::Progress;
 
 /// How many objects are asked for at once.
@@ -61,19 +61,8 @@ pub(super) fn look(
         let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&namespace);
         progress.says(|| "asking what the cluster holds …".to_owned());
-        let listed = match watch::once(client, None, &settings.adoption).await {
-            Err(error) if error.forbidden() => {
-                let namespaces: BTreeSet<_> =
-                    names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-                ensure!(
-                    namespaces.len() < 2,
-                    "{error}; check the objects of one namespace at a time, which needs rights there only"
-                );
-                let only = namespaces.first().copied().unwrap_or(&namespace);
-                watch::once(client, Some(only), &settings.adoption).await?
-            }
-            listed => listed?,
-        };
+        let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
+        let listed = all_or_one(client, settings, &namespaces, &namespace, "check the objects of").await?;
         let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
