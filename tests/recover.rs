@@ -318,6 +318,48 @@ fn who_copies_from_nobody_is_made_anew() {
     assert_eq!(next(after, after, false, broke_off), (false, false), "a person decides");
 }
 
+/// Seen on real nodes: two members that had no position formed a cluster of their own, and the command waited for them for ever.
+#[test]
+fn who_is_in_another_cluster_is_told_and_not_waited_for() {
+    let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");
+    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
+    let says = |first: &str, granted: bool| {
+        let mut scene = Scene { members: vec![first.to_owned(); 3], ..Scene::default() };
+        if granted {
+            scene.stateful_set = json!({ "metadata": { "annotations": marks } });
+        }
+        for ordinal in [1, 2] {
+            let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+            pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
+            pod["status"]["containerStatuses"] = json!([{ "name": "mariadb", "started": true, "state": { "running": { "startedAt": "2026-12-01T09:20:00Z" } } }]);
+            scene.also.push(pod);
+        }
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        for (kind, object) in scene.objects() {
+            facts.put(Object::read(kind, &object.to_string()).unwrap());
+        }
+        for ordinal in [1, 2] {
+            let said = format!(
+                "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x"
+            );
+            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
+            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
+        }
+        let world = World::build(facts, Freshness::Current);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO)
+    };
+    let why = format!(
+        "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
+         compare the members' tables; gatera explain G04 tells how the right one stays"
+    );
+    assert_eq!(says(&at(ID, 363), false), Step::Cannot(why));
+    let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
+    assert_eq!(says("ready", true), Step::Finish { without: away }, "the first one serves");
+}
+
 /// What a replica of the guard grants, and gives to a new pod, by what it knows.
 #[test]
 fn nobody_starts_beside_another_or_on_an_old_view() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use decide::galera::start_note;
 
 use super::pod::{Pod, START, for_each, status};
-use super::start::{ID, ZEROS, run, server, state};
+use super::start::{ID, VIEW, ZEROS, run, server, state};
 
 #[test]
 fn sigterm_ends_the_question_for_the_position_at_once() {
@@ -139,7 +139,8 @@ fn where_the_data_ends_is_told_when_the_server_has_stopped_in_order() {
     });
 }
 
-/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended.
+/// A server that has joined has all the time it needs; one that waits for others does not hear SIGTERM and is ended. The view of one
+/// that had not joined does not lead the next pod into a cluster of those that had no data, either.
 #[test]
 fn sigterm_ends_a_server_that_never_joined_within_seconds() {
     const DEAF: &str =
@@ -164,11 +165,14 @@ fn sigterm_ends_a_server_that_never_joined_within_seconds() {
         if joined {
             pod.write("joined", "SYNCED\n");
         }
+        pod.write("data/gvwstate.dat", VIEW);
         let pid = rustix::process::Pid::from_child(&child);
         let began = Instant::now();
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let status = child.wait().unwrap();
         assert_eq!(status.code(), Some(code));
         assert!((3..60).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+        let keeps = joined || state == "SYNCED";
+        assert_eq!(pod.path("data/gvwstate.dat").exists(), keeps, "{state}");
     });
 }

@@ -2,13 +2,14 @@
 //! told, and what becomes of its last view. The server is a stand-in; the real one is in `tests/e2e`.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
 use super::pod::{Outcome, Pod, for_each};
 
 pub(super) const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 pub(super) const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
 pub(super) const ZEROS: &str = "00000000-0000-0000-0000-000000000000";
-const VIEW: &str =
+pub(super) const VIEW: &str =
     "my_uuid: a-b\n#vwbeg\nview_id: 3 a-b 4\nbootstrap: 0\nmember: a-b 0\nmember: c-d 0\n#vwend\n";
 
 /// A server that keeps its arguments, or prints `recovered` where it is asked for its position.
@@ -62,6 +63,10 @@ struct Case {
     position: Option<String>,
     says: String,
     keeps_view: bool,
+    /// Members by the address.
+    hosts: usize,
+    /// What the last server of this pod did, which wrote the view: joined, copied. Or it restored that view, and waited.
+    before: &'static str,
 }
 
 fn crashed() -> Case {
@@ -75,6 +80,8 @@ fn crashed() -> Case {
         position: Some(format!("{ID}:363")),
         says: format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
         keeps_view: true,
+        hosts: 3,
+        before: "",
     }
 }
 
@@ -147,20 +154,51 @@ fn cases() -> Vec<Case> {
         },
         Case { what: "a view that is cut short", view: Some(&VIEW[..60]), keeps_view: false, ..crashed() },
         Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
+        Case { what: "a crash of a server that had joined", before: "joined", ..crashed() },
+        Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
+        Case {
+            what: "a crash while it copied what it missed",
+            before: "copied",
+            keeps_view: false,
+            ..crashed()
+        },
+        Case {
+            what: "the same, and all members are in the view",
+            before: "copied",
+            hosts: 2,
+            ..crashed()
+        },
+        Case {
+            what: "a file of a history, and data without a number",
+            recovered: line(&format!("{ID}:-1")),
+            position: Some(format!("{ID}:-1")),
+            says: format!("position {ID}:-1, recovered after a crash, safe_to_bootstrap 0"),
+            keeps_view: false,
+            ..crashed()
+        },
     ]
 }
 
-/// Nobody has a whole database there.
+/// Nobody has a whole database there. Two of them, left alone by the one that gave them theirs, would be a cluster of nothing.
 fn without_a_database() -> Vec<Case> {
+    let unfinished = || Case {
+        what: "a transfer that was not finished",
+        state: Some(state(ZEROS, "-1", "0")),
+        transfer: true,
+        position: None,
+        says: "a state transfer was not finished, safe_to_bootstrap 0".into(),
+        keeps_view: false,
+        ..crashed()
+    };
     vec![
+        unfinished(),
         Case {
-            what: "a transfer that was not finished",
-            state: Some(state(ZEROS, "-1", "0")),
-            transfer: true,
-            position: None,
-            says: "a state transfer was not finished, safe_to_bootstrap 0".into(),
-            ..crashed()
+            what: "the same, and all members are in the view",
+            hosts: 2,
+            keeps_view: true,
+            ..unfinished()
         },
+        Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
         Case {
             what: "a transfer that had hardly begun",
             data: false,
@@ -168,7 +206,15 @@ fn without_a_database() -> Vec<Case> {
             transfer: true,
             position: None,
             says: "a state transfer was not finished, safe_to_bootstrap unknown".into(),
-            ..crashed()
+            ..unfinished()
+        },
+        Case {
+            what: "an empty volume that has a view",
+            state: None,
+            data: false,
+            says: "empty, safe_to_bootstrap unknown".into(),
+            transfer: false,
+            ..unfinished()
         },
         Case {
             what: "an empty volume",
@@ -199,10 +245,23 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         if case.transfer {
             pod.write("data/sst_in_progress", "");
         }
-        let outcome = run(pod, "mariadbd --wsrep-on=ON --datadir=DATA").exits(0);
+        let aged = |name: &str, seconds| {
+            let file = fs::File::options().write(true).open(pod.path(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        };
+        if case.view.is_some() {
+            aged("data/gvwstate.dat", 60);
+        }
+        if !case.before.is_empty() {
+            pod.write("start", "…").write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
+            aged("start", if case.before == "waited" { 30 } else { 90 });
+        }
+        let hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
+        let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
+        let address = if case.hosts == 0 { "--wsrep-on=ON".to_owned() } else { address };
+        let outcome = run(pod, &format!("mariadbd {address} --datadir=DATA")).exits(0);
         assert_eq!(told(pod), case.says, "{}: {outcome:#?}", case.what);
-        let mut expected =
-            vec!["--wsrep-on=ON".to_owned(), format!("--datadir={}", pod.path("data").display())];
+        let mut expected = vec![address, format!("--datadir={}", pod.path("data").display())];
         expected.extend(case.position.iter().map(|it| format!("--wsrep-start-position={it}")));
         assert_eq!(started(pod), expected, "{}: {outcome:#?}", case.what);
         let kept = pod.path("data/gvwstate.dat").exists();

@@ -152,8 +152,25 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
             "none of its members ever held data: it is a first install, which waits for its bootstrap node";
         return Step::Cannot(why.to_owned());
     }
+    if let Some(why) = strays(cluster, view) {
+        return Step::Cannot(why);
+    }
     let rows = table::rows(cluster, view);
     asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choose(cluster, &rows, want))
+}
+
+/// Members that serve another cluster, as far as they know. Whoever started this one beside it would have two that reach each other.
+fn strays(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let elsewhere = cluster.members.iter().filter(|it| Condition::of(it, view) == Some(Condition::Elsewhere));
+    let names = elsewhere.map(|it| &*it.name).collect::<Vec<_>>();
+    if names.is_empty() {
+        return None;
+    }
+    let (are, names) = (if names.len() == 1 { "is" } else { "are" }, names.join(", "));
+    Some(format!(
+        "{names} {are} Synced in another cluster than the recorded one, and may hold rows that the others lack: compare the members' \
+         tables; gatera explain G04 tells how the right one stays"
+    ))
 }
 
 /// A stop that was not gone through with is taken back, and so is the record of one that is over.
@@ -306,7 +323,8 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
     })
 }
 
-/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, or for a claim that is lost. A pod
+/// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, for somebody who is in another
+/// cluster, or for a claim that is lost. A pod
 /// that does not run comes last, and not for long.
 pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
     let comes = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
@@ -315,12 +333,12 @@ pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDura
     all.find(|member| !member.does_not_run()).or(held_up)
 }
 
-/// Its node does not answer, or it has neither a pod nor a claim.
+/// Its node does not answer, it is in another cluster, or it has neither a pod nor a claim.
 fn stays_away(cluster: &Cluster, member: &Member, view: &View<'_>) -> bool {
     let bound = cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     let claimless =
         member.pod.is_none() && !bound && !cluster.workload.spec.volume_claim_templates.is_empty();
-    claimless || Condition::of(member, view) == Some(Condition::NodeAway)
+    claimless || matches!(Condition::of(member, view), Some(Condition::NodeAway | Condition::Elsewhere))
 }
 
 /// The next in turn, if it looks for addresses that are gone: it started before the first one did, or it fell and rests; or if it is
