@@ -135,9 +135,8 @@ impl Command {
     /// What it prints may be laid out; what is not named here is printed as it is.
     fn is_for_people(&self) -> bool {
         match self {
-            Self::Audit(options) => options.is_for_people(),
+            Self::Audit(options) | Self::Doctor(options) => options.is_for_people(),
             Self::Check(options) => options.is_for_people(),
-            Self::Doctor(options) => options.is_for_people(),
             Self::Rules(options) => options.is_for_people(),
             Self::Simulate(options) => options.is_for_people(),
             Self::Status(options) => options.of.look().is_for_people(),

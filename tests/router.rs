@@ -9,13 +9,18 @@ use decide::config::Settings;
 use decide::view::World;
 use gatera::act::answer::{LARGEST_BODY, admission, operations};
 use gatera::act::guard::Guard;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::scene::{self, Scene};
 
 pub fn guard(world: World) -> Arc<Guard> {
-    Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), Settings::default(), scene::now))
+    guard_at(world, scene::now)
+}
+
+pub fn guard_at(world: World, clock: fn() -> Timestamp) -> Arc<Guard> {
+    Arc::new(Guard::new(Arc::new(ArcSwap::from_pointee(world)), Settings::default(), clock))
 }
 
 /// Sends an AdmissionReview and takes an AdmissionReview for the only possible answer.

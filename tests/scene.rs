@@ -85,19 +85,14 @@ impl Default for Scene {
 
 impl Scene {
     pub fn world(&self, settings: &Settings) -> World {
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in self.objects() {
-            let read = Object::read(kind, &object.to_string()).expect("a scene is made of readable objects");
-            // Secrets and autoscalers are no facts, only objects of a request.
-            facts.put(read);
-        }
         let freshness = match &*self.view {
             "current" => Freshness::Current,
             "loading" => Freshness::Loading,
             "stale" => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
             other => panic!("no view is called {other:?}"),
         };
-        World::build(facts, freshness)
+        let objects: Vec<_> = self.objects().into_iter().map(|(_, object)| object).collect();
+        world_of(&objects, freshness, settings)
     }
 
     /// The object called `Kind/name`.
@@ -220,6 +215,17 @@ impl Scene {
         }
         it
     }
+}
+
+/// What is known of these objects.
+pub fn world_of(objects: &[Value], freshness: Freshness, settings: &Settings) -> World {
+    let mut facts = Facts::of(&settings.adoption);
+    for object in objects {
+        let read = Object::read(kind_of(object), &object.to_string());
+        // Secrets and autoscalers are no facts, only objects of a request.
+        facts.put(read.expect("a scene is made of readable objects"));
+    }
+    World::build(facts, freshness)
 }
 
 /// Of the group and kind that the object names.

@@ -71,14 +71,14 @@ impl Removal {
 
 /// What an API server would ask.
 pub struct Asked {
-    operation: &'static str,
+    pub operation: &'static str,
     /// Kind of the object that is sent, and the one that is meant.
-    kind: Kind,
+    pub kind: Kind,
     pub of: Kind,
-    subresource: &'static str,
-    old: Value,
-    new: Value,
-    options: Value,
+    pub subresource: &'static str,
+    pub old: Value,
+    pub new: Value,
+    pub options: Value,
 }
 
 impl Asked {

@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 5;
 
 /// etcd listens on sockets inside its folder, so it needs no port and nobody else reaches it. It wants "host:port" even
 /// there; the name of the file is then all of it.
-const ETCD_SOCKET: &str = "etcd:0";
+pub(super) const ETCD_SOCKET: &str = "etcd:0";
 const PEER_SOCKET: &str = "peer:0";
 
 /// Where a control plane listens, and for whom.
@@ -35,13 +35,21 @@ pub(super) struct Site {
     pub(super) port: u16,
     /// Real nodes: their rights, their health, their volumes. `machines.rs` starts them.
     pub(super) machines: bool,
+    /// Whatever is written stays as it is, if there are none.
+    pub(super) controllers: bool,
     /// Where its folder is made.
     pub(super) folders: PathBuf,
 }
 
 impl Site {
     pub(super) fn loopback(port: u16) -> Self {
-        Self { address: Ipv4Addr::LOCALHOST, port, machines: false, folders: env::temp_dir() }
+        Self {
+            address: Ipv4Addr::LOCALHOST,
+            port,
+            machines: false,
+            controllers: true,
+            folders: env::temp_dir(),
+        }
     }
 }
 
@@ -59,9 +67,19 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts one and waits until it works. Panics with the last words of the program that is to blame.
     pub(crate) fn start() -> Self {
+        Self::start_here(true)
+    }
+
+    /// One where nobody acts: what is stored is what is there.
+    pub(crate) fn start_without_controllers() -> Self {
+        Self::start_here(false)
+    }
+
+    fn start_here(controllers: bool) -> Self {
         let mut attempt = 1;
         loop {
-            match free_port().and_then(|port| Self::start_on(Site::loopback(port))) {
+            let site = free_port().map(|port| Site { controllers, ..Site::loopback(port) });
+            match site.and_then(Self::start_on) {
                 Ok(plane) => return plane,
                 Err(error) if error.is_a_lost_port() && attempt < ATTEMPTS => attempt += 1,
                 Err(error) => panic!("the control plane did not start: {error}"),
@@ -98,6 +116,9 @@ impl ControlPlane {
             TcpStream::connect((plane.site.address, plane.site.port)).is_ok()
         })?;
         self.wait_for("/readyz", |plane| plane.admin_can(&["get", "--raw=/readyz"]))?;
+        if !self.site.controllers {
+            return Ok(());
+        }
 
         let flags = self.controller_manager_flags();
         self.run("kube-controller-manager", &self.tools.controller_manager.clone(), &flags)?;
@@ -204,6 +225,10 @@ impl ControlPlane {
             &["--authorization-mode=RBAC", "--endpoint-reconciler-type=none"]
         };
         flags.extend(more.iter().map(|&flag| flag.to_owned()));
+        if !self.site.controllers {
+            // What some clusters switch on is not thrown away.
+            flags.push("--feature-gates=MaxUnavailableStatefulSet=true".to_owned());
+        }
         flags
     }
 

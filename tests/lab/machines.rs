@@ -31,7 +31,8 @@ impl ControlPlane {
         let Some(folder) = env::var_os("GATERA_LAB").map(PathBuf::from) else {
             panic!("the node lab runs in namespaces of its own: use `make e2e` or `make lab`");
         };
-        let site = Site { address: CONTROL_PLANE, port: 6443, machines: true, folders: folder };
+        let site =
+            Site { address: CONTROL_PLANE, port: 6443, machines: true, controllers: true, folders: folder };
         let started = Self::start_on(site).and_then(|mut plane| plane.bring_up_machines().map(|()| plane));
         started.unwrap_or_else(|error| panic!("the node lab did not start: {error}"))
     }

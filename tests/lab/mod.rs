@@ -15,6 +15,7 @@
 //! | `command.rs` | one run of a tool, and what it printed |
 //! | `kubectl.rs`, `helm.rs`, `promtool.rs` | those tools; fresh namespaces |
 //! | `audit.rs` | what the guard asked the API server |
+//! | `stored.rs` | what is written behind the API server's back |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
 //!
 //! Data passes one way: a test holds a [`ControlPlane`], names a [`User`] and gets an [`Output`] or a kubeconfig's path.
@@ -41,6 +42,7 @@ mod promtool;
 #[cfg(test)]
 mod selftest;
 mod standins;
+mod stored;
 mod supervise;
 mod tools;
 mod users;

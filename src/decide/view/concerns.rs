@@ -1,12 +1,14 @@
 //! Whom a change concerns: the clusters that an object belongs to, or that use it.
 
+use std::collections::BTreeSet;
+
 use super::facts::Map;
 use super::index::By;
 use super::{Cluster, Id, Note, View};
 use crate::galera::adopt;
 use crate::object::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
-use crate::revision::{self, Digest};
+use crate::revision::Digest;
 
 impl<'a> View<'a> {
     /// The clusters that the object of a review belongs to, or that use it.
@@ -66,14 +68,15 @@ impl<'a> View<'a> {
         known.or_else(|| self.fetched.iter().find(is))
     }
 
-    /// The ConfigMaps that a template which comes reads as files, and that the world does not hold.
+    /// The ConfigMaps that a template which comes reads, as files or as variables, and that the world does not hold.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
-        let names = revision::reaching(&new.spec.template.spec).into_keys();
-        names.filter(|name| self.config_map(&review.namespace, name).is_none()).collect()
+        let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
+        let unknown = |name: &&str| self.config_map(&review.namespace, name).is_none();
+        names.into_iter().filter(unknown).map(str::to_owned).collect()
     }
 
     /// One Service.

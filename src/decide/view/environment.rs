@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{Id, View};
+use super::View;
 use crate::object::{Container, EnvVar, Literal};
 
 impl View<'_> {
@@ -17,7 +17,7 @@ impl View<'_> {
         if !refers {
             return Cow::Borrowed(container);
         }
-        let text = |map: &str| self.world.facts.config_maps.get(&Id::new(namespace, map));
+        let text = |map: &str| self.config_map(namespace, map);
         let mut filled = container.clone();
         let whole = container.env_from.iter().filter_map(|from| text(&from.config_map_ref.as_ref()?.name));
         let whole = whole.flat_map(|map| map.data.iter()).map(|(name, value)| EnvVar {

@@ -3,7 +3,7 @@
 //! Must not know: what is wrong with any of it.
 
 use super::index::By;
-use super::{Cluster, Id, View};
+use super::{Cluster, View};
 use crate::galera::data::Place;
 use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
@@ -72,8 +72,7 @@ impl<'a> View<'a> {
 
     /// The texts of a pod's ConfigMaps, as far as they are known.
     pub fn option_files(&self, namespace: &str, spec: &'a PodSpec) -> impl Iterator<Item = &'a str> {
-        let maps = &self.world.facts.config_maps;
-        let known = spec.config_maps().filter_map(move |name| maps.get(&Id::new(namespace, name)));
+        let known = spec.config_maps().filter_map(move |name| self.config_map(namespace, name));
         known.flat_map(|map| map.data.values().map(Literal::look))
     }
 

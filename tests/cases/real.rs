@@ -1,0 +1,381 @@
+//! Every case through a real API server: its scene is written into etcd as it is, a guard that comes then lists it, and the request is
+//! sent by whoever the case says. What comes back is compared word by word with what the router says of the same request.
+//!
+//! Nobody acts on the scenes: there are no controllers, and the guard may not lead. Each case has a namespace of its own; cases whose
+//! nodes are other than usual have a guard of their own. Times of the scenes are moved to now. Every request is a dry run, so nothing
+//! of one case is left for the next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use decide::config::Settings;
+use decide::object::Kind;
+use decide::view::{Freshness, World};
+use gatera::act::connect;
+use http_body_util::BodyExt as _;
+use jiff::{SignedDuration, Timestamp};
+use kube::Client;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::asked::{Asked, body};
+use super::moved::{Mover, complete};
+use super::{Case, all};
+use crate::guarded::{self, Guard, Start};
+use crate::lab::{ControlPlane, User};
+use crate::router::{ask, guard_at};
+use crate::scene::{self, NAMESPACE};
+use crate::sim::asked::to_amend;
+use crate::wire::Balancer;
+
+/// Kinds of the scenes, as this API server offers them.
+const KINDS: [&str; 12] = [
+    "Namespace",
+    "Node",
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "PersistentVolumeClaim",
+    "Pod",
+    "StatefulSet",
+    "Deployment",
+    "PodDisruptionBudget",
+    "HorizontalPodAutoscaler",
+];
+
+/// A case, moved to where it is played.
+struct Play {
+    name: String,
+    user: String,
+    objects: Vec<Value>,
+    asked: Asked,
+    /// The review that the router gets.
+    body: Value,
+}
+
+/// What somebody is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said {
+    /// By the guard.
+    Refused { code: u64, reason: String, words: String },
+    /// Not by the guard, with its warnings.
+    Passed(BTreeSet<String>),
+    /// By the API server, before it asked the guard.
+    Itself(String),
+}
+
+impl Play {
+    fn of(number: usize, name: String, case: &Case, by: SignedDuration) -> Self {
+        let mover = Mover { namespace: format!("{NAMESPACE}-{number}"), by };
+        let mut asked = case.asked();
+        let mut body = mover.moved(body(&asked, &case.user));
+        for field in ["object", "oldObject"] {
+            complete(&mut body["request"][field]);
+        }
+        let request = &body["request"];
+        (asked.old, asked.new, asked.options) =
+            (request["oldObject"].clone(), request["object"].clone(), request["options"].clone());
+        let mut objects: Vec<_> = case.given.objects().into_iter().map(|(_, it)| mover.moved(it)).collect();
+        // What is to be changed is there, as the request says it is.
+        let is_old = |it: &Value| {
+            it["kind"] == asked.old["kind"] && it["metadata"]["name"] == asked.old["metadata"]["name"]
+        };
+        if !asked.old.is_null() && asked.kind != Kind::Scale {
+            objects.retain(|it| !is_old(it));
+            objects.push(asked.old.clone());
+        }
+        Self { name, user: case.user.clone(), objects, asked, body }
+    }
+
+    fn namespace(&self) -> &str {
+        self.body["request"]["namespace"].as_str().unwrap()
+    }
+
+    /// What the API server has of it. No pod is made without an account.
+    fn stored(&self) -> Vec<Value> {
+        let metadata = json!({ "name": "default", "namespace": self.namespace() });
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+        let known = |it: &&Value| KINDS.contains(&it["kind"].as_str().unwrap_or_default());
+        // What has no uid API servers take for nothing.
+        let identified = |mut it: Value| {
+            if it["metadata"]["uid"].is_null() {
+                it["metadata"]["uid"] =
+                    json!(format!("{}/{}/{}", self.namespace(), it["kind"], it["metadata"]["name"]));
+            }
+            it
+        };
+        let is_account = |it: &&Value| it["kind"] == account["kind"] && it["metadata"]["name"] == "default";
+        let lacks = !self.objects.iter().any(|it| is_account(&it));
+        self.objects
+            .iter()
+            .filter(known)
+            .cloned()
+            .chain(lacks.then_some(account.clone()))
+            .map(identified)
+            .collect()
+    }
+
+    fn world(&self, settings: &Settings) -> World {
+        scene::world_of(&self.objects, Freshness::Current, settings)
+    }
+
+    /// What the router says now. Of what is amended on the way in both calls are made, as an API server does.
+    async fn expected(&self, settings: &Settings) -> Said {
+        let guard = guard_at(self.world(settings), Timestamp::now);
+        let mut body = self.body.clone();
+        let mut warnings = BTreeSet::new();
+        let request = &body["request"];
+        let object = |field: &str| Some(&request[field]).filter(|it| !it.is_null());
+        let whole = self.asked.subresource.is_empty() && !request["object"].is_null();
+        let amends = match self.asked.of {
+            Kind::StatefulSet | Kind::Deployment => {
+                to_amend(self.asked.of, object("oldObject"), object("object"))
+            }
+            Kind::Pod => self.asked.operation == "CREATE",
+            _ => false,
+        };
+        let paths = ["/mutate", "/validate"];
+        for path in if whole && amends { &paths[..] } else { &paths[1..] } {
+            let answer = ask(&guard, path, &body).await;
+            let response = &answer["response"];
+            let lines = response["warnings"].as_array().into_iter().flatten();
+            warnings.extend(lines.map(|line| line.as_str().unwrap().to_owned()));
+            if response["allowed"] != true {
+                let status = &response["status"];
+                let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+                return Said::Refused {
+                    code: status["code"].as_u64().unwrap(),
+                    reason: text("reason"),
+                    words: text("message"),
+                };
+            }
+            if let Some(patch) = response["patch"].as_str() {
+                let bytes = BASE64.decode(patch).unwrap();
+                let patch: json_patch::Patch = serde_json::from_slice(&bytes).unwrap();
+                json_patch::patch(&mut body["request"]["object"], &patch).unwrap();
+            }
+        }
+        Said::Passed(warnings)
+    }
+
+    /// As its client sends it; nothing, if this API server has no such kind.
+    fn request(&self, version: &str) -> Option<Request<Body>> {
+        let (of, object) = (self.asked.of, &self.asked);
+        let prefix = match of {
+            Kind::Other => return None,
+            Kind::StatefulSet | Kind::Deployment => "/apis/apps/v1",
+            Kind::Budget => "/apis/policy/v1",
+            Kind::Autoscaler => "/apis/autoscaling/v2",
+            _ => "/api/v1",
+        };
+        let place = match of {
+            Kind::Namespace | Kind::Node => String::new(),
+            _ => format!("/namespaces/{}", self.namespace()),
+        };
+        let all = format!("{prefix}{place}/{}", of.plural());
+        let name = self.asked.name();
+        let name = if of == Kind::Namespace { self.namespace() } else { name };
+        let one = match self.asked.subresource {
+            "" => format!("{all}/{name}"),
+            subresource => format!("{all}/{name}/{subresource}"),
+        };
+        let versioned = |mut it: Value| {
+            it["metadata"]["resourceVersion"] = json!(version);
+            it
+        };
+        let (method, path, body) = match (object.operation, object.subresource) {
+            ("CREATE", "") => ("POST", all, object.new.clone()),
+            ("CREATE", _) => {
+                let mut eviction = object.new.clone();
+                eviction["deleteOptions"]["dryRun"] = json!(["All"]);
+                ("POST", one, eviction)
+            }
+            // Of a scale nobody says the version.
+            ("UPDATE", "scale") => ("PUT", one, object.new.clone()),
+            ("UPDATE", _) => ("PUT", one, versioned(object.new.clone())),
+            _ => ("DELETE", one, object.options.clone()),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?dryRun=All"))
+            .header("Content-Type", "application/json")
+            .header("Impersonate-User", &self.user)
+            .header("Impersonate-Group", "system:masters");
+        Some(request.body(Body::from(body.to_string())).unwrap())
+    }
+}
+
+/// How many reviews it has answered.
+fn reviews(guard: &Guard) -> u64 {
+    let (_, text) = guard.get("/metrics").unwrap();
+    let counts = text.lines().filter(|line| line.starts_with("gatera_reviews_total{"));
+    counts.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+/// What the API server answers.
+async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
+    let before = reviews(guard);
+    let (head, body) = request.into_parts();
+    let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let request = Request::from_parts(head, kube::client::Body::from(bytes.to_vec()));
+    let response = client.send(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let warning = |it: &axum::http::HeaderValue| {
+        let text = std::str::from_utf8(it.as_bytes()).unwrap();
+        // 299 - "words"
+        let quoted = text.split_once('"').unwrap().1.strip_suffix('"').unwrap();
+        quoted.replace("\\\"", "\"").replace("\\\\", "\\")
+    };
+    let warnings: BTreeSet<_> = head.headers.get_all("warning").iter().map(warning).collect();
+    let ours = warnings.into_iter().filter(|it| it.starts_with('[') || it.contains("gatera")).collect();
+    if head.status.is_success() {
+        return Said::Passed(ours);
+    }
+    let bytes = body.collect().await.unwrap().to_bytes();
+    let status: Value = serde_json::from_slice(&bytes).unwrap();
+    let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+    match text("message").split_once(" denied the request: ") {
+        Some((webhook, words)) if webhook.contains("gatera") => Said::Refused {
+            code: status["code"].as_u64().unwrap(),
+            reason: text("reason"),
+            words: words.to_owned(),
+        },
+        // What it says after the guard has let it pass: there is one already, or a budget is in the way.
+        _ if matches!(head.status.as_u16(), 409 | 429) && reviews(guard) > before => Said::Passed(ours),
+        _ => Said::Itself(text("message").lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+/// Registers once, and leads nobody: the right to the Lease is taken away.
+fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
+    guarded::install(plane);
+    let start = Start {
+        identity: "cases".into(),
+        url: Some(format!("https://{}", balancer.address)),
+        ..Start::default()
+    };
+    let first = Guard::start(plane, &guarded::program(), &start);
+    balancer.lead_to(&[first.webhooks]);
+    first.until_registered();
+    let mut role = plane.get("gatera", "role/gatera");
+    for rule in role["rules"].as_array_mut().unwrap() {
+        if let Some(names) =
+            rule["resourceNames"].as_array_mut().filter(|it| it.contains(&json!("gatera-let-go-0")))
+        {
+            names.retain(|name| name != "gatera");
+        }
+    }
+    role["metadata"].as_object_mut().unwrap().remove("managedFields");
+    first.terminate();
+    let (status, log) = first.until_ended(Duration::from_secs(60));
+    assert!(status.success(), "{log}");
+    plane.kubectl_stdin(User::Admin, &["replace", "--filename=-"], &role.to_string()).succeeded();
+    start
+}
+
+/// What belongs to no namespace but its own.
+fn nodes(objects: &[Value]) -> String {
+    let nodes: Vec<_> = objects.iter().filter(|it| it["kind"] == "Node").map(Value::to_string).collect();
+    nodes.join("\n")
+}
+
+/// Where they are played.
+struct Stage {
+    plane: ControlPlane,
+    balancer: Balancer,
+    start: Start,
+    client: Client,
+    runtime: Runtime,
+}
+
+impl Stage {
+    fn built() -> Self {
+        let plane = ControlPlane::start_without_controllers();
+        let balancer = Balancer::start();
+        let start = registered(&plane, &balancer);
+        let runtime = Runtime::new().unwrap();
+        // Whoever is refused for now is not asked for again.
+        let kubeconfig = plane.kubeconfig(User::Admin);
+        let client = runtime.block_on(connect::person(Some(&kubeconfig), None)).unwrap();
+        Self { plane, balancer, start, client, runtime }
+    }
+
+    /// Their scenes are there, and a guard has listed them; with each scene's version.
+    fn set_for(&self, plays: &[Play]) -> (Guard, Vec<String>) {
+        let Self { plane, balancer, start, .. } = self;
+        for kind in KINDS {
+            plane.wipe(kind, if kind == "Node" { "node-" } else { "db-" });
+        }
+        let versions = plays.iter().map(|play| plane.store(&play.stored())).collect();
+        // A list of everything is as new as what was written before.
+        for kind in KINDS {
+            plane.kubectl(User::Admin, &["get", kind, "--all-namespaces", "--output=name"]).succeeded();
+        }
+        let guard = Guard::start(plane, &guarded::program(), start);
+        balancer.cut();
+        balancer.lead_to(&[guard.webhooks]);
+        guard.until_registered();
+        (guard, versions)
+    }
+
+    /// What is said of it otherwise than by the router, if anything.
+    fn differs(&self, play: &Play, request: Request<Body>, guard: &Guard) -> Option<String> {
+        let expected = || self.runtime.block_on(play.expected(&Settings::default()));
+        let before = expected();
+        let real = self.runtime.block_on(said(&self.client, guard, request));
+        // An age may become another one while the request is under way.
+        (real != before && real != expected()).then(|| difference(play, &before, &real))
+    }
+}
+
+#[test]
+fn a_real_api_server_says_of_every_case_what_the_router_says() {
+    let stage = Stage::built();
+    // To the second, as times are told.
+    let now = Timestamp::from_second(Timestamp::now().as_second()).unwrap();
+    let by = now.duration_since(scene::now());
+    let mut rounds = BTreeMap::<String, Vec<Play>>::new();
+    // What another view would say no guard can be made to say.
+    let current = all().into_iter().enumerate().filter(|(_, (_, case))| case.given.view == "current");
+    for (number, (name, case)) in current {
+        let play = Play::of(number, name, &case, by);
+        rounds.entry(nodes(&play.objects)).or_default().push(play);
+    }
+    let (mut same, mut page) = (0, String::new());
+    for plays in rounds.values() {
+        let (guard, versions) = stage.set_for(plays);
+        for (play, version) in plays.iter().zip(&versions) {
+            let request = play.request(version).expect("every case is of a kind that API servers know");
+            match stage.differs(play, request, &guard) {
+                None => same += 1,
+                Some(difference) => page.push_str(&difference),
+            }
+        }
+    }
+    assert!(same > 690, "only {same} are the same:\n{page}");
+    // The API server's own words are those of this release.
+    if stage.plane.minor() == 36 {
+        insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".", filters => [(r"20\d\d-\d\d-\d\dT[\d:]+Z", "TIME")] }, {
+            insta::assert_snapshot!("real", page);
+        });
+    }
+}
+
+/// For a person, without what is other every time.
+fn difference(play: &Play, router: &Said, real: &Said) -> String {
+    let lines = |said: &Said| match said {
+        Said::Refused { code, reason, words } => format!("{code} {reason}: {words}"),
+        Said::Passed(warnings) if warnings.is_empty() => "passes".to_owned(),
+        Said::Passed(warnings) => {
+            format!("passes\n{}", warnings.iter().cloned().collect::<Vec<_>>().join("\n"))
+        }
+        Said::Itself(words) => format!("the API server itself: {words}"),
+    };
+    let text = format!("{}\n  router: {}\n  real: {}\n", play.name, lines(router), lines(real));
+    text.replace(play.namespace(), NAMESPACE)
+}
