@@ -2,6 +2,7 @@
 //! `search.rs`, what can happen on the way.
 
 mod model;
+mod others;
 mod reader;
 mod search;
 mod stop;
@@ -259,105 +260,6 @@ fn who_is_not_heard_for_long_is_asked_again_once() {
             format!("{STATEFUL_SET}-0: making its pod anew, so that it is asked again where its data ends");
         assert_eq!(text == again, asked, "{restarts} {before} {still}: {text}");
     }
-}
-
-/// The first one was made anew while others copied from it: whoever began before it copies from nobody, and nobody notices for
-/// minutes. Whoever began after it, or beside somebody who did, may copy in earnest.
-#[test]
-fn who_copies_from_nobody_is_made_anew() {
-    let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
-    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
-    let (before, after) = ("2026-12-01T09:00:00Z", "2026-12-01T09:20:00Z");
-    let next = |first: &str, third: &str, granted: bool, does: &str| {
-        let mut scene = Scene {
-            members: ["starting", "ready", "starting"].map(str::to_owned).to_vec(),
-            ..Scene::default()
-        };
-        if granted {
-            scene.stateful_set = json!({ "metadata": { "annotations": marks } });
-        }
-        for (ordinal, began) in [(0, first), (1, "2026-12-01T09:10:00Z"), (2, third)] {
-            let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
-            let status = &mut pod["status"]["containerStatuses"][0];
-            status["state"]["running"]["startedAt"] = json!(began);
-            status["started"] = json!(ordinal == 1);
-            pod["spec"]["containers"][0]["startupProbe"] =
-                json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
-            scene.also.push(pod);
-        }
-        let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
-        for ordinal in [0, 2] {
-            let said = format!(
-                "Startup probe failed: the server is JOINING{does}; start of 2026-12-01T09:25:00Z: a state transfer was not finished, \
-                 safe_to_bootstrap 0"
-            );
-            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
-        }
-        let world = World::build(facts, Freshness::Current);
-        let view = View::new(&world, scene::now(), &settings);
-        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        let pod = format!("{STATEFUL_SET}-0");
-        let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
-        (
-            matches!(step, Step::Restart { member, .. } if member == pod),
-            recovery::restarts(cluster, &pod, &view),
-        )
-    };
-    assert_eq!(next(before, before, true, ""), (true, true));
-    assert_eq!(next(after, before, true, ""), (false, false), "it began after the first one");
-    assert_eq!(next(before, after, true, ""), (false, false), "another one may have led it to the first one");
-    assert_eq!(next(before, before, false, ""), (false, false), "no recovery is under way");
-    // Its transfer broke off, whoever came first.
-    let broke_off = ", and nothing comes in; it says: node restart required";
-    assert_eq!(next(after, after, true, broke_off), (true, true));
-    assert_eq!(next(after, after, false, broke_off), (false, false), "a person decides");
-}
-
-/// Seen on real nodes: two members that had no position formed a cluster of their own, and the command waited for them for ever.
-#[test]
-fn who_is_in_another_cluster_is_told_and_not_waited_for() {
-    let asked = format!("{STATEFUL_SET}-0 at {ID}:363 until=2026-12-01T10:00:00Z");
-    let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
-    let says = |first: &str, granted: bool| {
-        let mut scene = Scene { members: vec![first.to_owned(); 3], ..Scene::default() };
-        if granted {
-            scene.stateful_set = json!({ "metadata": { "annotations": marks } });
-        }
-        for ordinal in [1, 2] {
-            let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
-            pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
-            pod["status"]["containerStatuses"] = json!([{ "name": "mariadb", "started": true, "state": { "running": { "startedAt": "2026-12-01T09:20:00Z" } } }]);
-            scene.also.push(pod);
-        }
-        let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
-        for ordinal in [1, 2] {
-            let said = format!(
-                "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x"
-            );
-            let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-{ordinal}"));
-            facts.hear(&id, &format!("pod-{ordinal}"), "2026-12-01T09:25:00Z".parse().unwrap(), &said);
-        }
-        let world = World::build(facts, Freshness::Current);
-        let view = View::new(&world, scene::now(), &settings);
-        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO)
-    };
-    let why = format!(
-        "{STATEFUL_SET}-1, {STATEFUL_SET}-2 are Synced in another cluster than the recorded one, and may hold rows that the others lack: \
-         compare the members' tables; gatera explain G04 tells how the right one stays"
-    );
-    assert_eq!(says(&at(ID, 363), false), Step::Cannot(why));
-    let away = [1, 2].map(|ordinal| format!("{STATEFUL_SET}-{ordinal}")).to_vec();
-    assert_eq!(says("ready", true), Step::Finish { without: away }, "the first one serves");
 }
 
 /// What a replica of the guard grants, and gives to a new pod, by what it knows.

@@ -58,6 +58,12 @@ fn what_was_not_judged_is_said() {
         assert_eq!(lines(&checked), [words], "{text}");
         assert!(checked.objects.iter().all(|it| it.worst.is_some()), "it is not called fine: {text}");
     }
+    // A stranger's manifest from years ago: its version hides nothing else.
+    let both = lines(&judged(&[input("a.yaml", &galera.replace("apps/v1", "apps/v1beta1"))], None));
+    assert!(
+        both.len() == 2 && both[0].contains("since 1.30") && both[1].contains("no selector adopts"),
+        "{both:?}"
+    );
     for (text, why) in [
         (
             "apiVersion: serving.knative.dev/v1\nkind: Service\nmetadata: {name: a}\n".to_owned(),

@@ -148,10 +148,9 @@ impl<'a> Desk<'a> {
         };
         let remarks = decision.remarks.into_iter();
         found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
-        let odd = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
-        let odd = odd
-            .or_else(|| Some(unjudged::of(item, view)?).map(|(place, words)| (place, What::Unjudged(words))));
-        found.extend(odd.into_iter().chain(besides).map(|(place, what)| plain(place, what)));
+        let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
+        let odd = unjudged::of(item, view).map(|(place, words)| (place, What::Unjudged(words)));
+        found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
         // What is only recorded is as good as allowed.
         let recorded = |hit: &&Hit| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
         let worst = found.iter().filter(|hit| !recorded(hit)).map(Hit::level).max();
