@@ -156,18 +156,8 @@ fn cases() -> Vec<Case> {
         Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
         Case { what: "a crash of a server that had joined", before: "joined", ..crashed() },
         Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
-        Case {
-            what: "a crash while it copied what it missed",
-            before: "copied",
-            keeps_view: false,
-            ..crashed()
-        },
-        Case {
-            what: "the same, and all members are in the view",
-            before: "copied",
-            hosts: 2,
-            ..crashed()
-        },
+        Case { what: "a crash while it copied", before: "copied", keeps_view: false, ..crashed() },
+        Case { what: "the same, in a view of all", before: "copied", hosts: 2, ..crashed() },
         Case {
             what: "a file of a history, and data without a number",
             recovered: line(&format!("{ID}:-1")),
@@ -192,12 +182,7 @@ fn without_a_database() -> Vec<Case> {
     };
     vec![
         unfinished(),
-        Case {
-            what: "the same, and all members are in the view",
-            hosts: 2,
-            keeps_view: true,
-            ..unfinished()
-        },
+        Case { what: "the same, in a view of all", hosts: 2, keeps_view: true, ..unfinished() },
         Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
         Case {
             what: "a transfer that had hardly begun",
