@@ -62,6 +62,9 @@ fn what_it_renders() {
     let text = rendered(&[]).succeeded();
     let (rest, pages) = text.split("---\n").partition::<Vec<_>, _>(|it| !it.contains("\n  G01: "));
     assert_eq!(pages.len(), 1);
+    if lab::is_helm_3() {
+        return;
+    }
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("chart-gatera", rest.join("---\n"));
     });

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::alive::{Alive, BOOTSTRAP, GALERA};
 use crate::cluster::STATEFUL_SET;
 use crate::guarded;
-use crate::lab::{Output, User, eventually};
+use crate::lab::{Output, User, eventually, is_helm_3};
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/chart");
 const CARELESS: &str = "--set=bootstrap.hook=false";
@@ -95,8 +95,9 @@ fn a_refused_upgrade_says_why_and_can_be_rolled_back() {
     let alive = release(&[]);
     let output = alive.upgrade(&["--set=replicas=1", "--rollback-on-failure"]);
     assert_eq!(output.status, 1, "{output}");
+    let how = if is_helm_3() { "atomic" } else { "rollback-on-failure" };
     for words in [
-        "has been rolled back due to rollback-on-failure being set",
+        &*format!("has been rolled back due to {how} being set"),
         "[G01] StatefulSet ",
         "3 -> 1 replicas would leave 1 of 3 members",
         " upgrade db CHART --reuse-values --set VALUE=2 (VALUE: what this chart calls the number of members), wait",

@@ -1,6 +1,7 @@
 //! The real Helm, run as one of the users. It keeps its files in the control plane's folder and has no repositories: charts
 //! are folders, so it talks to nobody but the API server.
 
+use std::env;
 use std::path::Path;
 
 use super::PATIENCE;
@@ -10,6 +11,21 @@ use super::supervise::supervised;
 use super::tools::Tools;
 use super::users::User;
 
+/// It is Helm 3, which applies by the client alone, and lays pages out in another order.
+pub(crate) fn is_helm_3() -> bool {
+    env::var_os("GATERA_HELM").is_some_and(|release| release == "3")
+}
+
+/// What Helm 3 calls otherwise, or does not know.
+fn in_its_words(argument: &str) -> Option<&str> {
+    match argument {
+        _ if !is_helm_3() => Some(argument),
+        "--rollback-on-failure" => Some("--atomic"),
+        it if it.starts_with("--server-side=") => None,
+        it => Some(it),
+    }
+}
+
 impl ControlPlane {
     /// Panics when Helm does not end within the lab's patience.
     pub(crate) fn helm(&self, user: User, arguments: &[&str]) -> Output {
@@ -18,7 +34,8 @@ impl ControlPlane {
             for room in ["CACHE", "CONFIG", "DATA"] {
                 helm.env(format!("HELM_{room}_HOME"), self.folder().join("helm").join(room.to_lowercase()));
             }
-            self.run_as(user, helm, "helm", arguments, PATIENCE)
+            let arguments: Vec<_> = arguments.iter().filter_map(|it| in_its_words(it)).collect();
+            self.run_as(user, helm, "helm", &arguments, PATIENCE)
         };
         run().unwrap_or_else(|error| panic!("{error}"))
     }

@@ -56,6 +56,7 @@ use std::time::{Duration, Instant};
 pub(crate) use audit::Asked;
 pub(crate) use command::Output;
 pub(crate) use control_plane::ControlPlane;
+pub(crate) use helm::is_helm_3;
 pub(crate) use supervise::lives_as_long_as_we_do;
 pub(crate) use users::User;
 

@@ -11,7 +11,8 @@
 # without a position form their cluster again without comparing what they have: rows that only some of them got differ
 # from then on. So here:
 #   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
-#   - a server whose position Galera would ignore (set_view_aside) does not form a cluster out of its last view;
+#   - a server whose position Galera would ignore (set_view_aside), or which had not joined, does not form a cluster out of
+#     its last view;
 #   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
 #   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead);
 #   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
@@ -239,12 +240,41 @@ set_view_aside() {
     say "gvwstate.dat is set aside: $1"
 }
 
+# Sets others: the hosts that the address names, without as many as there are members in the view.
 view_is_whole() {
-    parts=''
+    parts='' others=${address#gcomm://} others=${others%%\?*}
     while read -r key _; do
-        case $key in my_uuid:) parts=$parts.id ;; view_id:) parts=$parts.view ;; member:) parts=$parts.member ;; '#vwend') parts=$parts.end ;; esac
+        case $key in
+            my_uuid:) parts=$parts.id ;;
+            view_id:) parts=$parts.view ;;
+            member:)
+                parts=$parts.member
+                case $others in *,*) others=${others#*,} ;; *) others='' ;; esac
+                ;;
+            '#vwend') parts=$parts.end ;;
+        esac
     done <"$home/gvwstate.dat"
     case $parts in .id.view.member*.end) return 0 ;; *) return 1 ;; esac
+}
+
+# Sets unjoined: the view was written by the last server of this pod, and that one had not joined. Of an earlier pod's
+# nothing is known; it has set such a view aside itself, if it could.
+look_back() {
+    unjoined=''
+    [ -e "$run/joined" ] && [ ! -s "$run/joined" ] || return 0
+    # shellcheck disable=SC3013 # every shell that an image may bring knows -nt, to the second
+    [ "$run/start" -nt "$home/gvwstate.dat" ] || unjoined=yes
+}
+
+# Members that restore a view ask nobody else. If all members are in it, the newest data is among theirs, and Galera
+# compares what they have. If not, whoever gave the data may be the one that is missing, and those that had not received
+# it yet would go on from less, or as a new cluster without any.
+judge_view() {
+    [ -e "$home/gvwstate.dat" ] || return 0
+    view_is_whole || { set_view_aside "it is cut short" && return 0; }
+    [ -z "$compared" ] || [ -n "$unjoined" ] || return 0
+    case $address in gcomm://?*) [ -n "$others" ] || return 0 ;; esac
+    set_view_aside "this server had not joined, and not all members are in that view"
 }
 
 # Sets user, and may_signal: root that gave up the capability KILL cannot signal a server of another user.
@@ -348,13 +378,15 @@ prepare() {
     read_options "$@"
     { echo "$home" >"$run/home"; } 2>/dev/null # where the probes find the cluster's id
     read_state
-    position='' own='' at='' founds=''
+    position='' own='' at='' founds='' compared=''
+    look_back
     read_recorded
     gate
     if [ -z "$uuid" ] && ! holds_data && [ ! -e "$datadir/sst_in_progress" ]; then
         tell "empty"
     elif [ -n "$own_position" ]; then
         tell "position $own_position by option"
+        [ "${own_position%%:*}" != "$uuid" ] || compared=yes
     # A server that stops in order takes its view away. One that a lock paused writes its position, too, and may then
     # crash: what grastate.dat says may by then be more than the disk has.
     elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ]; then
@@ -368,8 +400,14 @@ prepare() {
         own=${position%%:*}
         ! is_id "$own" || at=${position%%,*}
         case $position in
-            "$uuid":*) tell "position $position, recovered after a crash" ;;
-            '') tell "position unknown, because wsrep is off" ;;
+            "$uuid":*)
+                tell "position $position, recovered after a crash"
+                case $position in "$uuid":-*) ;; *) compared=yes ;; esac
+                ;;
+            '')
+                tell "position unknown, because wsrep is off"
+                compared=yes # by nobody: it restores no view
+                ;;
             none)
                 position=''
                 tell "position unknown: InnoDB holds none"
@@ -393,7 +431,7 @@ prepare() {
         esac
     fi
     lead
-    [ ! -e "$home/gvwstate.dat" ] || view_is_whole || set_view_aside "it is cut short"
+    judge_view
     name_stranger
 }
 
@@ -440,4 +478,6 @@ await
 kill -KILL "$watcher" 2>/dev/null
 [ -z "$killer" ] || kill "$killer" 2>/dev/null
 [ -z "$asked" ] || [ "$code" != 0 ] || tell_end
+look_back
+[ -z "$unjoined" ] || [ ! -w "$home" ] || judge_view
 exit "$code"
