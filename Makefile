@@ -54,8 +54,9 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/deny.sh
 
+# Built as it is shipped, so nothing is compiled twice.
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
-	$(CARGO) bench --bench guard
+	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --target $(HOST) --bench guard
 
 tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
@@ -64,12 +65,13 @@ tools: # built once, some minutes, and kept outside the tree; the last three tak
 # The program as the Dockerfile builds it, in an image.
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_ENV := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p' | tr a-z- A-Z_)
+STATICALLY = -C target-feature=+crt-static
 STATIC = target/$(HOST)/release/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
 gatera-image:
 	@tests/lab/machines/enter.sh --check
-	@RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --quiet --release --target $(HOST) --bin gatera
+	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --release --target $(HOST) --bin gatera
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 
 clean: ## remove what was built here (the built tools stay in their cache)

@@ -2,7 +2,8 @@
 //!
 //! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the
 //! server's command line. Refuses values with which a member does not start, does not replicate or splits the cluster;
-//! a change of what existing data was made with, or of what all members must have in common; options of one member in
+//! a change of what existing data was made with, or of what all members must have in common; that `wsrep_on` or
+//! `wsrep_provider` is taken out, and set nowhere else; options of one member in
 //! a file of all; options that no server reads, because their `[group]` is nobody's or a second
 //! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no ConfigMap shows. Files are
 //! judged together if one server reads them together, by what it mounts where; of a file for each member, or one that a script
@@ -128,11 +129,12 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
         let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
         let files = was.keys().chain(is.keys()).copied().collect();
+        let elsewhere = |key: &str| is_set(ns, &cluster.workload, Some(new), key, view);
         let sets = Sets::of(ns, new, &files, view, None);
         // Of files for one member each another one more changes nothing for those that are there.
         for set in sets.together.iter().chain([&sets.alone]) {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            found.extend(Setting::in_file(false).changes(&was, &is, &whose));
+            found.extend(Setting::in_file(false).changes(&was, &is, &whose, elsewhere));
         }
     }
     worst(found)
@@ -169,13 +171,22 @@ fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
 
 fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
     let cluster = view.cluster(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
-    let (Some(cluster), Some((_, old)), Some((name, new))) =
+    let (Some(cluster), Some((_, was)), Some((name, is))) =
         (cluster, command_line(old, view), command_line(new, view))
     else {
         return Findings::new();
     };
-    let place = Setting::in_container(name, false);
-    place.changes(&old, &new, &format!("cluster {} ({})", cluster.id.name, view.describe(cluster)))
+    let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
+    let elsewhere = |key: &str| is_set(ns, new, None, key, view);
+    Setting::in_container(name, false).changes(&was, &is, &whose, elsewhere)
+}
+
+/// A server of this workload is told this option, by a file, one ConfigMap as it is about to be, or by its command line.
+fn is_set(ns: &str, workload: &Workload, coming: Option<&ConfigMap>, key: &str, view: &View<'_>) -> bool {
+    let files = view.files(ns, &workload.spec.template.spec, coming);
+    let mut files = files.iter().filter(|file| options::is_file(file.key, file.text));
+    files.any(|file| options::effective(file.text, key).is_some())
+        || command_line(workload, view).is_some_and(|(_, flags)| flags.get(key).is_some())
 }
 
 /// The server container of an adopted template, and what its command line says.

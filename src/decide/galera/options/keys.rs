@@ -34,6 +34,8 @@ pub enum Class {
         /// Members that differ cannot form one cluster.
         fatal: bool,
     },
+    /// Set, and stays so: without it a server has one of these values, and with that it is in no cluster.
+    Kept(&'static [&'static str]),
 }
 
 /// Values that are bad.
@@ -59,7 +61,7 @@ pub enum Bad {
 
 use super::value::{same, switch};
 use Bad::{Among, Any, Closed, Is, Local, Not, Off, On};
-use Class::{Cluster, Deny, Format, Node, Warn};
+use Class::{Cluster, Deny, Format, Kept, Node, Warn};
 
 impl Bad {
     /// This value is one of them.
@@ -158,6 +160,7 @@ const DIFFERENT: &str =
 const FILTERED: &str = "what is filtered out of the replication is missing on the other members: they differ, and one day a member leaves over it";
 const ONE_ADDRESS: &str =
     "every member that reads it claims the same name or address, and state transfers go to the wrong one";
+const ALONE: &str = "the member runs as a server of its own: it is Ready, and its writes reach nobody";
 const NO_TRANSFER: &str = "other members cannot reach it, so no state transfer ever arrives";
 const ALL_AT_ONCE: &str = "it must be the same on all members: restart them one after the other soon";
 
@@ -237,9 +240,11 @@ pub const KEYS: &[Key] = &[
     key("wsrep_node_incoming_address", Node, ONE_ADDRESS, NO_NODE),
     key("wsrep_node_name", Node, "members with one name cannot be told apart, and a donor is chosen by name", NO_NODE),
     key("wsrep_notify_cmd", Warn(Any), "the member stands still while the command runs", "the member stands still while the command runs: make it end within a second"),
-    key("wsrep_on", Deny(Off), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write wsrep_on = ON"),
+    key("wsrep_on", Deny(Off), ALONE, "write wsrep_on = ON"),
+    key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON where it was, or write it where all members read it"),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
-    key("wsrep_provider", Deny(Is(&["none", ""])), "the member runs as a server of its own: it is Ready, and its writes reach nobody", "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
+    key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
+    key("wsrep_provider", Kept(&["none"]), ALONE, "leave it where it was, or write it where all members read it"),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),

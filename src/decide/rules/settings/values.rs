@@ -55,12 +55,19 @@ impl<'a> Setting<'a> {
         keys::rows(key).iter().filter_map(judge).collect()
     }
 
-    /// What may not change while `whose` data exists.
-    pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, whose: &str) -> Findings {
+    /// What may not change while `whose` data exists. `elsewhere`: a key that is not set here any more is set in another place.
+    pub(super) fn changes(
+        &self,
+        old: &Effective<'_>,
+        new: &Effective<'_>,
+        whose: &str,
+        elsewhere: impl Fn(&str) -> bool,
+    ) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
         let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
-        there.chain(gone).flat_map(|(key, was, now)| self.change(key, was, now, whose)).collect()
+        let all = there.chain(gone);
+        all.flat_map(|(key, was, now)| self.change(key, was, now, whose, || elsewhere(key))).collect()
     }
 
     fn change(
@@ -69,6 +76,7 @@ impl<'a> Setting<'a> {
         was: Option<&Placed<'_>>,
         now: Option<&Placed<'_>>,
         whose: &str,
+        elsewhere: impl Fn() -> bool,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
         let judge = |row: &Key| {
@@ -78,7 +86,11 @@ impl<'a> Setting<'a> {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
                 Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
-                Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
+                // A value that is bad by itself is told where it stands.
+                Class::Kept(default) if now.is_none() && !elsewhere() => {
+                    (Verdict::Deny, default, format!(" under {whose}"))
+                }
+                Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
             let changes = matter(was.map(Placed::look), now.map(Placed::look), default);
             let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
