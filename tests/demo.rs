@@ -124,8 +124,7 @@ impl Demo<'_> {
         self.kubectl(&["delete", &claim, "--wait=false"]);
         self.kubectl(&["delete", "statefulset", STATEFUL_SET, "--wait=false"]);
         say("Somebody makes every member found a cluster of its own at its next start.");
-        let patch =
-            r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_cluster_address = gcomm://\n"}}"#;
+        let patch = r#"{"data":{"galera.cnf":"[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://\n"}}"#;
         self.kubectl(&["patch", "configmap", "galera-instance-nodeconfig", "--patch", patch]);
         say("Somebody sets the password in a hurry.");
         self.kubectl(&[
