@@ -21,6 +21,7 @@ mod caller;
 mod cases;
 mod chart_galera;
 mod chart_gatera;
+mod chart_wordpress;
 mod check;
 mod cli;
 mod cluster;

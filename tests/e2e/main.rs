@@ -38,4 +38,5 @@ mod seed;
 mod transfer;
 mod unguarded;
 mod volumes;
+mod wordpress;
 mod writer;

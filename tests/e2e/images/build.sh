@@ -1,17 +1,17 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress
 #
-# The last line on stdout is the folder with mariadb.tar, busybox.tar and pause.tar, which `ctr images import` takes;
-# progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
+# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and more/wordpress.tar, which `ctr images
+# import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
 # script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
 # beside it: a changed entrypoint takes seconds.
 #
-# GATERA_MARIADB=11.8            another MariaDB than 10.11: packages.sh knows which there are.
+# GATERA_MARIADB=11.8            another MariaDB than 10.11.
 # GATERA_MARIADB_ENTRYPOINT=FILE puts another entrypoint in place of ours, for example the official image's.
 # GATERA_DEBIAN_MIRROR=URL       is where packages come from; by default where apt on this machine gets Debian from.
-# Exit status: 1 a build failed, 2 no such MariaDB, 3 a program or the mirror is missing, 4 not root.
+# Exit status: 1 a build failed, 2 no such MariaDB or image, 3 a program or the mirror is missing, 4 not root.
 set -eu
 umask 022
 unset CDPATH
@@ -20,13 +20,33 @@ cd "$(dirname "$0")"
 
 say() { printf '%s\n' "$*" >&2; }
 
+# Which of Debian's suites has which MariaDB.
+case ${GATERA_MARIADB:-10.11} in
+10.11) suite=bookworm ;;
+11.8) suite=trixie ;;
+*)
+    say "GATERA_MARIADB is $GATERA_MARIADB, and Debian has 10.11 and 11.8."
+    exit 2 ;;
+esac
+
 inputs_hash() {
-    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh "$entrypoint"; } |
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* "$entrypoint"; } |
         sha256sum | cut -c 1-16
 }
 
 all_built() {
-    for image; do [ -f "$folder/$image.tar" ] || return 1; done
+    for image; do [ -f "$(archive_of "$image")" ] || return 1; done
+}
+
+# What lies in the folder itself every node knows.
+archive_of() {
+    case $1 in
+    busybox | pause | mariadb) echo "$folder/$1.tar" ;;
+    wordpress) echo "$folder/more/$1.tar" ;;
+    *)
+        say "$0: no image is called '$1'"
+        exit 2 ;;
+    esac
 }
 
 require() {
@@ -54,7 +74,7 @@ lock() {
         say "another build of the node lab's images is under way, waiting for it …"
         flock 9
     fi
-    rm -rf --one-file-system "$cache"/.building.* "$folder"/.archive.*
+    rm -rf --one-file-system "$cache"/.building.* "$folder"/.archive.* "$folder"/more/.archive.*
 }
 
 busybox_root() {
@@ -113,12 +133,17 @@ arrange_mariadb() {
     chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
 }
 
-build_mariadb() {
-    root=$temporary/mariadb
-    packages=$cache/packages-$({ uname -m; echo "${GATERA_MARIADB:-10.11}"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
-    [ -f "$packages" ] || ./packages.sh "$temporary" "$packages"
+# In $root: a system with these packages, and what they need. They are kept, as fetching and configuring them takes nearly all the time.
+with_packages() {
+    packages=$cache/packages-$({ uname -m; echo "$suite $1"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
+    [ -f "$packages" ] || ./packages.sh "$temporary" "$packages" "$suite" "$1"
     mkdir "$root"
     tar --extract --numeric-owner --file="$packages" --directory="$root"
+}
+
+build_mariadb() {
+    root=$temporary/mariadb
+    with_packages galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
     package=$(chroot "$root" dpkg-query --show mariadb-server | cut -f 2)
     version=${package#*:}
     version=${version%%[-+]*}
@@ -129,13 +154,34 @@ build_mariadb() {
         "docker.io/library/mariadb:${version%.*}" "docker.io/library/mariadb:$version"
 }
 
+# Towards pods it is what the official image is: files in /usr/src/wordpress, their copy in /var/www/html, Apache as www-data (33).
+build_wordpress() {
+    root=$temporary/wordpress
+    with_packages apache2,libapache2-mod-php,php-cli,php-mysql,wordpress,wordpress-theme-twentytwentythree
+    package=$(chroot "$root" dpkg-query --show wordpress | cut -f 2)
+    version=${package%%[-+]*}
+    mkdir -p "$root/usr/src" "$root/var/www/html"
+    # Debian's has links to what other packages brought, and a configuration of its own.
+    chroot "$root" cp -rL /usr/share/wordpress /usr/src/wordpress
+    cp wordpress-config.php "$root/usr/src/wordpress/wp-config.php"
+    cp wordpress.conf "$root/etc/apache2/sites-enabled/000-default.conf"
+    cp wordpress-entrypoint.sh "$root/usr/local/bin/docker-entrypoint.sh"
+    chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
+    rm -rf "$root/var/www/html/index.html" "$root/var/log/apache2"
+    ln -s /tmp "$root/var/log/apache2"
+    chown -R 33:33 "$root/var/www/html"
+    ./archive.sh "$root" "{\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\"],\"Entrypoint\":[\"docker-entrypoint.sh\"],
+\"Cmd\":[\"apache2\",\"-DFOREGROUND\"],\"ExposedPorts\":{\"80/tcp\":{}},\"Volumes\":{\"/var/www/html\":{}}}" "$(archive_of wordpress)" \
+        "docker.io/library/wordpress:${version%.*}-apache" docker.io/library/wordpress:lab
+}
+
 # The quick ones first: what is missing there is said before the long one begins.
-set -- busybox pause mariadb
+[ $# -gt 0 ] || set -- busybox pause mariadb
 cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/gatera/images
 folder=$cache/$(inputs_hash)
 if ! all_built "$@"; then
     require
-    mkdir -p "$folder"
+    mkdir -p "$folder/more"
     lock
     temporary=$(mktemp -d "$cache/.building.XXXXXX")
     trap 'rm -rf --one-file-system "$temporary"' EXIT
@@ -144,7 +190,7 @@ if ! all_built "$@"; then
 
     path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     for image; do
-        [ ! -f "$folder/$image.tar" ] || continue
+        [ ! -f "$(archive_of "$image")" ] || continue
         say "building the image $image …"
         started=$(date +%s)
         "build_$image"

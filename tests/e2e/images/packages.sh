@@ -1,21 +1,11 @@
 #!/bin/sh
-# Installs MariaDB and what its scripts need from Debian packages into a root file system, and packs it.
+# Installs Debian packages, and what they need, into a root file system, and packs it.
 #
-# usage: packages.sh FOLDER OUT.tar     works in FOLDER; build.sh calls it
+# usage: packages.sh FOLDER OUT.tar SUITE PACKAGE,PACKAGE…     works in FOLDER; build.sh calls it
 #
-# Exit status: 1 it failed, 2 no suite has this MariaDB, 3 no mirror is known.
+# Exit status: 1 it failed, 3 no mirror is known.
 set -eu
 umask 022
-
-# Which of Debian's suites has which MariaDB.
-case ${GATERA_MARIADB:-10.11} in
-10.11) suite=bookworm ;;
-11.8) suite=trixie ;;
-*)
-    printf '%s\n' "GATERA_MARIADB is $GATERA_MARIADB, and Debian has 10.11 and 11.8." >&2
-    exit 2 ;;
-esac
-packages=galera-4,gosu,mariadb-backup,mariadb-server,procps,pv,pwgen,socat,xz-utils,zstd
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -43,7 +33,7 @@ remove_ballast() {
     cd "$OLDPWD"
 }
 
-folder=$1 out=$2
+folder=$1 out=$2 suite=$3 packages=$4
 root=$folder/packages
 mirror=${GATERA_DEBIAN_MIRROR:-$(mirror)}
 if [ -z "$mirror" ]; then

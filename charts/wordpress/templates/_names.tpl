@@ -1,0 +1,103 @@
+{{/* Names, labels and what several objects share. */}}
+
+{{- define "wordpress.labels" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{/* What selects the pods of one tier, `frontend` or `mysql`. Never more than this: selectors cannot be changed. */}}
+{{- define "wordpress.tier" -}}
+app: {{ .root.Release.Name }}
+tier: {{ .tier }}
+{{- end }}
+
+{{- define "wordpress.frontend" -}}
+{{ include "wordpress.tier" (dict "root" . "tier" "frontend") }}
+{{- end }}
+
+{{- define "wordpress.mysql" -}}
+{{ include "wordpress.tier" (dict "root" . "tier" "mysql") }}
+{{- end }}
+
+{{- define "wordpress.secret" -}}
+{{ .Values.auth.existingSecret | default (printf "%swordpress-secret" .Values.namePrefix) }}
+{{- end }}
+
+{{- define "wordpress.databaseHost" -}}
+{{- with .Values.database.galera }}{{ . }}-cs{{ else }}{{ .Values.namePrefix }}wordpress-mysql{{ end -}}
+{{- end }}
+
+{{- define "wordpress.image" -}}
+image: {{ printf "%s:%s" .repository .tag | quote }}
+imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
+{{- end }}
+
+{{/* The environment of whoever connects as WordPress does. */}}
+{{- define "wordpress.password" -}}
+valueFrom:
+  secretKeyRef: {name: {{ include "wordpress.secret" . }}, key: password}
+{{- end }}
+
+{{/* Of every pod here. */}}
+{{- define "wordpress.pod" -}}
+automountServiceAccountToken: false
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* Nobody is root here. */}}
+{{- define "wordpress.unprivileged" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Gives a volume to the user who writes there: not every kind of volume knows fsGroup. The only container here that is root.
+       Arguments: root, the volume's name, its place, the user's number. */}}
+{{- define "wordpress.prepares" -}}
+name: volume
+{{ include "wordpress.image" .root.Values.initImage }}
+command: [sh, -c, 'chown "$1:$1" "$0" || echo "$0 stays as it is"', {{ .place }}, {{ .user | quote }}]
+securityContext:
+  runAsUser: 0
+  runAsGroup: 0
+  runAsNonRoot: false
+  allowPrivilegeEscalation: false
+  capabilities: {drop: [ALL], add: [CHOWN]}
+volumeMounts:
+- {name: {{ .volume }}, mountPath: {{ .place }}}
+{{- end }}
+
+{{/* A volume that outlives the release. Arguments: root, name, tier, size, class. */}}
+{{- define "wordpress.claim" -}}
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata:
+  name: {{ .name }}
+  labels:
+    {{- include "wordpress.tier" . | nindent 4 }}
+    {{- include "wordpress.labels" .root | nindent 4 }}
+  annotations:
+    helm.sh/resource-policy: keep
+spec:
+  accessModes: [ReadWriteOnce]
+  {{- with .class }}
+  storageClassName: {{ . }}
+  {{- end }}
+  resources:
+    requests:
+      storage: {{ .size }}
+{{- end }}

@@ -1,0 +1,179 @@
+//! The chart of WordPress, as Helm renders it and as an API server takes it: what it holds, what it refuses and in which words, and
+//! what stays. Its pods are in `e2e/wordpress.rs`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::lab::{self, ControlPlane, Output, User};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/charts/wordpress");
+
+fn template(flags: &[&str]) -> Output {
+    lab::shared().helm(User::Ci, &[&["template", "blog", CHART, "--namespace=web"], flags].concat())
+}
+
+/// A namespace, where releases come and go.
+struct Place {
+    plane: &'static ControlPlane,
+    ns: String,
+}
+
+impl Place {
+    fn new() -> Self {
+        let plane = lab::shared();
+        Self { plane, ns: plane.namespace("web") }
+    }
+
+    fn helm(&self, arguments: &[&str]) -> Output {
+        self.plane.helm(User::Ci, &[arguments, &["--namespace", &self.ns]].concat())
+    }
+
+    fn install(&self, name: &str, flags: &[&str]) -> Output {
+        self.helm(&[&["install", name, CHART], flags].concat())
+    }
+
+    fn names(&self, kinds: &str) -> BTreeSet<String> {
+        let get = ["get", kinds, "--namespace", &self.ns, "--output=name"];
+        let names = self.plane.kubectl(User::Admin, &get).succeeded();
+        names.lines().filter(|it| !it.contains("kube-root-ca")).map(str::to_owned).collect()
+    }
+
+    fn passwords(&self) -> Value {
+        self.plane.get(&self.ns, "secret/wordpress-secret")["data"].clone()
+    }
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|it| (*it).to_owned()).collect()
+}
+
+#[test]
+fn helm_finds_no_fault_in_it() {
+    let said = lab::shared().helm(User::Ci, &["lint", CHART, "--strict"]).succeeded();
+    assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
+}
+
+/// All of it, with a database of its own and on a cluster. Passwords are generated, so they are somebody's Secret here.
+#[test]
+fn what_it_renders_is_on_one_page() {
+    let own = template(&["--set=auth.existingSecret=mine"]).succeeded();
+    let galera = template(&["--set=auth.existingSecret=mine,database.galera=shop"]).succeeded();
+    if lab::is_helm_3() {
+        return;
+    }
+    let ours = |text: &str| {
+        text.split("---\n").filter(|it| it.contains("kind: Deployment")).last().map(str::to_owned)
+    };
+    let text = format!("{own}\n=== database.galera=shop\n{}", ours(&galera).unwrap());
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("chart-wordpress", text);
+    });
+    assert!(!galera.contains("wordpress-mysql"), "no database of its own:\n{galera}");
+}
+
+/// Value, and the words that a person has to find.
+#[test]
+fn bad_values_are_refused_with_words() {
+    for (flag, words) in [
+        (
+            "image.tag=latest",
+            "image.tag \"latest\" is no version: a pod that restarts another day would run another one; set image.tag to a version",
+        ),
+        ("database.image.tag=", "database.image.tag \"\" is no version"),
+        (
+            "namePrefix=Blog-",
+            "namePrefix \"Blog-\": Services are named after it, so it must begin with a letter and hold at most 41 of a-z, 0-9 and -",
+        ),
+        (
+            "database.user=root",
+            "database.user root is there already, with rights of its own: choose another name",
+        ),
+        (
+            "database.galeraSecret=x",
+            "database.galeraSecret is set, and database.galera names no cluster; name it, or take database.galeraSecret out",
+        ),
+        ("database.name=a-b", "at '/database/name': 'a-b' does not match pattern"),
+        ("volumeSize=ten", "at '/volumeSize': 'ten' does not match pattern"),
+        (
+            "service.type=None",
+            "at '/service/type': value must be one of 'NodePort', 'LoadBalancer', 'ClusterIP'",
+        ),
+        ("volumesize=1Gi", "additional properties 'volumesize' not allowed"),
+    ] {
+        let output = template(&[&format!("--set={flag}")]);
+        assert_ne!(output.status, 0, "{flag}");
+        assert!(output.stderr.contains(words), "{flag}: {words:?} is not in:\n{}", output.stderr);
+    }
+}
+
+#[test]
+fn what_holds_data_outlives_the_release_and_is_taken_up_again() {
+    let place = Place::new();
+    place.install("blog", &[]).succeeded();
+    let passwords = place.passwords();
+    let all = "deployments,services,persistentvolumeclaims,secrets";
+    assert_eq!(
+        place.names("deployments,services,persistentvolumeclaims"),
+        set(&[
+            "deployment.apps/wordpress",
+            "deployment.apps/wordpress-mysql",
+            "service/wordpress",
+            "service/wordpress-mysql",
+            "persistentvolumeclaim/wp-pv-claim",
+            "persistentvolumeclaim/mysql-pv-claim",
+        ])
+    );
+    place.helm(&["upgrade", "blog", CHART, "--set=service.type=ClusterIP"]).succeeded();
+    assert_eq!(place.passwords(), passwords, "an upgrade keeps them");
+
+    place.helm(&["uninstall", "blog"]).succeeded();
+    assert_eq!(
+        place.names(all),
+        set(&[
+            "persistentvolumeclaim/mysql-pv-claim",
+            "persistentvolumeclaim/wp-pv-claim",
+            "secret/wordpress-secret",
+        ])
+    );
+    place.install("blog", &[]).succeeded();
+    assert_eq!(place.passwords(), passwords, "the database on the volume knows no others");
+    place.helm(&["uninstall", "blog"]).succeeded();
+
+    // Without them nobody could log in.
+    let delete = ["delete", "secret/wordpress-secret", "--namespace", &place.ns];
+    place.plane.kubectl(User::Admin, &delete).succeeded();
+    let refused = place.install("blog", &[]);
+    assert_ne!(refused.status, 0);
+    let words = format!(
+        "PersistentVolumeClaim {}/mysql-pv-claim is left from an earlier installation, and Secret wordpress-secret is not there",
+        place.ns
+    );
+    assert!(refused.stderr.contains(&words), "{refused}");
+}
+
+#[test]
+fn a_second_one_in_a_namespace_needs_names_of_its_own() {
+    let place = Place::new();
+    place.install("blog", &[]).succeeded();
+    let refused = place.install("news", &[]);
+    let words = format!(
+        "Deployment {}/wordpress is there already, and release blog made it: a second WordPress in a namespace needs names of its own: --set namePrefix=news-",
+        place.ns
+    );
+    assert!(refused.status != 0 && refused.stderr.contains(&words), "{refused}");
+    place.install("news", &["--set=namePrefix=news-"]).succeeded();
+    let service = place.plane.get(&place.ns, "service/news-wordpress");
+    assert_eq!(service["spec"]["selector"]["app"], "news", "it does not lead to the other one");
+}
+
+/// Its posts are where it wrote them.
+#[test]
+fn a_release_does_not_move_to_another_database_by_a_value() {
+    let place = Place::new();
+    place.install("blog", &[]).succeeded();
+    let refused = place.helm(&["upgrade", "blog", CHART, "--set=database.galera=shop"]);
+    let words =
+        "database.galera: WordPress would move from wordpress-mysql to shop-cs, where its posts are not.";
+    assert!(refused.status != 0 && refused.stderr.contains(words), "{refused}");
+}
