@@ -241,7 +241,10 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
             pod.write("start", "…").write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
             aged("start", if case.before == "waited" { 30 } else { 90 });
         }
-        let hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
+        let mut hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
+        // It may be long gone, and is no member.
+        hosts.insert(0, "galera-bootstrap-svc".to_owned());
+        pod.env("HOSTNAME", "galera-0").write("status.json", "{}");
         let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
         let address = if case.hosts == 0 { "--wsrep-on=ON".to_owned() } else { address };
         let outcome = run(pod, &format!("mariadbd {address} --datadir=DATA")).exits(0);

@@ -240,16 +240,21 @@ set_view_aside() {
     say "gvwstate.dat is set aside: $1"
 }
 
-# Sets others: the hosts that the address names, without as many as there are members in the view.
+# Sets missing: how many members of this pod's StatefulSet the address names, less those in the view; empty: it names none.
 view_is_whole() {
-    parts='' others=${address#gcomm://} others=${others%%\?*}
+    # shellcheck disable=SC3028 # the container runtime sets it: the pod's name
+    parts='' missing='' own=${HOSTNAME:-} hosts=${address#gcomm://} hosts=${hosts%%\?*},
+    while [ -n "$hosts" ]; do
+        host=${hosts%%,*} hosts=${hosts#*,}
+        case ${host#"${host%%[! ]*}"} in "${own%-*}"-[0-9]*) missing=$((${missing:-0} + 1)) ;; esac
+    done
     while read -r key _; do
         case $key in
             my_uuid:) parts=$parts.id ;;
             view_id:) parts=$parts.view ;;
             member:)
                 parts=$parts.member
-                case $others in *,*) others=${others#*,} ;; *) others='' ;; esac
+                [ -z "$missing" ] || missing=$((missing - 1))
                 ;;
             '#vwend') parts=$parts.end ;;
         esac
@@ -258,10 +263,10 @@ view_is_whole() {
 }
 
 # Sets unjoined: the view was written by the last server of this pod, and that one had not joined. Of an earlier pod's
-# nothing is known; it has set such a view aside itself, if it could.
+# nothing is known; it has set such a view aside itself, if it could. Nor of a server that does not tell its state.
 look_back() {
     unjoined=''
-    [ -e "$run/joined" ] && [ ! -s "$run/joined" ] || return 0
+    [ -e "$run/joined" ] && [ ! -s "$run/joined" ] && [ -e "$status_file" ] || return 0
     # shellcheck disable=SC3013 # every shell that an image may bring knows -nt, to the second
     [ "$run/start" -nt "$home/gvwstate.dat" ] || unjoined=yes
 }
@@ -273,7 +278,7 @@ judge_view() {
     [ -e "$home/gvwstate.dat" ] || return 0
     view_is_whole || { set_view_aside "it is cut short" && return 0; }
     [ -z "$compared" ] || [ -n "$unjoined" ] || return 0
-    case $address in gcomm://?*) [ -n "$others" ] || return 0 ;; esac
+    [ -z "$missing" ] || [ "$missing" -gt 0 ] || return 0
     set_view_aside "this server had not joined, and not all members are in that view"
 }
 
