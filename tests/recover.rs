@@ -9,10 +9,9 @@ mod stop;
 
 use decide::config::Settings;
 use decide::marks::recovery::Recovery;
-use decide::object::Object;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
-use decide::view::{Facts, Freshness, Id, View, World};
+use decide::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -216,10 +215,7 @@ fn what_was_told_in_a_run_that_is_over_is_not_where_the_data_ends() {
             json!([{ "name": "mariadb", "restartCount": 3, "state": state, "lastState": last }]);
         scene.also.push(pod);
         let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
+        let mut facts = scene.facts(&settings);
         let id = Id::new(NAMESPACE, &format!("{STATEFUL_SET}-0"));
         facts.hear(&id, "pod-0", "2026-12-01T09:25:10Z".parse().unwrap(), &said);
         let world = World::build(facts, Freshness::Current);

@@ -91,8 +91,12 @@ impl Scene {
             "stale" => Freshness::Stale(jiff::SignedDuration::from_secs(42)),
             other => panic!("no view is called {other:?}"),
         };
-        let objects: Vec<_> = self.objects().into_iter().map(|(_, object)| object).collect();
-        world_of(&objects, freshness, settings)
+        World::build(self.facts(settings), freshness)
+    }
+
+    /// What is known of it, before anything is heard.
+    pub fn facts(&self, settings: &Settings) -> Facts {
+        facts_of(self.objects().iter().map(|(_, object)| object), settings)
     }
 
     /// The object called `Kind/name`.
@@ -217,15 +221,15 @@ impl Scene {
     }
 }
 
-/// What is known of these objects.
-pub fn world_of(objects: &[Value], freshness: Freshness, settings: &Settings) -> World {
+/// What is known of these objects, before anything is heard.
+pub fn facts_of<'o>(objects: impl IntoIterator<Item = &'o Value>, settings: &Settings) -> Facts {
     let mut facts = Facts::of(&settings.adoption);
     for object in objects {
         let read = Object::read(kind_of(object), &object.to_string());
         // Secrets and autoscalers are no facts, only objects of a request.
         facts.put(read.expect("a scene is made of readable objects"));
     }
-    World::build(facts, freshness)
+    facts
 }
 
 /// Of the group and kind that the object names.

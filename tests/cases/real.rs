@@ -48,6 +48,9 @@ const KINDS: [&str; 12] = [
     "HorizontalPodAutoscaler",
 ];
 
+/// Its outcome changes while the others are played: what is said of it is compared all the same.
+const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
+
 /// A case, moved to where it is played.
 struct Play {
     name: String,
@@ -56,6 +59,8 @@ struct Play {
     asked: Asked,
     /// The review that the router gets.
     body: Value,
+    /// The case says that it is refused.
+    is_refused: bool,
 }
 
 /// What somebody is told.
@@ -89,7 +94,8 @@ impl Play {
             objects.retain(|it| !is_old(it));
             objects.push(asked.old.clone());
         }
-        Self { name, user: case.user.clone(), objects, asked, body }
+        let is_refused = matches!(&*case.expect.verdict, "deny" | "wait" | "unknown");
+        Self { name, user: case.user.clone(), objects, asked, body, is_refused }
     }
 
     fn namespace(&self) -> &str {
@@ -121,7 +127,7 @@ impl Play {
     }
 
     fn world(&self, settings: &Settings) -> World {
-        scene::world_of(&self.objects, Freshness::Current, settings)
+        World::build(scene::facts_of(&self.objects, settings), Freshness::Current)
     }
 
     /// What the router says now. Of what is amended on the way in both calls are made, as an API server does.
@@ -327,6 +333,14 @@ impl Stage {
     fn differs(&self, play: &Play, request: Request<Body>, guard: &Guard) -> Option<String> {
         let expected = || self.runtime.block_on(play.expected(&Settings::default()));
         let before = expected();
+        let another = matches!(before, Said::Refused { .. }) != play.is_refused;
+        if another && play.name != ON_THE_SECOND {
+            // Its view is late, and no guard that lists can be made to lack what is there.
+            return Some(format!(
+                "{}\n  another case here, where the view knows what is changed\n",
+                play.name
+            ));
+        }
         let real = self.runtime.block_on(said(&self.client, guard, request));
         // An age may become another one while the request is under way.
         (real != before && real != expected()).then(|| difference(play, &before, &real))

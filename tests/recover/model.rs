@@ -6,9 +6,8 @@
 use std::collections::BTreeSet;
 
 use decide::config::Settings;
-use decide::object::Object;
 use decide::recovery;
-use decide::view::{Facts, Freshness, Id, View, World};
+use decide::view::{Freshness, Id, View, World};
 use serde_json::json;
 
 use super::{ID, reader};
@@ -138,10 +137,7 @@ impl State {
             scene.also.extend(pod.read.map(|read| reader::pod(&object, read.told())));
             scene.also.push(object);
         }
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
+        let mut facts = scene.facts(settings);
         for (ordinal, pod) in self.pods.iter().enumerate() {
             let ends = match pod.as_ref().map(|pod| pod.does) {
                 Some(Does::Told) => self.data[ordinal],

@@ -1,9 +1,8 @@
 //! The others, beside the one that starts the cluster: who copies from nobody, and who serves another cluster.
 
 use decide::config::Settings;
-use decide::object::Object;
 use decide::recovery::{self, Step, Want};
-use decide::view::{Facts, Freshness, Id, View, World};
+use decide::view::{Freshness, Id, View, World};
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -35,10 +34,7 @@ fn who_copies_from_nobody_is_made_anew() {
             scene.also.push(pod);
         }
         let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
+        let mut facts = scene.facts(&settings);
         for ordinal in [0, 2] {
             let said = format!(
                 "Startup probe failed: the server is JOINING{does}; start of 2026-12-01T09:25:00Z: a state transfer was not finished, \
@@ -84,10 +80,7 @@ fn who_is_in_another_cluster_is_told_and_not_waited_for() {
             scene.also.push(pod);
         }
         let settings = Settings::default();
-        let mut facts = Facts::of(&settings.adoption);
-        for (kind, object) in scene.objects() {
-            facts.put(Object::read(kind, &object.to_string()).unwrap());
-        }
+        let mut facts = scene.facts(&settings);
         for ordinal in [1, 2] {
             let said = format!(
                 "Readiness probe failed: the server is SYNCED, in another cluster: {OTHER}, and its own is {ID}; x"
