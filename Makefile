@@ -37,7 +37,7 @@ e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under
 	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
 	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: --skip wordpress:: $(ALONE:%=--skip %::)
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other (root, Linux; MARIADB=11.8)
+drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress on a cluster (root, Linux; MARIADB=11.8)
 	GATERA_WORDPRESS_IMAGE=$$(tests/e2e/images/build.sh wordpress)/more/wordpress.tar \
 	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign:: wordpress::
 
@@ -55,7 +55,7 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/deny.sh
 
-# Built as it is shipped, so nothing is compiled twice.
+# Built as it is shipped.
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
 	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --target $(HOST) --bench guard
 

@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+mod members;
+
 /// The name of the cluster in every scene, as the seed documents call it.
 pub const NAMESPACE: &str = "db";
 pub const STATEFUL_SET: &str = "galera-instance-galera";
@@ -145,7 +147,7 @@ impl Scene {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
         for (ordinal, word) in self.members.iter().enumerate() {
-            objects.extend(member(ordinal, word).map(|pod| (Kind::Pod, pod)));
+            objects.extend(members::pod(ordinal, word).map(|pod| (Kind::Pod, pod)));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {
@@ -272,86 +274,6 @@ fn member_labels_of_services() -> Value {
 
 fn member_labels() -> Value {
     json!({ "app": "galera", "galera": "galera", "instance": INSTANCE })
-}
-
-fn member(ordinal: usize, word: &str) -> Option<Value> {
-    let mut pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": format!("{STATEFUL_SET}-{ordinal}"),
-            "namespace": NAMESPACE,
-            "uid": format!("pod-{ordinal}"),
-            "labels": member_labels(),
-            "annotations": { "gatera.dev/injected": "0.1.0" },
-            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": STATEFUL_SET, "uid": "1", "controller": true }],
-        },
-        "spec": {
-            "nodeName": format!("node-{ordinal}"),
-            "terminationGracePeriodSeconds": 600,
-            "containers": [{
-                "name": "mariadb",
-                "image": "mariadb:10.11",
-                "command": ["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"],
-                "args": ["mariadbd"],
-            }],
-        },
-        "status": {
-            "phase": "Running",
-            "conditions": [{ "type": "Ready", "status": "True" }],
-            "containerStatuses": [{ "name": "mariadb", "state": { "running": { "startedAt": "2026-12-01T08:00:00Z" } } }],
-        },
-    });
-    let not_ready = json!([{ "type": "Ready", "status": "False" }]);
-    match word {
-        "ready" => {}
-        "unverified" => pod["metadata"]["annotations"] = json!({}),
-        "starting" => pod["status"]["conditions"] = not_ready,
-        "gives" => {
-            pod["status"]["conditions"] = not_ready;
-            pod["status"]["containerStatuses"][0]["started"] = json!(true);
-        }
-        "pending" => pod["status"] = json!({ "phase": "Pending" }),
-        "stuck" => {
-            pod["status"]["conditions"] = not_ready;
-            pod["status"]["containerStatuses"] =
-                json!([{ "name": "mariadb", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }]);
-        }
-        "preparing" => {
-            pod["status"] = json!({ "phase": "Pending", "initContainerStatuses": [{ "name": "init", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] });
-        }
-        "unpulled" => {
-            pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{ "name": "mariadb", "state": { "waiting": { "reason": "ImagePullBackOff" } } }] });
-        }
-        "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),
-        "absent" => return None,
-        told if told.starts_with("told ") => {
-            starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &told["told ".len()..]));
-        }
-        refused if refused.starts_with("refused ") => {
-            starts(&mut pod, &format!("gatera did not start the server: {}", &refused["refused ".len()..]));
-            pod["status"]["containerStatuses"][0]["state"] =
-                json!({ "waiting": { "reason": "CrashLoopBackOff" } });
-        }
-        other => panic!("no member is called {other:?}"),
-    }
-    Some(pod)
-}
-
-/// It tried to start, and told these words.
-fn starts(pod: &mut Value, words: &str) {
-    let message = format!("{words}\n");
-    let ended =
-        json!({ "terminated": { "exitCode": 1, "startedAt": "2026-12-01T09:29:00Z", "message": message } });
-    pod["spec"]["containers"][0]["startupProbe"] =
-        json!({ "exec": { "command": ["sh", "/etc/gatera/wait-for-sync.sh", "started"] } });
-    pod["status"]["conditions"] = json!([{ "type": "Ready", "status": "False" }]);
-    pod["status"]["containerStatuses"] = json!([{
-        "name": "mariadb",
-        "restartCount": 1,
-        "lastState": ended,
-        "state": { "running": { "startedAt": "2026-12-01T09:29:40Z" } },
-    }]);
 }
 
 fn bootstrap_labels() -> Value {

@@ -324,8 +324,7 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
 }
 
 /// The lowest that is not Ready and can become so: nobody waits for a node that does not answer, for somebody who is in another
-/// cluster, or for a claim that is lost. A pod
-/// that does not run comes last, and not for long.
+/// cluster, or for a claim that is lost. A pod that does not run comes last, and not for long.
 pub fn next_in_turn<'a>(cluster: &'a Cluster, view: &View<'_>, still: SignedDuration) -> Option<&'a Member> {
     let comes = |member: &&Member| !member.ready() && !stays_away(cluster, member, view);
     let mut all = cluster.members.iter().filter(comes);

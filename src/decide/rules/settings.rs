@@ -1,13 +1,13 @@
 //! G09: options that break a cluster are not set, and what data was made with is not changed.
 //!
-//! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the
-//! server's command line. Refuses values with which a member does not start, does not replicate or splits the cluster;
-//! a change of what existing data was made with, or of what all members must have in common; that `wsrep_on` or
-//! `wsrep_provider` is taken out, and set nowhere else; options of one member in
-//! a file of all; options that no server reads, because their `[group]` is nobody's or a second
-//! `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no ConfigMap shows. Files are
-//! judged together if one server reads them together, by what it mounts where; of a file for each member, or one that a script
-//! chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes that reads it.
+//! Reads option files as MariaDB does, in ConfigMaps that a cluster reads or that configure Galera, and options on the server's
+//! command line. Refuses values with which a member does not start, does not replicate or splits the cluster; a change of what
+//! existing data was made with, or of what all members must have in common; taking out `wsrep_on` or `wsrep_provider` where
+//! nothing else sets it; options of one member in a file of all; options that no server reads, because their `[group]` is
+//! nobody's or a second `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no
+//! ConfigMap shows. Files are judged together if one server reads them together, by what it mounts where; of a file for each
+//! member, or one that a script chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes
+//! that reads it.
 //!
 //! # Why
 //!

@@ -133,7 +133,8 @@ arrange_mariadb() {
     chmod 755 "$root/usr/local/bin/docker-entrypoint.sh"
 }
 
-# In $root: a system with these packages, and what they need. They are kept, as fetching and configuring them takes nearly all the time.
+# In $root: a system with these packages, and what they need. They are kept: fetching and configuring them takes nearly all
+# the time.
 with_packages() {
     packages=$cache/packages-$({ uname -m; echo "$suite $1"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
     [ -f "$packages" ] || ./packages.sh "$temporary" "$packages" "$suite" "$1"

@@ -279,7 +279,9 @@ judge_view() {
     view_is_whole || { set_view_aside "it is cut short" && return 0; }
     [ -z "$compared" ] || [ -n "$unjoined" ] || return 0
     [ -z "$missing" ] || [ "$missing" -gt 0 ] || return 0
-    set_view_aside "this server had not joined, and not all members are in that view"
+    why="the data has no position that Galera compares"
+    [ -z "$unjoined" ] || why="the server that wrote it had not joined"
+    set_view_aside "$why, and not all members are in it"
 }
 
 # Sets user, and may_signal: root that gave up the capability KILL cannot signal a server of another user.
