@@ -70,6 +70,8 @@ enum Said {
     Refused { code: u64, reason: String, words: String },
     /// Not by the guard, with its warnings.
     Passed(BTreeSet<String>),
+    /// Nothing: no entry selects it, so the guard was not asked.
+    Unasked,
     /// By the API server, before it asked the guard.
     Itself(String),
 }
@@ -239,8 +241,9 @@ async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
     };
     let warnings: BTreeSet<_> = head.headers.get_all("warning").iter().map(warning).collect();
     let ours = warnings.into_iter().filter(|it| it.starts_with('[') || it.contains("gatera")).collect();
+    let asked = reviews(guard) > before;
     if head.status.is_success() {
-        return Said::Passed(ours);
+        return if asked { Said::Passed(ours) } else { Said::Unasked };
     }
     let bytes = body.collect().await.unwrap().to_bytes();
     let status: Value = serde_json::from_slice(&bytes).unwrap();
@@ -252,7 +255,7 @@ async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
             words: words.to_owned(),
         },
         // What it says after the guard has let it pass: there is one already, or a budget is in the way.
-        _ if matches!(head.status.as_u16(), 409 | 429) && reviews(guard) > before => Said::Passed(ours),
+        _ if matches!(head.status.as_u16(), 409 | 429) && asked => Said::Passed(ours),
         _ => Said::Itself(text("message").lines().next().unwrap_or_default().to_owned()),
     }
 }
@@ -388,6 +391,7 @@ fn difference(play: &Play, router: &Said, real: &Said) -> String {
         Said::Passed(warnings) => {
             format!("passes\n{}", warnings.iter().cloned().collect::<Vec<_>>().join("\n"))
         }
+        Said::Unasked => "passes, and the guard is not asked".to_owned(),
         Said::Itself(words) => format!("the API server itself: {words}"),
     };
     let text = format!("{}\n  router: {}\n  real: {}\n", play.name, lines(router), lines(real));

@@ -168,8 +168,8 @@ fn strays(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
     let (are, names) = (if names.len() == 1 { "is" } else { "are" }, names.join(", "));
     Some(format!(
-        "{names} {are} Synced in another cluster than the recorded one, and may hold rows that the others lack: compare the members' \
-         tables; gatera explain G04 tells how the right one stays"
+        "{names} {are} Synced in another cluster than the recorded one, and may hold rows that the others lack: gatera explain G04, \
+         \"A member in another cluster\", tells how the tables are compared, and how the right one stays"
     ))
 }
 

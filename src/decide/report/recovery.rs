@@ -113,8 +113,8 @@ pub fn back(cluster: &Cluster, without: &[String]) -> String {
         return format!("{} is back: every member is Ready", cluster.id);
     }
     format!(
-        "{} is back without {}: bring back its node or its claim, or mend what keeps its pod from running; if what it has is newer than what was started from, its server refuses \
-         to join, and says so",
+        "{} is back without {}: gatera status tells what each of them waits for (its node, its claim, its pod, or another cluster that it \
+         is in); if what it has is newer than what was started from, its server refuses to join, and says so",
         cluster.id,
         without.join(", ")
     )

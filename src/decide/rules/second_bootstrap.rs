@@ -65,9 +65,21 @@
 //!
 //! What no webhook sees (an address in a Secret, a template that changed while the guard was down) the step in front of the
 //! server stops: the pod's termination message begins with "gatera did not start the server". With the override on the
-//! StatefulSet delete that pod: the new one may found. A member that is Synced "in another cluster" than the one that is recorded
-//! is not Ready. If the record is old (the cluster was founded anew while the guard was away), the same override and the
-//! same deletion put it right: once nobody who serves is in the old one, the new one is recorded.
+//! StatefulSet delete that pod: the new one may found.
+//!
+//! # A member in another cluster
+//!
+//! A member that is Synced "in another cluster" than the recorded one is not Ready, and no client reaches it. It may hold rows that the
+//! others lack, and they may hold rows that it lacks: compare their tables (`kubectl exec … mariadb-dump` of each) before anything
+//! else. Then:
+//!
+//! - The recorded one is right: keep the dump of the stray, annotate its claim with `"G07 until=…"` and its pod with `"G02 until=…"`
+//!   (`gatera.dev/override`), delete the claim, then the pod. The new one is empty; it joins and copies everything. If nobody of the
+//!   recorded cluster serves, do this for every stray first, as two clusters that reach each other hurt both; then
+//!   `gatera recover CLUSTER -n NAMESPACE`. Of a member that was emptied it cannot know what it had, and says how that is accepted:
+//!   `--from MEMBER --accept-loss unknown`.
+//! - The stray is right (the cluster was founded anew while the guard was away): with the override of G04 on the StatefulSet delete
+//!   the pods of those that are not in it, one at a time: once nobody who serves is in the old one, the new one is recorded.
 //!
 //! # How to waive it
 //!

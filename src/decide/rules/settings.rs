@@ -50,7 +50,7 @@ use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Findings, Verdict};
-use crate::view::View;
+use crate::view::{Cluster, View};
 
 use together::Sets;
 use values::Setting;
@@ -125,18 +125,22 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = in_config(ns, new, view, None);
     let name = &new.metadata.name;
-    if let Some(cluster) = view.readers_of(ns, name).find(|cluster| cluster.has_data()) {
+    let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
+    let files = was.keys().chain(is.keys()).copied().collect();
+    let sets = Sets::of(ns, new, &files, view, None);
+    let changes_under = |cluster: &Cluster| {
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-        let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
-        let files = was.keys().chain(is.keys()).copied().collect();
-        let elsewhere = |key: &str| is_set(ns, &cluster.workload, Some(new), key, view);
-        let sets = Sets::of(ns, new, &files, view, None);
+        let elsewhere = all_settings(ns, &cluster.workload, Some(new), view);
         // Of files for one member each another one more changes nothing for those that are there.
-        for set in sets.together.iter().chain([&sets.alone]) {
+        let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            found.extend(Setting::in_file(false).changes(&was, &is, &whose, elsewhere));
-        }
-    }
+            Setting::in_file(false).changes(&was, &is, &whose, &elsewhere)
+        };
+        sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
+    };
+    // What is wrong for several is told once: one of them is enough to refuse it.
+    let clusters = view.readers_of(ns, name).filter(|cluster| cluster.has_data());
+    found.extend(clusters.map(changes_under).find(|found| !found.is_empty()).unwrap_or_default());
     worst(found)
 }
 
@@ -177,16 +181,21 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
         return Findings::new();
     };
     let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-    let elsewhere = |key: &str| is_set(ns, new, None, key, view);
-    Setting::in_container(name, false).changes(&was, &is, &whose, elsewhere)
+    Setting::in_container(name, false).changes(&was, &is, &whose, &all_settings(ns, new, None, view))
 }
 
-/// A server of this workload is told this option, by a file, one ConfigMap as it is about to be, or by its command line.
-fn is_set(ns: &str, workload: &Workload, coming: Option<&ConfigMap>, key: &str, view: &View<'_>) -> bool {
+/// What a server of this workload is told by its files, one ConfigMap as it is about to be, and by its command line.
+fn all_settings<'s>(
+    ns: &str,
+    workload: &'s Workload,
+    coming: Option<&'s ConfigMap>,
+    view: &View<'s>,
+) -> Effective<'s> {
     let files = view.files(ns, &workload.spec.template.spec, coming);
-    let mut files = files.iter().filter(|file| options::is_file(file.key, file.text));
-    files.any(|file| options::effective(file.text, key).is_some())
-        || command_line(workload, view).is_some_and(|(_, flags)| flags.get(key).is_some())
+    let files = files.iter().filter(|file| options::is_file(file.key, file.text));
+    let of_files = Effective::of_files(files.map(|file| (file.key, file.text)));
+    let flags = command_line(workload, view).map(|(_, flags)| flags).unwrap_or_default();
+    of_files.then(flags)
 }
 
 /// The server container of an adopted template, and what its command line says.

@@ -86,6 +86,13 @@ impl<'a> Effective<'a> {
         all
     }
 
+    /// With what is said after it, which wins.
+    #[must_use]
+    pub fn then(mut self, later: Self) -> Self {
+        self.settings.extend(later.settings);
+        self
+    }
+
     /// A later one wins. Keys that nobody judges are not kept.
     fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
         if key != "wsrep_provider_options" {

@@ -244,7 +244,7 @@ pub const KEYS: &[Key] = &[
     key("wsrep_on", Kept(&["OFF"]), ALONE, "leave wsrep_on = ON where it was; to move it, write and apply it in its new place first, and take it out here then"),
     key("wsrep_osu_method", Deny(Is(&["RSU", "1"])), "a change of a table then happens on one member alone, and the tables differ", "write wsrep_OSU_method = TOI; RSU is for one session at a time"),
     key("wsrep_provider", Deny(Is(&["none", ""])), ALONE, "write the path of Galera's library: /usr/lib/galera/libgalera_smm.so in the official image"),
-    key("wsrep_provider", Kept(&["none"]), ALONE, "leave it where it was; to move it, write and apply it in its new place first, and take it out here then"),
+    key("wsrep_provider", Kept(&["none", ""]), ALONE, "leave it where it was; to move it, write and apply it in its new place first, and take it out here then"),
     key("wsrep_reject_queries", Deny(Not(&["NONE", "0"])), "the member refuses its clients after every start", TAKE_OUT),
     key("wsrep_replicate_myisam", Warn(On), "replicating MyISAM is experimental: nothing rolls back, and members can differ", "write OFF; ALTER TABLE … ENGINE=InnoDB makes such tables replicate"),
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),

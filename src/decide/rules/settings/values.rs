@@ -55,19 +55,19 @@ impl<'a> Setting<'a> {
         keys::rows(key).iter().filter_map(judge).collect()
     }
 
-    /// What may not change while `whose` data exists. `elsewhere`: a key that is not set here any more is set in another place.
+    /// What may not change while `whose` data exists. `elsewhere`: what sets a key in another place, if it is not set here any more.
     pub(super) fn changes(
         &self,
         old: &Effective<'_>,
         new: &Effective<'_>,
         whose: &str,
-        elsewhere: impl Fn(&str) -> bool,
+        elsewhere: &Effective<'_>,
     ) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
         let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
         let all = there.chain(gone);
-        all.flat_map(|(key, was, now)| self.change(key, was, now, whose, || elsewhere(key))).collect()
+        all.flat_map(|(key, was, now)| self.change(key, was, now, whose, elsewhere.get(key))).collect()
     }
 
     fn change(
@@ -76,7 +76,7 @@ impl<'a> Setting<'a> {
         was: Option<&Placed<'_>>,
         now: Option<&Placed<'_>>,
         whose: &str,
-        elsewhere: impl Fn() -> bool,
+        elsewhere: Option<&Placed<'_>>,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
         let judge = |row: &Key| {
@@ -87,7 +87,9 @@ impl<'a> Setting<'a> {
                 }
                 Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
                 // A value that is bad by itself is told where it stands.
-                Class::Kept(default) if now.is_none() && !elsewhere() => {
+                Class::Kept(default)
+                    if now.is_none() && !matter(elsewhere.map(Placed::look), None, default) =>
+                {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
