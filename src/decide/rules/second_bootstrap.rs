@@ -78,8 +78,9 @@
 //!   recorded cluster serves, do this for every stray first, as two clusters that reach each other hurt both; then
 //!   `gatera recover CLUSTER -n NAMESPACE`. Of a member that was emptied it cannot know what it had, and says how that is accepted:
 //!   `--from MEMBER --accept-loss unknown`.
-//! - The stray is right (the cluster was founded anew while the guard was away): with the override of G04 on the StatefulSet delete
-//!   the pods of those that are not in it, one at a time: once nobody who serves is in the old one, the new one is recorded.
+//! - The stray is right (the cluster was founded anew while the guard was away): put the override of G04 on the StatefulSet, and
+//!   delete the stray's pod: the new one may be in that cluster, so it becomes Ready. Once nobody who serves is in the old one, the
+//!   new one is recorded.
 //!
 //! # How to waive it
 //!
