@@ -95,7 +95,7 @@ fn what_can_be_chosen_arrives() {
     assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let entries = webhooks::entries(endpoint, settings, &target, "");
+        let entries = webhooks::entries(endpoint, settings, &BTreeSet::new(), &target, "");
         let of = |it: &Value| format!("{} {}", it["failurePolicy"], it["timeoutSeconds"]);
         entries.iter().map(of).collect::<BTreeSet<_>>()
     };

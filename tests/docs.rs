@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use decide::marks::{MARKS, Whose};
+use decide::packs::PACKS;
 use decide::rules;
 use decide::webhooks::{ENTRIES, Entry, Selects};
 use gatera::command::explain;
@@ -18,12 +19,27 @@ fn root() -> &'static Path {
 #[test]
 fn the_readme_lists_the_rules_that_exist() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
-    for rule in rules::RULES {
+    for rule in rules::GALERA {
         let row = format!("| {} | {} | {} |", rule.id, rule.name, rule.summary());
         assert!(readme.contains(&row), "README.md lacks this row:\n{row}");
     }
     let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
-    assert_eq!(rows, rules::RULES.len(), "README.md lists a rule that does not exist");
+    assert_eq!(rows, rules::GALERA.len(), "README.md lists a rule that does not exist");
+}
+
+/// What each pack protects stands in the README, and its rules and entries on the page of the packs.
+#[test]
+fn docs_list_the_packs_that_there_are() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).unwrap();
+    let (readme, page) = (read("README.md"), read("docs/packs.md"));
+    for pack in PACKS {
+        let line = format!("* **{}**: {}.", pack.name, pack.protects);
+        assert!(readme.contains(&line), "README.md lacks this line:\n{line}");
+        let of_rules = pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
+        for row in of_rules.chain(pack.entries.iter().map(entry_row)) {
+            assert!(page.contains(&row), "docs/packs.md lacks this row:\n{row}");
+        }
+    }
 }
 
 /// Set `WRITE_PAGES` to write them.
@@ -79,7 +95,10 @@ fn docs_list_the_entries_that_are_registered() {
 }
 
 fn entry_rows() -> Vec<String> {
-    let row = |entry: &Entry| {
+    ENTRIES.iter().map(entry_row).collect()
+}
+
+fn entry_row(entry: &Entry) -> String {
         let asks = entry
             .asks
             .iter()
@@ -95,11 +114,10 @@ fn entry_rows() -> Vec<String> {
             Selects::ModeLabel => "namespaces with the mode label",
             Selects::NoModeLabel => "other namespaces",
             Selects::AnyNamespace => "namespaces that are opened",
+            Selects::Anywhere => "every namespace that is ever guarded",
         };
         let without = if entry.fail_closed { "refused" } else { "allowed" };
         format!("| {} | {asks} | {of} | {without} |", entry.name)
-    };
-    ENTRIES.iter().map(row).collect()
 }
 
 /// Every mark is in the table of those that people may set, or of those that are the guard's, with the same

@@ -169,7 +169,7 @@ fn both_answers_stand_beside_each_other() {
     assert_eq!((unlike.0, &unlike.1["requests"][0]["likeness"]), (1, &json!("opposite")), "{unlike:?}");
     insta::with_settings!({
         prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".",
-        filters => vec![(r"until=\S+Z", "until=SOON"), (r"seen \d+s ago", "seen now")],
+        filters => vec![(r"until=\S+Z", "until=SOON"), (r"seen \d+s ago", "seen now"), (r" deleted from \S+ namespace", " deleted")],
     }, { insta::assert_snapshot!("simulate", page) });
 }
 

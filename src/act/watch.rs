@@ -18,9 +18,10 @@ use std::time::Duration;
 
 use decide::galera::adopt::{Adoption, READER};
 use decide::object::{Kind, Object, Unreadable};
+use decide::packs;
 use decide::view::{Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::core::{ApiResource, ObjectMeta};
+use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -29,7 +30,7 @@ use tracing::warn;
 
 use crate::act::guard::{Guard, Heard};
 
-pub use once::{Error, Listed, once};
+pub use once::{Error, Listed, once, served};
 
 use follow::Follower;
 use keeper::{Keeper, Source};
@@ -40,19 +41,19 @@ const PAGE: u32 = 500;
 /// How often somebody looks whether the view has become old.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What is watched: group, version, plural, and whether the adoption's labels narrow it. StatefulSets and Deployments
+/// What is watched besides the kinds of packs, and whether the adoption's labels narrow it. StatefulSets and Deployments
 /// are often labelled on their templates only, claims, Services and budgets incompletely or not at all, so those are
-/// listed whole and trimmed here. All of them have a version v1.
-const WATCHED: &[(Kind, &str, &str, bool)] = &[
-    (Kind::StatefulSet, "apps", "statefulsets", false),
-    (Kind::Deployment, "apps", "deployments", false),
-    (Kind::Pod, "", "pods", true),
-    (Kind::Claim, "", "persistentvolumeclaims", false),
-    (Kind::Service, "", "services", false),
-    (Kind::Budget, "policy", "poddisruptionbudgets", false),
-    (Kind::Autoscaler, "autoscaling", "horizontalpodautoscalers", false),
-    (Kind::Node, "", "nodes", false),
-    (Kind::Namespace, "", "namespaces", false),
+/// listed whole and trimmed here.
+const WATCHED: &[(Kind, bool)] = &[
+    (Kind::StatefulSet, false),
+    (Kind::Deployment, false),
+    (Kind::Pod, true),
+    (Kind::Claim, false),
+    (Kind::Service, false),
+    (Kind::Budget, false),
+    (Kind::Autoscaler, false),
+    (Kind::Node, false),
+    (Kind::Namespace, false),
 ];
 // ConfigMaps are watched too, by their metadata: see contents.rs.
 
@@ -66,6 +67,8 @@ enum Message {
     Fetched,
     Gone(Id),
     Listed,
+    /// The API server offers this kind of a pack, or does not.
+    Serves(bool),
     Unreadable(Id, Unreadable),
     /// Events about members that are not Ready, or of a StatefulSet that lacks one.
     Said(member_events::Topic, Vec<member_events::MemberEvent>),
@@ -175,28 +178,26 @@ impl Watches {
 
 /// What is listed and watched: kind, where it is, and which of it.
 fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Option<String>)> {
-    let watched = WATCHED.iter().flat_map(|(kind, group, plural, narrowed)| {
-        let resource = resource(*kind, group, plural);
-        let selectors = if *narrowed {
+    let of_packs = packs::kinds().map(|kind| (kind, false));
+    let watched = WATCHED.iter().copied().chain(of_packs).flat_map(|(kind, narrowed)| {
+        let resource = resource(kind);
+        let selectors = if narrowed {
             let adopted = adoption.selectors().iter().map(ToString::to_string);
             adopted.chain([READER.to_owned()]).map(Some).collect()
         } else {
             vec![None]
         };
-        selectors.into_iter().map(move |selector| (*kind, Sent::url_path(&resource, None), selector))
+        selectors.into_iter().map(move |selector| (kind, Sent::url_path(&resource, None), selector))
     });
     // Last, because their contents are told beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
-fn resource(kind: Kind, group: &str, plural: &str) -> ApiResource {
-    ApiResource {
-        group: group.into(),
-        version: "v1".into(),
-        api_version: if group.is_empty() { "v1".into() } else { format!("{group}/v1") },
-        kind: kind.name().into(),
-        plural: plural.into(),
-    }
+fn resource(kind: Kind) -> ApiResource {
+    // What is older than autoscaling/v2 says as much of the autoscalers as is kept.
+    let version = if kind == Kind::Autoscaler { "v1" } else { kind.version() };
+    let kind_of = GroupVersionKind::gvk(kind.group(), version, kind.name());
+    ApiResource::from_gvk_with_plural(&kind_of, kind.plural())
 }
 
 /// An object of a watch, for the facts.

@@ -36,7 +36,7 @@ use super::installed::{self, Installed};
 use super::look::{self, Look, Output, Survey};
 use super::terminal::progress::Progress;
 use super::{Exit, selftest};
-use crate::act::certs;
+use crate::act::{certs, watch};
 use crate::act::telemetry::chain;
 
 /// What the row of the dry run is called.
@@ -155,6 +155,7 @@ pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>, pro
         &installed.entries,
         Some(&settings).filter(|_| known),
         target.as_ref(),
+        &watch::served(client).await,
         same_version,
     );
     let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));

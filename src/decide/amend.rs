@@ -11,9 +11,10 @@ pub mod inject;
 use serde_json::{Value, json};
 
 use crate::object::{Object, Pod};
+use crate::packs::Pack;
 use crate::review::{Operation, Review};
 use crate::rules::{self, Correction};
-use crate::verdict::Decision;
+use crate::verdict::{Decision, Finding};
 use crate::view::View;
 
 /// What to change.
@@ -28,6 +29,8 @@ enum Change<'a> {
         /// The guard's marks that are not what they should be.
         marks: Vec<Correction>,
     },
+    /// What packs say that is changed.
+    OfPacks(Vec<(&'static Pack, Finding)>),
 }
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
@@ -43,6 +46,11 @@ pub fn amend(
     match change {
         Change::Inject(pod) => {
             decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
+        }
+        Change::OfPacks(changes) => {
+            for (pack, finding) in &changes {
+                (pack.amend)(&mut after, finding);
+            }
         }
         Change::Workload { at_zero, marks } => {
             if at_zero {
@@ -63,6 +71,11 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
     let written = matches!(review.operation, Operation::Create | Operation::Update);
     if !written || !review.subresource.is_empty() || view.settings.is_own(&review.user) {
         return None;
+    }
+    let of_pack = |pack: &'static Pack| pack.changes(decision).map(move |it| (pack, it.clone()));
+    let changes: Vec<_> = view.settings.packs().flat_map(of_pack).collect();
+    if !changes.is_empty() {
+        return Some(Change::OfPacks(changes));
     }
     match review.new.as_ref()? {
         Object::Pod(pod) if review.operation == Operation::Create => Some(Change::Inject(pod)),

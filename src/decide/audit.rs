@@ -93,6 +93,7 @@ fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     each_namespace(&facts.stateful_sets, &mut all);
     each_namespace(&facts.deployments, &mut all);
     each_namespace(&facts.config_maps, &mut all);
+    facts.kept.values().for_each(|kept| each_namespace(kept, &mut all));
     all.extend(facts.unreadable.keys().map(|(_, id)| id.namespace.clone()));
     all
 }
@@ -160,6 +161,9 @@ fn each(facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     // A copy says what its original says or said.
     let original = |id: &Id| Digest::of_copy(&id.name).is_none();
     all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
+    for (kind, kept) in &facts.kept {
+        all(*kind, ns, kept, any, |it| it, take);
+    }
     if within(&facts.stateful_sets, ns).next().is_some() || within(&facts.deployments, ns).next().is_some() {
         all(Kind::Service, ns, &facts.services, any, Object::Service, take);
         all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);

@@ -2,11 +2,12 @@
 //!
 //! Owns: the settings file's form and its errors. Must not know: where the text came from (`reload.rs` reads files).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
+use crate::packs::{self, PACKS, Pack};
 use crate::report::pages::Pages;
 use crate::verdict::Mode;
 
@@ -25,13 +26,23 @@ pub struct Settings {
     pub injection_fails: bool,
     /// How long API servers wait where they refuse without an answer, if that is chosen.
     pub timeout_seconds: Option<u8>,
+    /// Packs that are switched off.
+    without: BTreeSet<&'static str>,
     /// The guard's own identity at the API server: its writes pass.
     pub own_user: Option<String>,
 }
 
 impl Settings {
+    /// The packs that are on.
+    pub fn packs(&self) -> impl Iterator<Item = &'static Pack> {
+        PACKS.iter().filter(|pack| !self.without.contains(pack.name))
+    }
+
     /// The mode of a rule before the namespace has its say.
     pub fn mode(&self, rule: &str) -> Mode {
+        if packs::of_rule(rule).is_some_and(|pack| self.without.contains(pack.name)) {
+            return Mode::Off;
+        }
         self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
     }
 
@@ -91,6 +102,12 @@ impl Settings {
         if let Some(pages) = file.pages {
             settings.pages = Pages::read(&pages).ok_or(Error::Pages(pages))?;
         }
+        for (name, on) in file.packs {
+            let pack = packs::named(&name).ok_or(Error::UnknownPack { name })?;
+            if !on {
+                settings.without.insert(pack.name);
+            }
+        }
         for (rule, mode) in file.modes {
             if !rules.contains(&&*rule) {
                 return Err(Error::UnknownRule(rule));
@@ -108,6 +125,7 @@ struct File {
     mode: Option<String>,
     modes: BTreeMap<String, String>,
     pages: Option<String>,
+    packs: BTreeMap<String, bool>,
     injection: Injection,
     webhooks: Webhooks,
 }
@@ -131,6 +149,10 @@ struct Webhooks {
     timeout_seconds: Option<i64>,
 }
 
+fn packs_in_words() -> String {
+    PACKS.iter().map(|pack| pack.name).collect::<Vec<_>>().join(", ")
+}
+
 /// What the API server takes.
 fn timeout(seconds: i64) -> Option<u8> {
     u8::try_from(seconds).ok().filter(|seconds| (1..=30).contains(seconds))
@@ -148,6 +170,12 @@ pub enum Error {
     /// A rule that does not exist.
     #[error("modes: there is no rule {0}; `gatera rules` lists them")]
     UnknownRule(String),
+    /// A pack that does not exist.
+    #[error("packs: there is no pack {name:?}; there are {known}", known = packs_in_words())]
+    UnknownPack {
+        /// What was written.
+        name: String,
+    },
     /// The API server would not take it.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),

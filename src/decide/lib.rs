@@ -5,7 +5,7 @@
 //!   text ──> object ──> review ─┐                           ┌─> report ──> text
 //!                               ├─> rules::evaluate ────────┤
 //!            object ──> view ───┘      │                    └─> amend ──> patch
-//!                        │             └─ passing, marks, galera, revision, config
+//!                        │             └─ passing, marks, galera, packs, revision, config
 //!                        ├─> plan ──> the leader's next steps
 //!                        ├─> audit ─> what would be refused today
 //!   manifest ──> check ──┘            what would be refused of files
@@ -27,6 +27,7 @@ pub mod galera;
 pub mod manifest;
 pub mod marks;
 pub mod object;
+pub mod packs;
 pub mod passing;
 pub mod plan;
 pub mod recovery;

@@ -10,6 +10,7 @@ mod affinity;
 mod by_name;
 mod container;
 mod fingerprint;
+mod kinds;
 mod meta;
 mod node;
 mod pod;
@@ -32,6 +33,7 @@ pub use affinity::{Affinity, AntiAffinity, Term};
 pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;
+pub use kinds::{KINDS, Kind, Object, Row};
 pub(crate) use meta::LONGEST_NAME;
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;
@@ -46,7 +48,9 @@ pub use service::Service;
 pub use unreadable::{Unreadable, read};
 pub use workload::{ClaimTemplate, Scale, Workload, ordinal};
 
-use meta::{by_name, or_default};
+pub(crate) use meta::or_default;
+
+use meta::by_name;
 
 /// Something is there. What, nobody asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,167 +59,6 @@ pub struct Present;
 impl<'de> Deserialize<'de> for Present {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
         IgnoredAny::deserialize(input).map(|_| Self)
-    }
-}
-
-/// The kinds that something in the guard reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// apps StatefulSet
-    StatefulSet,
-    /// apps Deployment
-    Deployment,
-    /// core Pod
-    Pod,
-    /// core PersistentVolumeClaim
-    Claim,
-    /// core Service
-    Service,
-    /// core ConfigMap
-    ConfigMap,
-    /// core Secret, whose values are hashed while they are read
-    Secret,
-    /// core ServiceAccount
-    ServiceAccount,
-    /// policy PodDisruptionBudget
-    Budget,
-    /// autoscaling HorizontalPodAutoscaler
-    Autoscaler,
-    /// core Node
-    Node,
-    /// core Namespace
-    Namespace,
-    /// autoscaling Scale: the body of a `/scale` request
-    Scale,
-    /// policy Eviction: the body of a `pods/eviction` request
-    Eviction,
-    /// anything else
-    Other,
-}
-
-impl Kind {
-    /// What a person calls the kind, and what `kind:` says in a manifest.
-    pub const NAMES: &[(Kind, &str, &str)] = &[
-        (Kind::StatefulSet, "apps", "StatefulSet"),
-        (Kind::Deployment, "apps", "Deployment"),
-        (Kind::Pod, "", "Pod"),
-        (Kind::Claim, "", "PersistentVolumeClaim"),
-        (Kind::Service, "", "Service"),
-        (Kind::ConfigMap, "", "ConfigMap"),
-        (Kind::Secret, "", "Secret"),
-        (Kind::ServiceAccount, "", "ServiceAccount"),
-        (Kind::Budget, "policy", "PodDisruptionBudget"),
-        (Kind::Autoscaler, "autoscaling", "HorizontalPodAutoscaler"),
-        (Kind::Node, "", "Node"),
-        (Kind::Namespace, "", "Namespace"),
-        (Kind::Scale, "autoscaling", "Scale"),
-        (Kind::Eviction, "policy", "Eviction"),
-    ];
-
-    /// The kind of this group and name; a stranger with a known name in another group stays a stranger.
-    pub fn of(group: &str, kind: &str) -> Kind {
-        Self::NAMES.iter().find(|(_, g, k)| *g == group && *k == kind).map_or(Kind::Other, |(kind, ..)| *kind)
-    }
-
-    /// As URLs and roles write it: `statefulsets`. Empty for [`Kind::Other`].
-    pub fn plural(self) -> String {
-        match self.name() {
-            "" => String::new(),
-            name => format!("{}s", name.to_ascii_lowercase()),
-        }
-    }
-
-    /// The API group; empty for the core.
-    pub fn group(self) -> &'static str {
-        Self::NAMES.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, group, _)| group)
-    }
-
-    /// The `kind:` of a manifest; empty for [`Kind::Other`].
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, _, name)| name)
-    }
-}
-
-/// One object. Boxed variants are large; a review holds two of these at most.
-#[derive(Clone, Debug)]
-#[allow(missing_docs, reason = "each variant is the kind of its name")]
-pub enum Object {
-    StatefulSet(Box<Workload>),
-    Deployment(Box<Workload>),
-    Pod(Box<Pod>),
-    Claim(Claim),
-    Service(Service),
-    ConfigMap(ConfigMap),
-    Secret(Secret),
-    Budget(Budget),
-    Autoscaler(Autoscaler),
-    Node(Node),
-    Namespace(Plain),
-    ServiceAccount(Plain),
-    Scale(Scale),
-    Eviction(Eviction),
-    Other(Plain),
-}
-
-impl Object {
-    /// Reads the JSON text of one object.
-    pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
-        Ok(match kind {
-            Kind::StatefulSet => Self::StatefulSet(read(kind, json)?),
-            Kind::Deployment => Self::Deployment(read(kind, json)?),
-            Kind::Pod => Self::Pod(read(kind, json)?),
-            Kind::Claim => Self::Claim(read(kind, json)?),
-            Kind::Service => Self::Service(read(kind, json)?),
-            Kind::ConfigMap => Self::ConfigMap(read(kind, json)?),
-            Kind::Secret => Self::Secret(read(kind, json)?),
-            Kind::Budget => Self::Budget(read(kind, json)?),
-            Kind::Autoscaler => Self::Autoscaler(read(kind, json)?),
-            Kind::Node => Self::Node(read(kind, json)?),
-            Kind::Namespace => Self::Namespace(read(kind, json)?),
-            Kind::ServiceAccount => Self::ServiceAccount(read(kind, json)?),
-            Kind::Scale => Self::Scale(read(kind, json)?),
-            Kind::Eviction => Self::Eviction(read(kind, json)?),
-            Kind::Other => Self::Other(read(kind, json)?),
-        })
-    }
-
-    /// What it was read as.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::StatefulSet(_) => Kind::StatefulSet,
-            Self::Deployment(_) => Kind::Deployment,
-            Self::Pod(_) => Kind::Pod,
-            Self::Claim(_) => Kind::Claim,
-            Self::Service(_) => Kind::Service,
-            Self::ConfigMap(_) => Kind::ConfigMap,
-            Self::Secret(_) => Kind::Secret,
-            Self::Budget(_) => Kind::Budget,
-            Self::Autoscaler(_) => Kind::Autoscaler,
-            Self::Node(_) => Kind::Node,
-            Self::Namespace(_) => Kind::Namespace,
-            Self::ServiceAccount(_) => Kind::ServiceAccount,
-            Self::Scale(_) => Kind::Scale,
-            Self::Eviction(_) => Kind::Eviction,
-            Self::Other(_) => Kind::Other,
-        }
-    }
-
-    /// The metadata that every object has.
-    pub fn meta(&self) -> &Meta {
-        match self {
-            Self::StatefulSet(it) | Self::Deployment(it) => &it.metadata,
-            Self::Pod(it) => &it.metadata,
-            Self::Claim(it) => &it.metadata,
-            Self::Service(it) => &it.metadata,
-            Self::ConfigMap(it) => &it.metadata,
-            Self::Node(it) => &it.metadata,
-            Self::Scale(it) => &it.metadata,
-            Self::Secret(it) => &it.metadata,
-            Self::Budget(it) => &it.metadata,
-            Self::Autoscaler(it) => &it.metadata,
-            Self::Eviction(it) => &it.metadata,
-            Self::Namespace(it) | Self::ServiceAccount(it) | Self::Other(it) => &it.metadata,
-        }
     }
 }
 

@@ -47,6 +47,7 @@ use std::cell::LazyCell;
 use std::collections::HashMap;
 
 use crate::object::{Kind, Object};
+use crate::packs;
 use crate::passing::exempt;
 use crate::passing::unread;
 use crate::review::{Operation, Review};
@@ -54,7 +55,7 @@ use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
 use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
 
 /// One rule. Its module's documentation is the manual page that `gatera explain` prints.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// Stable once published.
     pub id: &'static str,
@@ -62,8 +63,8 @@ pub struct Rule {
     pub name: &'static str,
     /// What it looks at, and at which of the things that can be done to it; it is asked about nothing else.
     pub touches: &'static [(Kind, &'static [Verb])],
-    source: &'static str,
-    check: fn(&Review, &View<'_>) -> Findings,
+    pub(crate) source: &'static str,
+    pub(crate) check: fn(&Review, &View<'_>) -> Findings,
 }
 
 /// What is done to an object, as far as rules tell it apart.
@@ -84,7 +85,7 @@ const UNTIL_SEEN: &str =
     "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 /// Every write of the object itself.
-const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
+pub(crate) const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 
 impl Verb {
     /// As programs call it.
@@ -113,8 +114,19 @@ impl Verb {
     }
 }
 
-/// Every rule, in the order of their ids.
-pub const RULES: &[Rule] = &[
+/// Every rule, in the order of their ids: Galera's, and those of the packs.
+pub const RULES: &[Rule] = &{
+    let mut all = [scale_order::RULE; GALERA.len() + packs::RULES.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < GALERA.len() { GALERA[at] } else { packs::RULES[at - GALERA.len()] };
+        at += 1;
+    }
+    all
+};
+
+/// Galera's.
+pub const GALERA: &[Rule] = &[
     scale_order::RULE,
     one_at_a_time::RULE,
     whole_stop::RULE,
@@ -189,7 +201,7 @@ impl Page {
 
 impl Rule {
     /// What this rule found: how bad it is, where, what is wrong, the fact about Galera behind it, and what to do instead.
-    fn finding(
+    pub(crate) fn finding(
         &self,
         verdict: Verdict,
         field: impl Into<String>,

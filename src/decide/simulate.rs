@@ -132,8 +132,7 @@ impl Passage {
     /// Of what kind the object is that is meant.
     fn kind(&self) -> Kind {
         let Target { group, plural, .. } = &self.target;
-        let known = |(kind, of, _): &&(Kind, &str, &str)| of == group && kind.plural() == *plural;
-        Kind::NAMES.iter().find(known).map_or(Kind::Other, |(kind, ..)| *kind)
+        Kind::of_plural(group, plural)
     }
 
     /// The review that a guard would make of it; in words, why there is none. `user` asks, unless somebody else is meant.

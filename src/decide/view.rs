@@ -29,7 +29,7 @@ use crate::config::Settings;
 use crate::galera::adopt;
 use crate::marks;
 use crate::marks::overrides::{self, Override};
-use crate::object::{ConfigMap, Labels, Node, Workload};
+use crate::object::{Claim, ConfigMap, Kind, Labels, Node, Object, Workload};
 use crate::verdict::Mode;
 
 pub use bootstrap::{Removal, RemovalTarget};
@@ -75,6 +75,12 @@ impl Freshness {
             Some(age) => Self::Stale(age),
         }
     }
+}
+
+/// Those of a namespace.
+fn within<'a, T>(known: &'a facts::Map<T>, namespace: &str) -> impl Iterator<Item = &'a T> + use<'a, T> {
+    let (from, namespace) = (Id::new(namespace, ""), namespace.to_owned());
+    known.range(from..).take_while(move |(id, _)| id.namespace == namespace).map(|(_, it)| &**it)
 }
 
 /// What a rule is handed.
@@ -142,6 +148,13 @@ impl<'a> View<'a> {
         !nodes.is_empty() && !nodes.contains_key(name)
     }
 
+    /// The custom resources of this kind in a namespace, as their pack reads them.
+    pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
+        let all = self.world.facts.kept.get(&kind).into_iter();
+        let namespace = namespace.to_owned();
+        all.flat_map(move |map| within(map, &namespace))
+    }
+
     /// The cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)
@@ -150,6 +163,11 @@ impl<'a> View<'a> {
     /// The cluster that these pod labels belong to.
     pub fn cluster_of(&self, namespace: &str, labels: &Labels) -> Option<&'a Cluster> {
         self.world.cluster_of_instance(namespace, adopt::instance(labels)?)
+    }
+
+    /// All claims of a namespace.
+    pub fn claims_in(&self, namespace: &str) -> impl Iterator<Item = &'a Claim> + use<'a> {
+        within(&self.world.facts.claims, namespace)
     }
 
     /// The claims that exist for a StatefulSet, whether or not the StatefulSet does.

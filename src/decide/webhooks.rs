@@ -7,10 +7,13 @@ pub mod compare;
 mod conditions;
 mod rows;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use crate::config::Settings;
 use crate::galera::adopt::Requirement;
+use crate::object::Kind;
 use crate::passing::exempt;
 use crate::passing::unread;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
@@ -59,8 +62,16 @@ impl Destination {
 }
 
 /// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-pub fn entries(endpoint: Endpoint, settings: &Settings, target: &Destination, ca_bundle: &str) -> Vec<Value> {
-    let rows = ENTRIES.iter().filter(|entry| entry.endpoint == endpoint);
+/// `served` are the kinds of packs that the API server offers.
+pub fn entries(
+    endpoint: Endpoint,
+    settings: &Settings,
+    served: &BTreeSet<Kind>,
+    target: &Destination,
+    ca_bundle: &str,
+) -> Vec<Value> {
+    let of_packs = settings.packs().flat_map(|pack| pack.entries).filter(|entry| entry.is_served(served));
+    let rows = ENTRIES.iter().chain(of_packs).filter(|entry| entry.endpoint == endpoint);
     rows.flat_map(|entry| rendered(entry, settings, target, ca_bundle)).collect()
 }
 
@@ -68,7 +79,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
-    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) });
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(group, resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
@@ -109,6 +120,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
             Only::Marks => Some(("marks", marks_changed())),
             Only::Glass => Some(("glass", glass_changed(MODE_LABEL))),
             Only::ToAmend => Some(("to-amend", to_amend())),
+            Only::When(name, condition) => Some((name, condition.to_owned())),
             Only::All => None,
         };
         let condition = (entry.selects == Selects::Template).then(galera).into_iter().chain(condition);
@@ -123,9 +135,10 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
     rendered
 }
 
-/// The API server converts what is written in other versions.
-fn version(resource: &str) -> &'static str {
-    if resource == "horizontalpodautoscalers" { "v2" } else { "v1" }
+/// The API server converts what is written in other versions. Subresources are asked for in the version of what they belong to.
+fn version(group: &str, resource: &str) -> &'static str {
+    let plural = resource.split('/').next().unwrap_or_default();
+    Kind::of_plural(group, plural).version()
 }
 
 fn scope(resource: &str) -> &'static str {

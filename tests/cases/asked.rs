@@ -14,6 +14,8 @@ pub enum Action {
     Scale(i64),
     /// `deployments/scale` of the bootstrap Deployment from 0.
     ScaleBootstrap(i64),
+    /// `/scale` of an object of the scene, to so many.
+    ScaleObject { what: String, to: i64 },
     /// UPDATE of the StatefulSet: a merge patch.
     Change(Value),
     /// CREATE of the StatefulSet: a merge patch on the usual one.
@@ -134,6 +136,11 @@ impl Action {
             Action::Scale(to) => {
                 let from = sts()["spec"]["replicas"].as_i64().unwrap();
                 Asked::scale(Kind::StatefulSet, scene::STATEFUL_SET, from, *to)
+            }
+            Action::ScaleObject { what, to } => {
+                let (kind, object) = given.object(what);
+                let from = object["spec"]["replicas"].as_i64().unwrap();
+                Asked::scale(kind, object["metadata"]["name"].as_str().unwrap(), from, *to)
             }
             Action::ScaleBootstrap(to) => Asked::scale(Kind::Deployment, scene::BOOTSTRAP, 0, *to),
             Action::Change(change) => Asked::write(sts(), merged(sts(), change)),

@@ -32,7 +32,7 @@ pub fn asks(endpoint: Endpoint, request: &Request, settings: &Settings) -> Optio
 }
 
 fn resource(request: &Request) -> String {
-    let plural = request.kind.plural();
+    let plural = request.kind.plural().to_owned();
     if request.subresource.is_empty() { plural } else { format!("{plural}/{}", request.subresource) }
 }
 
@@ -53,7 +53,7 @@ fn selects(selects: Selects, objects: &[&Value], settings: &Settings) -> bool {
     match selects {
         Selects::Template => objects.iter().any(|it| adopts(&it["spec"]["template"]["metadata"]["labels"])),
         Selects::Labels => objects.iter().any(|it| adopts(&it["metadata"]["labels"])),
-        Selects::LabelledNamespaces | Selects::ModeLabel | Selects::AnyNamespace => true,
+        Selects::LabelledNamespaces | Selects::ModeLabel | Selects::AnyNamespace | Selects::Anywhere => true,
         Selects::LabelsElsewhere | Selects::OtherNamespaces | Selects::NoModeLabel => false,
     }
 }
@@ -76,6 +76,8 @@ fn sends(only: Only, request: &Request) -> bool {
     let annotations = |object: &Option<Value>| object.as_ref().map(own).unwrap_or_default();
     match only {
         Only::All | Only::Read => true,
+        // Of packs, which no story has.
+        Only::When(..) => false,
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
         Only::NotExempt => !exempt::passes(&request.who, request.operation, request.kind),
         Only::NoPlainMembers => {

@@ -42,8 +42,9 @@ impl Registrar {
         let (mut strange, mut waits, mut failed) = (None, false, Ok(()));
         for (index, (endpoint, kind, _)) in CONFIGURATIONS.into_iter().enumerate() {
             let Some(found) = self.known.entries[index].there().cloned() else { continue };
-            let settings = self.guard.settings.load();
-            let wanted = webhooks::entries(endpoint, &settings, &self.registration.target, &encoded(&bundle));
+            let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
+            let (served, target) = (world.facts().served(), &self.registration.target);
+            let wanted = webhooks::entries(endpoint, &settings, served, target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             if writes && !same(&found.entries, &wanted) {
                 match self.fill(kind, &found, &wanted).await {

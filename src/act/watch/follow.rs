@@ -11,6 +11,7 @@ mod tests;
 use std::time::Duration;
 
 use decide::object::Kind;
+use decide::packs;
 use http_body_util::BodyExt as _;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
@@ -80,6 +81,17 @@ enum Interruption {
     Over,
 }
 
+impl Interruption {
+    /// There is no such collection.
+    fn is_absent(&self) -> bool {
+        match self {
+            Self::Ask(kube::Error::Api(status)) => status.code == 404,
+            Self::Answer { code, .. } => *code == 404,
+            _ => false,
+        }
+    }
+}
+
 impl From<kube::Error> for Interruption {
     fn from(error: kube::Error) -> Self {
         match error {
@@ -102,6 +114,15 @@ impl Follower {
                 Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
+            // Somebody may install it: as often as others are heard from it is asked for.
+            if self.is_optional() && trouble.is_absent() {
+                place = None;
+                if self.absent().await.is_err() {
+                    return;
+                }
+                sleep(Duration::from_secs(u64::from(ROUND))).await;
+                continue;
+            }
             warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "watch");
             match (&trouble, &mut place) {
                 (Interruption::Expired, place) => *place = None,
@@ -111,6 +132,21 @@ impl Follower {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// The kinds of packs are not everywhere.
+    fn is_optional(&self) -> bool {
+        packs::kinds().any(|it| it == self.kind)
+    }
+
+    /// The API server does not offer it, so there is nothing.
+    async fn absent(&self) -> Result<(), Interruption> {
+        let asked = Instant::now();
+        for told in [Message::Begun, Message::Serves(false), Message::Listed] {
+            self.send(told).await?;
+        }
+        self.heard.at(self.watch, asked);
+        Ok(())
     }
 
     /// One list, or one round of the watch.
@@ -149,6 +185,9 @@ impl Follower {
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
+                    if self.is_optional() {
+                        self.send(Message::Serves(true)).await?;
+                    }
                     self.send(Message::Listed).await?;
                     // All pages show what there was when the first one was asked for.
                     self.heard.at(self.watch, asked);

@@ -142,6 +142,12 @@ impl Keeper {
                 source.holds.remove(&id);
                 self.forget(index, &id);
             }
+            Message::Serves(serves) => {
+                let kind = source.kind;
+                let before = self.facts.served().contains(&kind);
+                self.facts.serves(kind, serves);
+                return before != serves;
+            }
             Message::Listed => {
                 source.listed = true;
                 for id in take(&mut source.before) {

@@ -2,8 +2,11 @@
 //!
 //! For `gatera audit`. Whoever may look into one namespace only asks for that one.
 
+use std::collections::BTreeSet;
+
 use decide::galera::adopt::Adoption;
 use decide::object::Kind;
+use decide::packs;
 use decide::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -45,6 +48,10 @@ impl Error {
     }
 }
 
+fn is_of_pack(kind: Kind) -> bool {
+    packs::kinds().any(|it| it == kind)
+}
+
 fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
@@ -52,8 +59,8 @@ fn is_forbidden(error: &kube::Error) -> bool {
 /// Lists everything, or everything of one namespace.
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
     let mut listed = Listed { facts: Facts::of(adoption), unseen: Vec::new() };
-    for (kind, group, plural, _) in WATCHED {
-        let resource = resource(*kind, group, plural);
+    for kind in WATCHED.iter().map(|(kind, _)| *kind).chain(packs::kinds()) {
+        let (resource, plural) = (resource(kind), kind.plural());
         let api: Api<Sent> = match namespace {
             Some(namespace) if !matches!(kind, Kind::Node | Kind::Namespace) => {
                 Api::namespaced_with(client.clone(), namespace, &resource)
@@ -64,16 +71,19 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
             (Kind::Namespace, Some(name)) => {
                 let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
                 let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
-                take(&mut listed.facts, *kind, read(*kind, &found));
+                take(&mut listed.facts, kind, read(kind, &found));
             }
-            _ => match all(&api, *kind, &mut listed.facts).await {
-                Err(error) if *kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
+            _ => match all(&api, kind, &mut listed.facts).await {
+                Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
                 // Who may not see them misses a word about one.
-                Err(error) if *kind == Kind::Autoscaler && is_forbidden(&error) => {
+                Err(error) if (kind == Kind::Autoscaler || is_of_pack(kind)) && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
+                // Nobody has installed it.
+                Err(kube::Error::Api(status)) if is_of_pack(kind) && status.code == 404 => {}
+                Ok(()) if is_of_pack(kind) => listed.facts.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }
@@ -87,6 +97,19 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
     }
     hear(client, namespace, &mut listed.facts).await;
     Ok(listed)
+}
+
+/// The kinds of packs that the API server offers, as far as it tells.
+pub async fn served(client: &Client) -> BTreeSet<Kind> {
+    let mut served = BTreeSet::new();
+    for kind in packs::kinds() {
+        let version = format!("{}/{}", kind.group(), kind.version());
+        let offered = client.list_api_group_resources(&version).await;
+        if offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural())) {
+            served.insert(kind);
+        }
+    }
+    served
 }
 
 /// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks

@@ -82,10 +82,9 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
         let words = format!("{:?} is not a name that an API server takes", id.name);
         return Ok(Some(((kind, id), Found::Unseen(words))));
     }
-    let version = if kind == Kind::Autoscaler { "v2" } else { "v1" };
     let resource = ApiResource::from_gvk_with_plural(
-        &GroupVersionKind::gvk(kind.group(), version, kind.name()),
-        &kind.plural(),
+        &GroupVersionKind::gvk(kind.group(), kind.version(), kind.name()),
+        kind.plural(),
     );
     let api: Api<DynamicObject> = match kind {
         Kind::Namespace | Kind::Node => Api::all_with(client.clone(), &resource),

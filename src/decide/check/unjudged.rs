@@ -4,7 +4,7 @@
 
 use crate::galera::{options, server};
 use crate::manifest::Place;
-use crate::object::{Container, Kind, Object, Workload};
+use crate::object::{Container, KINDS, Kind, Object, Row, Workload};
 use crate::view::{View, is_cluster};
 
 use super::item::Item;
@@ -52,7 +52,7 @@ fn kind(item: &Item) -> Option<(Place, String)> {
         let name = name.to_ascii_lowercase();
         name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
     };
-    let (meant, _, name) = Kind::NAMES.iter().find(|(_, _, name)| one(name) == one(written))?;
+    let Row { kind: meant, name, .. } = KINDS.iter().find(|row| one(row.name) == one(written))?;
     if !OF_KUBERNETES.contains(&group) {
         return None;
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Asked, Row, count};
 use crate::config::Settings;
+use crate::object::Kind;
 use crate::rules::RULES;
 use crate::verdict::Mode;
 use crate::webhooks::compare::{decoded, foreign};
@@ -58,11 +59,13 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
     Row::wrong(API_SERVER, says, format!("take Kubernetes 1.{OLDEST_MINOR} or later"))
 }
 
-/// The entries of both configurations, validating first, against those that a guard of this version writes.
+/// The entries of both configurations, validating first, against those that a guard of this version writes where these kinds of packs
+/// are served.
 pub fn webhooks(
     found: &[Asked<Option<Vec<Value>>>; 2],
     settings: Option<&Settings>,
     target: Option<&Destination>,
+    served: &BTreeSet<Kind>,
     same_version: bool,
 ) -> Vec<Row> {
     let kinds = [
@@ -94,7 +97,7 @@ pub fn webhooks(
                 );
                 return Row::not_asked(WEBHOOKS, says);
             };
-            match foreign(found, &entries(endpoint, settings, target, "")) {
+            match foreign(found, &entries(endpoint, settings, served, target, "")) {
                 None => Row::well(
                     WEBHOOKS,
                     format!(

@@ -142,6 +142,9 @@ impl Meta {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Owner {
+    /// Group and version of the owner.
+    #[serde(deserialize_with = "or_default")]
+    pub api_version: String,
     /// Kind of the owner.
     #[serde(deserialize_with = "or_default")]
     pub kind: String,
@@ -154,6 +157,13 @@ pub struct Owner {
     /// The one owner that manages the object.
     #[serde(deserialize_with = "or_default")]
     pub controller: bool,
+}
+
+impl Owner {
+    /// It is of this kind, of this group.
+    pub fn is_of(&self, group: &str, kind: &str) -> bool {
+        self.kind == kind && self.api_version.split('/').next() == Some(group)
+    }
 }
 
 /// Helm writes it on everything that it manages.

@@ -68,6 +68,9 @@ pub struct WorkloadSpec {
     /// How a new template reaches the pods (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub update_strategy: UpdateStrategy,
+    /// How new pods take the place of old ones (Deployment).
+    #[serde(deserialize_with = "or_default")]
+    pub strategy: Strategy,
     /// What becomes of the claims (StatefulSet).
     #[serde(deserialize_with = "or_default")]
     pub persistent_volume_claim_retention_policy: Retention,
@@ -109,6 +112,15 @@ pub struct Resources {
     /// By resource, as written: `storage: 10Gi`.
     #[serde(deserialize_with = "or_default")]
     pub requests: ByName<Quantity>,
+}
+
+/// How new pods take the place of old ones (Deployment).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Strategy {
+    /// Recreate or RollingUpdate; empty is RollingUpdate.
+    #[serde(rename = "type", deserialize_with = "or_default")]
+    pub kind: String,
 }
 
 /// How a new template reaches the pods.

@@ -16,6 +16,7 @@ use crate::galera::start_note::{Doing, StartNote};
 use crate::object::{
     Autoscaler, Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
+use crate::packs;
 use crate::revision::{Contents, Revision};
 
 /// Nobody reads more of what an API server said.
@@ -67,6 +68,10 @@ pub struct Facts {
     pub(super) namespaces: OrdMap<String, Arc<Meta>>,
     pub(crate) budgets: Map<Budget>,
     pub(super) autoscalers: Map<Autoscaler>,
+    /// Custom resources, as their packs read them.
+    pub(crate) kept: OrdMap<Kind, Map<Object>>,
+    /// Those of them that the API server offers.
+    served: Arc<BTreeSet<Kind>>,
     /// Why pods of a StatefulSet could not be created the last time.
     pub(super) not_created: OrdMap<Id, NotCreated>,
     /// What could not be read as it is now; what was read before stays in its map.
@@ -142,7 +147,11 @@ impl Facts {
             Kind::Autoscaler => drop(facts.autoscalers.remove(id)),
             Kind::Node => drop(facts.nodes.remove(&id.name)),
             Kind::Namespace => drop(facts.namespaces.remove(&id.name)),
-            Kind::Secret | Kind::ServiceAccount | Kind::Scale | Kind::Eviction | Kind::Other => {}
+            kind => {
+                if let Some(kept) = facts.kept.get_mut(&kind) {
+                    kept.remove(id);
+                }
+            }
         });
     }
 
@@ -164,12 +173,10 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            Object::Pod(_)
-            | Object::Secret(_)
-            | Object::ServiceAccount(_)
-            | Object::Scale(_)
-            | Object::Eviction(_)
-            | Object::Other(_) => return false,
+            other if packs::kinds().any(|kind| kind == other.kind()) => {
+                drop(self.kept.entry(other.kind()).or_default().insert(id, Arc::new(other)));
+            }
+            _ => return false,
         }
         true
     }
@@ -304,6 +311,17 @@ impl Facts {
             _ => return None,
         };
         Some(uid)
+    }
+
+    /// The API server offers this kind of a pack, or does not.
+    pub fn serves(&mut self, kind: Kind, is_so: bool) {
+        let served = Arc::make_mut(&mut self.served);
+        if is_so { served.insert(kind) } else { served.remove(&kind) };
+    }
+
+    /// The kinds of packs that the API server offers.
+    pub fn served(&self) -> &BTreeSet<Kind> {
+        &self.served
     }
 
     /// There is a namespace of this name.

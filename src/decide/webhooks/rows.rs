@@ -8,6 +8,11 @@
 //! rows before it select. Objects that carry labels are selected by them; requests that carry none (`/scale`) are taken from
 //! labelled namespaces with certainty, and from all others as far as the guard answers quickly.
 
+use std::collections::BTreeSet;
+
+use crate::object::Kind;
+use crate::packs;
+
 /// Which of the two configurations, and which path of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
@@ -46,6 +51,8 @@ pub enum Selects {
     NoModeLabel,
     /// It is a namespace.
     AnyNamespace,
+    /// Every namespace that is ever guarded.
+    Anywhere,
 }
 
 /// Which of the requests that are selected are sent.
@@ -53,6 +60,8 @@ pub enum Selects {
 pub enum Only {
     /// Every one.
     All,
+    /// Those of which this is true (CEL), by this name.
+    When(&'static str, &'static str),
     /// Bootstrap pods, and pods that carry marks of the guard's: members without must be able to start while the guard
     /// is down.
     NoPlainMembers,
@@ -85,6 +94,14 @@ pub struct Entry {
     pub fail_closed: bool,
     /// Why it is so.
     pub why: &'static str,
+}
+
+impl Entry {
+    /// Every kind of a pack that it asks about is offered by the API server. Galera's kinds are everywhere.
+    pub(super) fn is_served(&self, served: &BTreeSet<Kind>) -> bool {
+        let asked = self.asks.iter().map(|(group, plural, _)| Kind::of_plural(group, plural));
+        asked.filter(|kind| packs::kinds().any(|it| it == *kind)).all(|kind| served.contains(&kind))
+    }
 }
 
 const WRITES: &[&str] = &["CREATE", "UPDATE"];

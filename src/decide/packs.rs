@@ -1,0 +1,85 @@
+//! Packs: rules for other systems on the same engine, a folder each.
+//!
+//! Owns: [`PACKS`]. A pack brings what its custom resources are read into, its rules, and its rows of webhook entries; the engine learns
+//! nothing of it but rows in its tables. What a rule asks beside its review are the objects of the pack's kinds, which the view keeps
+//! as they are read ([`View::kept`](crate::view::View::kept)). Where a cluster does not serve a kind, nothing of it is watched or
+//! registered; a pack can be switched off in the settings. Must not know: watches.
+
+mod loose;
+pub mod wordpress;
+
+use serde_json::Value;
+
+use crate::object::Kind;
+use crate::rules::Rule;
+use crate::verdict::{Decision, Finding, Verdict};
+use crate::webhooks::Entry;
+
+/// Rules for one system.
+#[derive(Clone, Copy, Debug)]
+pub struct Pack {
+    /// As the settings call it.
+    pub name: &'static str,
+    /// What it protects, in one sentence.
+    pub protects: &'static str,
+    /// The custom resources it reads.
+    pub kinds: &'static [Kind],
+    /// Its rules, in the order of their ids.
+    pub rules: &'static [Rule],
+    /// What API servers ask for it; a row that asks about a kind of a pack is registered while that kind is served.
+    pub entries: &'static [Entry],
+    /// Makes what this finding of its own says that is changed, in an object as it came.
+    pub amend: fn(&mut Value, &Finding),
+}
+
+/// Every pack, in the order of their rules' ids.
+pub const PACKS: &[Pack] = &[wordpress::PACK];
+
+const COUNT: usize = {
+    let (mut count, mut at) = (0, 0);
+    while at < PACKS.len() {
+        count += PACKS[at].rules.len();
+        at += 1;
+    }
+    count
+};
+
+/// The rules of all packs.
+pub(crate) const RULES: &[Rule] = &{
+    let mut all = [crate::rules::GALERA[0]; COUNT];
+    let (mut count, mut pack) = (0, 0);
+    while pack < PACKS.len() {
+        let mut at = 0;
+        while at < PACKS[pack].rules.len() {
+            all[count] = PACKS[pack].rules[at];
+            count += 1;
+            at += 1;
+        }
+        pack += 1;
+    }
+    all
+};
+
+impl Pack {
+    /// What it changes, by what is said of it.
+    pub(crate) fn changes<'d>(&self, decision: &'d Decision) -> impl Iterator<Item = &'d Finding> {
+        let rules = self.rules;
+        let changed = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
+        changed.filter(move |it| it.verdict == Verdict::Amend && rules.iter().any(|rule| rule.id == it.rule))
+    }
+}
+
+/// The pack of this name.
+pub fn named(name: &str) -> Option<&'static Pack> {
+    PACKS.iter().find(|pack| pack.name == name)
+}
+
+/// The pack whose rule this is; none: Galera's.
+pub fn of_rule(rule: &str) -> Option<&'static Pack> {
+    PACKS.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
+}
+
+/// The custom resources of all packs.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    PACKS.iter().flat_map(|pack| pack.kinds).copied()
+}

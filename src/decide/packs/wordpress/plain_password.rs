@@ -1,0 +1,89 @@
+//! W01: the password of a WordPress's database is in a Secret.
+//!
+//! Refuses a Wordpress that writes out `sqlrootpassword`. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
+//! makes its Deployments of that, each variable with such a value is turned into a `secretKeyRef` on its way in. Warns of a Deployment of
+//! a WordPress in which a password is written out. The value is never repeated.
+//!
+//! # Why
+//!
+//! The operator copies the text into two Deployments, and everybody who may read one of the three, or a backup of them, has the root
+//! password of the database. It never compares what it made, so a variable that reads a Secret stays as it is.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   sqlrootpassword: …                                # refused
+//!   sqlrootpassword: secretRef:mysql/root-password    # the operator's Deployments read the Secret
+//! ```
+//!
+//! # What to do instead
+//!
+//! `kubectl create secret generic mysql --from-literal=root-password="$(openssl rand -hex 16)"`, and name it. charts/wordpress makes a
+//! Secret by itself, and gives WordPress a database user of its own.
+//!
+//! # How to waive it
+//!
+//! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
+
+use super::{Wordpress, part, secret_ref};
+use crate::object::{Kind, Object, Workload};
+use crate::review::{Origin, Review};
+use crate::rules::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "W01",
+    name: "wordpress-plain-password",
+    touches: &[(Kind::Wordpress, WRITTEN), (Kind::Deployment, WRITTEN)],
+    source: include_str!("plain_password.rs"),
+    check,
+};
+
+fn check(review: &Review, _: &View<'_>) -> Findings {
+    match &review.new {
+        Some(Object::Wordpress(it)) => in_resource(it).into_iter().collect(),
+        Some(Object::Deployment(it)) if part(&it.metadata).is_some() => in_deployment(review, it),
+        _ => Findings::new(),
+    }
+}
+
+fn in_resource(it: &Wordpress) -> Option<Finding> {
+    let password = &it.spec.sqlrootpassword;
+    if !password.given() || secret_ref(password.look()).is_some() {
+        return None;
+    }
+    let says = if password.look().starts_with("secretRef:") {
+        "spec.sqlrootpassword names no Secret and key: secretRef:NAME/KEY is the form"
+    } else {
+        "spec.sqlrootpassword is written out"
+    };
+    let instead = "create a Secret, and write sqlrootpassword: secretRef:NAME/KEY";
+    Some(RULE.finding(Verdict::Deny, "spec.sqlrootpassword", says, WHY, instead))
+}
+
+const WHY: &str = "whoever may read this object, a Deployment made of it, or a backup has the root password of the database";
+
+fn in_deployment(review: &Review, it: &Workload) -> Findings {
+    let variables = it.spec.template.spec.all_containers().flat_map(|(list, container)| {
+        let place = format!("spec.template.spec.{list}[{}]", container.name);
+        container.env.iter().map(move |it| (format!("{place}.env[{}].value", it.name), it))
+    });
+    let judged = variables.filter_map(|(field, it)| {
+        let (name, value) = (&it.name, it.value.look());
+        let (verdict, says) = match secret_ref(value) {
+            Some((secret, key)) if review.origin == Origin::Mutating => {
+                (Verdict::Amend, format!("{name} is read from key {key} of Secret {secret}"))
+            }
+            Some(_) => (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password")),
+            None if name.contains("PASSWORD") && !value.is_empty() => {
+                (Verdict::Warn, format!("{name} is written out"))
+            }
+            None => return None,
+        };
+        let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
+        Some(RULE.finding(verdict, field, says, WHY, instead))
+    });
+    judged.collect()
+}
