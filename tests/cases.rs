@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 use decide::config::Settings;
 use decide::object::Kind;
+use decide::packs::{self, PACKS};
 use decide::report::{self, pages::Pages};
 use decide::review::{self, Origin};
 use decide::rules::{self, Verb};
 use decide::verdict::{Effect, Judged, Verdict};
 use decide::view::{View, World};
-use decide::packs::{self, PACKS};
 use decide::webhooks::{ENTRIES, Endpoint};
 use serde::Deserialize;
 use serde_json::json;

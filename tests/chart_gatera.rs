@@ -9,6 +9,7 @@ use std::fs;
 use std::process::Command;
 
 use decide::config::Settings;
+use decide::packs::PACKS;
 use decide::report::pages::Pages;
 use decide::rules::{self, RULES};
 use decide::webhooks::{self, Destination, Endpoint};
@@ -136,7 +137,11 @@ fn the_pages_of_the_chart_are_those_of_the_program() {
 #[test]
 fn off_needs_no_quotes() {
     let values = lab::shared().folder().join("off.yaml");
-    fs::write(&values, "mode: off\nmodes: {G11: off, G01: warn}\npages: {enabled: false}\n").unwrap();
+    fs::write(
+        &values,
+        "mode: off\nmodes: {G11: off, G01: warn}\npacks: {wordpress: off}\npages: {enabled: false}\n",
+    )
+    .unwrap();
     let text = rendered(&[&format!("--values={}", values.display())]).succeeded();
     assert!(!text.contains("gatera-rules"), "{text}");
     let objects = objects(&text);
@@ -145,6 +150,7 @@ fn off_needs_no_quotes() {
     let settings = Settings::read(settings, &ids).unwrap();
     let modes = ["G01", "G02", "G11"].map(|rule| settings.mode(rule).name());
     assert_eq!(modes, ["warn", "off", "off"]);
+    assert!(settings.packs().all(|pack| pack.name != "wordpress"));
     assert_eq!(settings.pages, Pages::Program);
 }
 
@@ -176,6 +182,8 @@ fn bad_values_are_refused_with_words() {
         ("webhooks.timeoutSeconds=31", "at '/webhooks/timeoutSeconds': maximum: got 31, want 30"),
         ("image=gatera:1", "at '/image': got string, want object"),
         ("policy.enabled=perhaps", "at '/policy/enabled': got string, want boolean"),
+        ("packs.other=false", "invalid propertyName 'other'"),
+        ("packs.wordpress=perhaps", "at '/packs/wordpress': got string, want boolean"),
         ("replica=2", "additional properties 'replica' not allowed"),
         ("serviceMonitor.interval=often", "at '/serviceMonitor/interval': 'often' does not match pattern"),
         (
@@ -224,6 +232,8 @@ fn values_schema_and_readme_agree() {
     assert_eq!(told, known);
     let rules: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     assert_eq!(schema["properties"]["modes"]["propertyNames"]["enum"], json!(rules));
+    let packs: Vec<_> = PACKS.iter().map(|pack| pack.name).collect();
+    assert_eq!(schema["properties"]["packs"]["propertyNames"]["enum"], json!(packs));
 }
 
 #[test]

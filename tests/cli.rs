@@ -214,7 +214,9 @@ fn rules_are_listed_for_programs_as_well() {
     assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
     let table = gatera(&["rules", "-omarkdown"], b"").out;
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    assert!(readme.contains(&table), "the table of README.md");
+    // Those of packs have a page of their own.
+    let of_galera = table.lines().take(2 + decide::rules::GALERA.len()).collect::<Vec<_>>().join("\n");
+    assert!(readme.contains(&of_galera), "the table of README.md");
 }
 
 /// Made of the same table as the program itself.

@@ -35,7 +35,8 @@ fn docs_list_the_packs_that_there_are() {
     for pack in PACKS {
         let line = format!("* **{}**: {}.", pack.name, pack.protects);
         assert!(readme.contains(&line), "README.md lacks this line:\n{line}");
-        let of_rules = pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
+        let of_rules =
+            pack.rules.iter().map(|it| format!("| [{0}](rules/{0}.md) | {1} |", it.id, it.summary()));
         for row in of_rules.chain(pack.entries.iter().map(entry_row)) {
             assert!(page.contains(&row), "docs/packs.md lacks this row:\n{row}");
         }
@@ -99,25 +100,25 @@ fn entry_rows() -> Vec<String> {
 }
 
 fn entry_row(entry: &Entry) -> String {
-        let asks = entry
-            .asks
-            .iter()
-            .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
-            .collect::<Vec<_>>()
-            .join(", ");
-        let of = match entry.selects {
-            Selects::Template => "templates that are adopted",
-            Selects::Labels => "adopted labels",
-            Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
-            Selects::LabelledNamespaces => "everything in namespaces with the mode label",
-            Selects::OtherNamespaces => "everything in other namespaces",
-            Selects::ModeLabel => "namespaces with the mode label",
-            Selects::NoModeLabel => "other namespaces",
-            Selects::AnyNamespace => "namespaces that are opened",
-            Selects::Anywhere => "every namespace that is ever guarded",
-        };
-        let without = if entry.fail_closed { "refused" } else { "allowed" };
-        format!("| {} | {asks} | {of} | {without} |", entry.name)
+    let asks = entry
+        .asks
+        .iter()
+        .map(|(_, resource, verbs)| format!("{resource} {}", verbs.join("/")))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let of = match entry.selects {
+        Selects::Template => "templates that are adopted",
+        Selects::Labels => "adopted labels",
+        Selects::LabelsElsewhere => "adopted labels, namespaces without the mode label",
+        Selects::LabelledNamespaces => "everything in namespaces with the mode label",
+        Selects::OtherNamespaces => "everything in other namespaces",
+        Selects::ModeLabel => "namespaces with the mode label",
+        Selects::NoModeLabel => "other namespaces",
+        Selects::AnyNamespace => "namespaces that are opened",
+        Selects::Anywhere => "every namespace that is ever guarded",
+    };
+    let without = if entry.fail_closed { "refused" } else { "allowed" };
+    format!("| {} | {asks} | {of} | {without} |", entry.name)
 }
 
 /// Every mark is in the table of those that people may set, or of those that are the guard's, with the same

@@ -43,6 +43,7 @@ mod looks;
 mod marks;
 mod monitoring;
 mod outages;
+mod packs;
 mod paths;
 mod port;
 mod quiet;

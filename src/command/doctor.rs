@@ -36,8 +36,8 @@ use super::installed::{self, Installed};
 use super::look::{self, Look, Output, Survey};
 use super::terminal::progress::Progress;
 use super::{Exit, selftest};
-use crate::act::{certs, watch};
 use crate::act::telemetry::chain;
+use crate::act::{certs, watch};
 
 /// What the row of the dry run is called.
 const CANARY: &str = "canary";

@@ -93,7 +93,7 @@ fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     each_namespace(&facts.stateful_sets, &mut all);
     each_namespace(&facts.deployments, &mut all);
     each_namespace(&facts.config_maps, &mut all);
-    facts.kept.values().for_each(|kept| each_namespace(kept, &mut all));
+    facts.kept.all().for_each(|(_, kept)| each_namespace(kept, &mut all));
     all.extend(facts.unreadable.keys().map(|(_, id)| id.namespace.clone()));
     all
 }
@@ -161,10 +161,13 @@ fn each(facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     // A copy says what its original says or said.
     let original = |id: &Id| Digest::of_copy(&id.name).is_none();
     all(Kind::ConfigMap, ns, &facts.config_maps, original, Object::ConfigMap, take);
-    for (kind, kept) in &facts.kept {
-        all(*kind, ns, kept, any, |it| it, take);
+    for (kind, kept) in facts.kept.all() {
+        all(kind, ns, kept, any, |it| it, take);
     }
-    if within(&facts.stateful_sets, ns).next().is_some() || within(&facts.deployments, ns).next().is_some() {
+    let is_ours = within(&facts.stateful_sets, ns).next().is_some()
+        || within(&facts.deployments, ns).next().is_some()
+        || facts.kept.any_in(ns);
+    if is_ours {
         all(Kind::Service, ns, &facts.services, any, Object::Service, take);
         all(Kind::Claim, ns, &facts.claims, any, Object::Claim, take);
         all(Kind::Budget, ns, &facts.budgets, any, Object::Budget, take);

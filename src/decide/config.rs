@@ -212,6 +212,8 @@ mod tests {
             ("modes: {G99: warn}", "there is no rule G99"),
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("moed: {}", "moed"),
+            ("packs: {other: false}", "there is no pack \"other\"; there are "),
+            ("packs: {wordpress: perhaps}", "packs"),
             ("mode: {}", "expected string scalar at line 1, column 7"),
             ("mode: maybe", "mode cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),

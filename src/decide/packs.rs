@@ -10,7 +10,7 @@ pub mod wordpress;
 
 use serde_json::Value;
 
-use crate::object::Kind;
+use crate::object::{Kind, Meta, Object};
 use crate::rules::Rule;
 use crate::verdict::{Decision, Finding, Verdict};
 use crate::webhooks::Entry;
@@ -28,6 +28,8 @@ pub struct Pack {
     pub rules: &'static [Rule],
     /// What API servers ask for it; a row that asks about a kind of a pack is registered while that kind is served.
     pub entries: &'static [Entry],
+    /// This Deployment is a part of what it protects, so the view keeps it, too.
+    pub keeps: fn(&Meta) -> bool,
     /// Makes what this finding of its own says that is changed, in an object as it came.
     pub amend: fn(&mut Value, &Finding),
 }
@@ -77,6 +79,14 @@ pub fn named(name: &str) -> Option<&'static Pack> {
 /// The pack whose rule this is; none: Galera's.
 pub fn of_rule(rule: &str) -> Option<&'static Pack> {
     PACKS.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
+}
+
+/// The view keeps it for a pack.
+pub(crate) fn keep(object: &Object) -> bool {
+    match object {
+        Object::Deployment(it) => PACKS.iter().any(|pack| (pack.keeps)(&it.metadata)),
+        other => kinds().any(|kind| kind == other.kind()),
+    }
 }
 
 /// The custom resources of all packs.

@@ -13,6 +13,7 @@ mod configuration;
 mod environment;
 mod facts;
 mod index;
+mod kept;
 mod last_look;
 mod orphans;
 mod pod_fact;
@@ -150,7 +151,7 @@ impl<'a> View<'a> {
 
     /// The custom resources of this kind in a namespace, as their pack reads them.
     pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
-        let all = self.world.facts.kept.get(&kind).into_iter();
+        let all = self.world.facts.kept.of(kind).into_iter();
         let namespace = namespace.to_owned();
         all.flat_map(move |map| within(map, &namespace))
     }

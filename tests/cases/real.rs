@@ -33,7 +33,7 @@ use crate::sim::asked::to_amend;
 use crate::wire::Balancer;
 
 /// Kinds of the scenes, as this API server offers them.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "Namespace",
     "Node",
     "ServiceAccount",
@@ -46,7 +46,10 @@ const KINDS: [&str; 12] = [
     "Deployment",
     "PodDisruptionBudget",
     "HorizontalPodAutoscaler",
+    "Wordpress",
 ];
+/// Custom resources that some of them are about.
+const DEFINITIONS: [&str; 1] = [include_str!("../fixtures/wordpress-crd.yaml")];
 
 /// Its outcome changes while the others are played: what is said of it is compared all the same.
 const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";
@@ -179,7 +182,8 @@ impl Play {
             Kind::StatefulSet | Kind::Deployment => "/apis/apps/v1",
             Kind::Budget => "/apis/policy/v1",
             Kind::Autoscaler => "/apis/autoscaling/v2",
-            _ => "/api/v1",
+            _ if of.group().is_empty() => "/api/v1",
+            _ => &format!("/apis/{}/{}", of.group(), of.version()),
         };
         let place = match of {
             Kind::Namespace | Kind::Node => String::new(),
@@ -263,6 +267,12 @@ async fn said(client: &Client, guard: &Guard, request: Request<Body>) -> Said {
 /// Registers once, and leads nobody: the right to the Lease is taken away.
 fn registered(plane: &ControlPlane, balancer: &Balancer) -> Start {
     guarded::install(plane);
+    for definition in DEFINITIONS {
+        plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], definition).succeeded();
+    }
+    plane
+        .kubectl(User::Admin, &["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"])
+        .succeeded();
     let start = Start {
         identity: "cases".into(),
         url: Some(format!("https://{}", balancer.address)),

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use decide::object::KINDS;
 use serde_json::{Value, json};
 
 use super::control_plane::{ControlPlane, ETCD_SOCKET};
@@ -25,7 +26,9 @@ fn key(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let kind = text(&object["kind"]);
     let place = ELSEWHERE.iter().find(|(it, _)| *it == kind).map(|(_, place)| (*place).to_owned());
-    let place = place.unwrap_or_else(|| format!("{}s", kind.to_ascii_lowercase()));
+    let custom = KINDS.iter().find(|row| row.name == kind && row.group.contains('.'));
+    let custom = custom.map(|row| format!("{}/{}", row.group, row.plural));
+    let place = place.or(custom).unwrap_or_else(|| format!("{}s", kind.to_ascii_lowercase()));
     let place = format!("/registry/{place}");
     let name = text(&object["metadata"]["name"]);
     let namespace =

@@ -43,7 +43,7 @@ impl Registrar {
         for (index, (endpoint, kind, _)) in CONFIGURATIONS.into_iter().enumerate() {
             let Some(found) = self.known.entries[index].there().cloned() else { continue };
             let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
-            let (served, target) = (world.facts().served(), &self.registration.target);
+            let (served, target) = (world.facts().kept.served(), &self.registration.target);
             let wanted = webhooks::entries(endpoint, &settings, served, target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             if writes && !same(&found.entries, &wanted) {

@@ -227,7 +227,13 @@ mod tests {
     #[test]
     fn what_the_api_server_sends_back_is_what_was_written() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let wanted = webhooks::entries(Endpoint::Validate, &Settings::default(), &std::collections::BTreeSet::new(), &target, &encoded("CA"));
+        let wanted = webhooks::entries(
+            Endpoint::Validate,
+            &Settings::default(),
+            &std::collections::BTreeSet::new(),
+            &target,
+            &encoded("CA"),
+        );
         let read: Vec<ValidatingWebhook> =
             wanted.iter().map(|it| serde_json::from_value(it.clone()).unwrap()).collect();
         let found = as_values(Some(&read));

@@ -144,8 +144,8 @@ impl Keeper {
             }
             Message::Serves(serves) => {
                 let kind = source.kind;
-                let before = self.facts.served().contains(&kind);
-                self.facts.serves(kind, serves);
+                let before = self.facts.kept.served().contains(&kind);
+                self.facts.kept.serves(kind, serves);
                 return before != serves;
             }
             Message::Listed => {

@@ -83,7 +83,7 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                 }
                 // Nobody has installed it.
                 Err(kube::Error::Api(status)) if is_of_pack(kind) && status.code == 404 => {}
-                Ok(()) if is_of_pack(kind) => listed.facts.serves(kind, true),
+                Ok(()) if is_of_pack(kind) => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }

@@ -2,7 +2,9 @@
 //!
 //! A pack's kinds are rows like all others. Must not know: what any field means.
 
-use super::{Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload};
+use super::{
+    Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload,
+};
 use super::{Meta, Unreadable, read};
 use crate::packs::wordpress::Wordpress;
 
@@ -112,7 +114,10 @@ impl Kind {
 
     /// The kind of this group that URLs write so.
     pub fn of_plural(group: &str, plural: &str) -> Kind {
-        KINDS.iter().find(|row| row.group == group && row.plural == plural).map_or(Kind::Other, |row| row.kind)
+        KINDS
+            .iter()
+            .find(|row| row.group == group && row.plural == plural)
+            .map_or(Kind::Other, |row| row.kind)
     }
 
     /// Its row; [`Kind::Other`] has none.

@@ -40,6 +40,7 @@ pub const PACK: Pack = Pack {
         collision::RULE,
     ],
     entries: ENTRIES,
+    keeps: |meta| part(meta).is_some(),
     amend,
 };
 
@@ -131,7 +132,9 @@ fn part(meta: &Meta) -> Option<Tier> {
 /// `secretRef:<secret>/<key>`: where a password is, instead of the password.
 fn secret_ref(text: &str) -> Option<(&str, &str)> {
     let is_name = |name: &str, also: &str| {
-        !name.is_empty() && name.len() <= 253 && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
+        !name.is_empty()
+            && name.len() <= 253
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))
     };
     let (secret, key) = text.strip_prefix("secretRef:")?.split_once('/')?;
     (is_name(secret, "-.") && is_name(key, "-._")).then_some((secret, key))
@@ -144,7 +147,8 @@ fn amend(object: &mut Value, finding: &Finding) {
         return;
     }
     for list in ["containers", "initContainers"] {
-        let containers = object.pointer_mut(&format!("/spec/template/spec/{list}")).and_then(Value::as_array_mut);
+        let containers =
+            object.pointer_mut(&format!("/spec/template/spec/{list}")).and_then(Value::as_array_mut);
         for variable in containers.into_iter().flatten().filter_map(|it| it["env"].as_array_mut()).flatten() {
             let named = variable["value"].as_str().and_then(secret_ref);
             if let Some((secret, key)) = named {
@@ -162,7 +166,17 @@ mod tests {
     #[test]
     fn a_reference_is_one_name_and_one_key() {
         assert_eq!(secret_ref("secretRef:mysql/root-password"), Some(("mysql", "root-password")));
-        for text in ["", "abc", "secretRef:", "secretRef:a", "secretRef:/b", "secretRef:a/", "secretRef:a/b/c", "secretref:a/b", "secretRef:a b/c"] {
+        for text in [
+            "",
+            "abc",
+            "secretRef:",
+            "secretRef:a",
+            "secretRef:/b",
+            "secretRef:a/",
+            "secretRef:a/b/c",
+            "secretref:a/b",
+            "secretRef:a b/c",
+        ] {
             assert_eq!(secret_ref(text), None, "{text}");
         }
     }

@@ -10,6 +10,7 @@ use imbl::OrdMap;
 use jiff::Timestamp;
 
 use super::index::{By, Index};
+use super::kept::Kept;
 use super::{PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
@@ -50,7 +51,7 @@ impl std::fmt::Display for Id {
 }
 
 /// The objects of one kind.
-pub(super) type Map<T> = OrdMap<Id, Arc<T>>;
+pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
 
 /// One map per kind. Objects come and go by [`Facts::put`] and [`Facts::remove`], which keep the index true.
 #[derive(Clone, Debug, Default)]
@@ -69,9 +70,7 @@ pub struct Facts {
     pub(crate) budgets: Map<Budget>,
     pub(super) autoscalers: Map<Autoscaler>,
     /// Custom resources, as their packs read them.
-    pub(crate) kept: OrdMap<Kind, Map<Object>>,
-    /// Those of them that the API server offers.
-    served: Arc<BTreeSet<Kind>>,
+    pub kept: Kept,
     /// Why pods of a StatefulSet could not be created the last time.
     pub(super) not_created: OrdMap<Id, NotCreated>,
     /// What could not be read as it is now; what was read before stays in its map.
@@ -135,7 +134,10 @@ impl Facts {
                 facts.stateful_sets.remove(id);
                 facts.not_created.remove(id);
             }
-            Kind::Deployment => drop(facts.deployments.remove(id)),
+            Kind::Deployment => {
+                facts.deployments.remove(id);
+                facts.kept.remove(kind, id);
+            }
             Kind::Pod => drop(facts.pods.remove(id)),
             Kind::Claim => drop(facts.claims.remove(id)),
             Kind::Service => drop(facts.services.remove(id)),
@@ -147,11 +149,7 @@ impl Facts {
             Kind::Autoscaler => drop(facts.autoscalers.remove(id)),
             Kind::Node => drop(facts.nodes.remove(&id.name)),
             Kind::Namespace => drop(facts.namespaces.remove(&id.name)),
-            kind => {
-                if let Some(kept) = facts.kept.get_mut(&kind) {
-                    kept.remove(id);
-                }
-            }
+            kind => facts.kept.remove(kind, id),
         });
     }
 
@@ -162,7 +160,11 @@ impl Facts {
         let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
         match object {
             Object::StatefulSet(it) => keep_if(&mut self.stateful_sets, id, *it, adopted),
-            Object::Deployment(it) => keep_if(&mut self.deployments, id, *it, adopted),
+            Object::Deployment(it) if adopted(&it) => drop(self.deployments.insert(id, Arc::new(*it))),
+            Object::Deployment(it) => {
+                self.deployments.remove(&id);
+                self.kept.renew(id, Object::Deployment(it));
+            }
             Object::Claim(it) => drop(self.claims.insert(id, Arc::new(it))),
             Object::Service(it) => drop(self.services.insert(id, Arc::new(it))),
             Object::ConfigMap(it) => {
@@ -173,9 +175,7 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            other if packs::kinds().any(|kind| kind == other.kind()) => {
-                drop(self.kept.entry(other.kind()).or_default().insert(id, Arc::new(other)));
-            }
+            other if packs::keep(&other) => self.kept.put(id, other),
             _ => return false,
         }
         true
@@ -311,17 +311,6 @@ impl Facts {
             _ => return None,
         };
         Some(uid)
-    }
-
-    /// The API server offers this kind of a pack, or does not.
-    pub fn serves(&mut self, kind: Kind, is_so: bool) {
-        let served = Arc::make_mut(&mut self.served);
-        if is_so { served.insert(kind) } else { served.remove(&kind) };
-    }
-
-    /// The kinds of packs that the API server offers.
-    pub fn served(&self) -> &BTreeSet<Kind> {
-        &self.served
     }
 
     /// There is a namespace of this name.

@@ -89,7 +89,13 @@ mod tests {
     /// The table, and the same as an API server sends it back.
     fn table() -> (Vec<Value>, Vec<Value>) {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let wanted = entries(Endpoint::Validate, &Settings::default(), &std::collections::BTreeSet::new(), &target, &encoded("CA"));
+        let wanted = entries(
+            Endpoint::Validate,
+            &Settings::default(),
+            &std::collections::BTreeSet::new(),
+            &target,
+            &encoded("CA"),
+        );
         (wanted.clone(), wanted)
     }
 

@@ -44,7 +44,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let finding = |other: &Object| {
         let other = &other.meta().name;
-        let says = format!("Wordpress {other} makes a Deployment of this name, and would take this one for it");
+        let says =
+            format!("Wordpress {other} makes a Deployment of this name, and would take this one for it");
         let why = "the operator makes nothing where something is called so already: there would be no site";
         let instead = "call it otherwise, or put it into another namespace";
         RULE.finding(Verdict::Warn, "metadata.name", says, why, instead)

@@ -50,7 +50,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         }
         Some(Object::Claim(claim)) => match part(&claim.metadata) {
             Some(Tier::Database) => "it holds the database of a WordPress".to_owned(),
-            Some(Tier::Site) => "it holds the files of a WordPress: its plugins and what people uploaded".to_owned(),
+            Some(Tier::Site) => {
+                "it holds the files of a WordPress: its plugins and what people uploaded".to_owned()
+            }
             None => return Findings::new(),
         },
         _ => return Findings::new(),
@@ -60,5 +62,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let instead = format!(
         "take a backup; then kubectl -n {ns} annotate {kind} {name} 'gatera.dev/override=W04 until={until} reason=…', and again"
     );
-    vec![RULE.finding(Verdict::Deny, "", says, "nothing asks a second time, and nothing brings it back", instead)]
+    vec![RULE.finding(
+        Verdict::Deny,
+        "",
+        says,
+        "nothing asks a second time, and nothing brings it back",
+        instead,
+    )]
 }

@@ -130,7 +130,13 @@ fn changed(old: &Workload, new: &Workload) -> Findings {
         let says = "the server would look for its data elsewhere".to_owned();
         let why = "an empty folder becomes an empty database, and the site asks for its setup again";
         let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
-        found.push(RULE.finding(Verdict::Deny, field, says, why, "leave the volume, its claim and its folder as they are"));
+        found.push(RULE.finding(
+            Verdict::Deny,
+            field,
+            says,
+            why,
+            "leave the volume, its claim and its folder as they are",
+        ));
     }
     found.extend(another_server(was, is));
     found
@@ -153,18 +159,26 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
         VersionChange::Skips(next) => {
             Some(finding(format!("{next} comes first"), format!("take a backup, then go to {next}, then on")))
         }
-        VersionChange::Down => Some(finding("an older server".to_owned(), "load a backup into a new database".to_owned())),
+        VersionChange::Down => {
+            Some(finding("an older server".to_owned(), "load a backup into a new database".to_owned()))
+        }
     }
 }
 
 fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let server = server(new)?;
-    let mut volumes = new.spec.template.spec.volumes.iter().filter_map(|it| it.persistent_volume_claim.as_ref());
+    let mut volumes =
+        new.spec.template.spec.volumes.iter().filter_map(|it| it.persistent_volume_claim.as_ref());
     let claims = view.claims_in(&review.namespace);
     let bound: Vec<_> = claims.filter(|it| it.bound()).map(|it| &it.metadata.name).collect();
-    let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| review.origin.is_final())?;
-    let says = format!("claim {} is there already, and image {} starts over what is on it", claim.claim_name, server.image);
-    let why = "nobody knows which version wrote it: a newer server converts the data, and there is no way back";
+    let asked_once = review.origin.is_final() || review.origin == Origin::Check;
+    let claim = volumes.find(|it| bound.contains(&&it.claim_name)).filter(|_| asked_once)?;
+    let says = format!(
+        "claim {} is there already, and image {} starts over what is on it",
+        claim.claim_name, server.image
+    );
+    let why =
+        "nobody knows which version wrote it: a newer server converts the data, and there is no way back";
     let instead = "start it with the image that wrote it (the operator's was mysql:5.6), take a backup, and go from series to series";
     Some(RULE.finding(Verdict::Warn, image_field(server), says, why, instead))
 }

@@ -46,18 +46,36 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         return Findings::new();
     }
     let mut found = Findings::new();
-    let instead = "leave it headless; kubectl port-forward deployment/wordpress-mysql 3306 lets you in from outside";
-    let mut add = |field: &str, says: String, why: &str| found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+    let instead =
+        "leave it headless; kubectl port-forward deployment/wordpress-mysql 3306 lets you in from outside";
+    let mut add = |field: &str, says: String, why: &str| {
+        found.push(RULE.finding(Verdict::Deny, field, says, why, instead));
+    };
     let kind = &it.spec.kind;
     if matches!(&**kind, "NodePort" | "LoadBalancer") {
-        add("spec.type", format!("type {kind} opens the database to whoever reaches {}", if kind == "NodePort" { "a node" } else { "its address" }), "WordPress logs in as a user who may write everything");
+        add(
+            "spec.type",
+            format!(
+                "type {kind} opens the database to whoever reaches {}",
+                if kind == "NodePort" { "a node" } else { "its address" }
+            ),
+            "WordPress logs in as a user who may write everything",
+        );
     } else if !it.headless() && kind != "ExternalName" {
-        add("spec.clusterIP", "it is not headless any more".to_owned(), "the address of a Service cannot be changed, and it was made without");
+        add(
+            "spec.clusterIP",
+            "it is not headless any more".to_owned(),
+            "the address of a Service cannot be changed, and it was made without",
+        );
     }
     // The operator's own selects by the tier.
     let tier = it.spec.selector.get("tier").map(String::as_str);
     if tier != Some("mysql") {
-        add("spec.selector", "it leads to other pods than the database's".to_owned(), "clients of the database would talk to whatever answers there");
+        add(
+            "spec.selector",
+            "it leads to other pods than the database's".to_owned(),
+            "clients of the database would talk to whatever answers there",
+        );
     }
     found
 }

@@ -46,12 +46,21 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let wrong = if name.is_empty() {
         return Findings::new();
     } else if name.len() > LONGEST {
-        format!("the name has {} characters, and it becomes the name of a port, which has {LONGEST} at most", name.len())
+        format!(
+            "the name has {} characters, and it becomes the name of a port, which has {LONGEST} at most",
+            name.len()
+        )
     } else if name.contains('.') {
         "the name has a dot, and it becomes the name of a port, which has none".to_owned()
     } else {
         return Findings::new();
     };
     let why = "the operator makes the database, and then stops at its Service: there is never a site, and only its log says so";
-    vec![RULE.finding(Verdict::Deny, "metadata.name", wrong, why, "give it a shorter name, of letters and digits: blog")]
+    vec![RULE.finding(
+        Verdict::Deny,
+        "metadata.name",
+        wrong,
+        why,
+        "give it a shorter name, of letters and digits: blog",
+    )]
 }

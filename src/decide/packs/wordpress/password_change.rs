@@ -48,11 +48,15 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     }
     let moves = secret_ref(was.look()).is_none() && secret_ref(is.look()).is_some();
     let (verdict, says) = if moves {
-        (Verdict::Warn, "spec.sqlrootpassword names a Secret now; the Deployments that exist keep what they have")
+        (
+            Verdict::Warn,
+            "spec.sqlrootpassword names a Secret now; the Deployments that exist keep what they have",
+        )
     } else {
         (Verdict::Deny, "spec.sqlrootpassword is another one, and nobody reads it any more")
     };
     let why = "a database takes its root password when it is empty, and the operator never changes a Deployment that exists";
-    let instead = "change it in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
+    let instead =
+        "change it in the database (ALTER USER), then in the Secret, then restart Deployment wordpress";
     vec![RULE.finding(verdict, "spec.sqlrootpassword", says, why, instead)]
 }

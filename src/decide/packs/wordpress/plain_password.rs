@@ -76,7 +76,9 @@ fn in_deployment(review: &Review, it: &Workload) -> Findings {
             Some((secret, key)) if review.origin == Origin::Mutating => {
                 (Verdict::Amend, format!("{name} is read from key {key} of Secret {secret}"))
             }
-            Some(_) => (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password")),
+            Some(_) => {
+                (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password"))
+            }
             None if name.contains("PASSWORD") && !value.is_empty() => {
                 (Verdict::Warn, format!("{name} is written out"))
             }
