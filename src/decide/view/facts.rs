@@ -9,6 +9,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use jiff::Timestamp;
 
+use super::id::Id;
 use super::index::{By, Index};
 use super::kept::Kept;
 use super::{PodFact, Reads, configuration};
@@ -22,33 +23,6 @@ use crate::revision::{Contents, Revision};
 
 /// Nobody reads more of what an API server said.
 const LONGEST_WORDS: usize = 300;
-
-/// Namespace and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
-    /// The namespace.
-    pub namespace: String,
-    /// The name in it.
-    pub name: String,
-}
-
-impl Id {
-    /// Both in one.
-    pub fn new(namespace: &str, name: &str) -> Self {
-        Self { namespace: namespace.to_owned(), name: name.to_owned() }
-    }
-
-    /// Of an object.
-    pub fn of(meta: &Meta) -> Self {
-        Self::new(&meta.namespace, &meta.name)
-    }
-}
-
-impl std::fmt::Display for Id {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// The objects of one kind.
 pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
