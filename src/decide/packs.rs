@@ -5,6 +5,7 @@
 //! as they are read ([`View::kept`](crate::view::View::kept)). Where a cluster does not serve a kind, nothing of it is watched or
 //! registered; a pack can be switched off in the settings. Must not know: watches.
 
+pub mod kudo;
 mod loose;
 pub mod wordpress;
 
@@ -35,7 +36,7 @@ pub struct Pack {
 }
 
 /// Every pack, in the order of their rules' ids.
-pub const PACKS: &[Pack] = &[wordpress::PACK];
+pub const PACKS: &[Pack] = &[kudo::PACK, wordpress::PACK];
 
 const COUNT: usize = {
     let (mut count, mut at) = (0, 0);

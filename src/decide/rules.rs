@@ -25,7 +25,7 @@ mod recovery;
 mod references;
 mod restarts;
 mod rollout_shape;
-mod scale_order;
+pub(crate) mod scale_order;
 mod second_bootstrap;
 mod services;
 mod settings;

@@ -163,6 +163,11 @@ impl<'a> View<'a> {
         self.world.cluster(namespace, name)
     }
 
+    /// The cluster that its pods call so.
+    pub fn cluster_called(&self, namespace: &str, instance: &str) -> Option<&'a Cluster> {
+        self.world.cluster_of_instance(namespace, instance)
+    }
+
     /// The cluster that these pod labels belong to.
     pub fn cluster_of(&self, namespace: &str, labels: &Labels) -> Option<&'a Cluster> {
         self.world.cluster_of_instance(namespace, adopt::instance(labels)?)

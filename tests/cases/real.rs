@@ -33,7 +33,7 @@ use crate::sim::asked::to_amend;
 use crate::wire::Balancer;
 
 /// Kinds of the scenes, as this API server offers them.
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 15] = [
     "Namespace",
     "Node",
     "ServiceAccount",
@@ -47,9 +47,12 @@ const KINDS: [&str; 13] = [
     "PodDisruptionBudget",
     "HorizontalPodAutoscaler",
     "Wordpress",
+    "Instance",
+    "OperatorVersion",
 ];
 /// Custom resources that some of them are about.
-const DEFINITIONS: [&str; 1] = [include_str!("../fixtures/wordpress-crd.yaml")];
+const DEFINITIONS: [&str; 2] =
+    [include_str!("../fixtures/wordpress-crd.yaml"), include_str!("../fixtures/kudo-crds.yaml")];
 
 /// Its outcome changes while the others are played: what is said of it is compared all the same.
 const ON_THE_SECOND: &str = "G01/glass-that-would-be-broken-later-releases-nothing-now";

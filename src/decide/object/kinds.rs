@@ -6,6 +6,7 @@ use super::{
     Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload,
 };
 use super::{Meta, Unreadable, read};
+use crate::packs::kudo::{Instance, OperatorVersion};
 use crate::packs::wordpress::Wordpress;
 
 /// What API servers, manifests and roles call a kind.
@@ -102,6 +103,10 @@ kinds! {
     Scale(Scale): "autoscaling" "v1" "Scale" "scales";
     /// policy Eviction: the body of a `pods/eviction` request
     Eviction(Eviction): "policy" "v1" "Eviction" "evictions";
+    /// An operator that KUDO runs, with its parameters
+    Instance(Box<Instance>): "kudo.dev" "v1beta1" "Instance" "instances";
+    /// What such an operator can do
+    OperatorVersion(Box<OperatorVersion>): "kudo.dev" "v1beta1" "OperatorVersion" "operatorversions";
     /// WordPress, as the operator of the example asks for it
     Wordpress(Wordpress): "example.com" "v1" "Wordpress" "wordpresses";
 }

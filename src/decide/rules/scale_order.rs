@@ -101,6 +101,17 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
 }
 
+/// What would be said of so many members, to whoever asks for them in another way than by replicas.
+pub(crate) fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
+    let (set, from) = (Some(&cluster.workload.metadata), cluster.workload.replicas());
+    changed(Resize { review, set, from, to, parallel: cluster.workload.parallel() }, Some(cluster), view)
+}
+
+/// What is said of a size that is chosen for the first time.
+pub(crate) fn chosen(replicas: i64) -> Findings {
+    created(replicas)
+}
+
 /// From so many replicas to so many.
 #[derive(Clone, Copy)]
 struct Resize<'a> {

@@ -1,0 +1,207 @@
+//! KUDO's own resource: an operator's Instance, where people change the parameters of a Galera cluster.
+//!
+//! Owns: what an [`Instance`] and its [`OperatorVersion`] say, and which Instances are Galera's. What KUDO makes of them is judged by
+//! Galera's rules, object by object; told at the Instance, it is told to whoever asked, and before half of a plan is done. Must not know:
+//! KUDO's plans beyond their names.
+
+mod anti_affinity;
+mod deploy_again;
+mod node_count;
+mod plain_password;
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::Pack;
+use super::loose::{self, Loose};
+use crate::object::{Kind, Meta, Object};
+use crate::review::Review;
+use crate::view::View;
+use crate::webhooks::{Endpoint, Entry, Only, Selects};
+
+/// The pack.
+pub const PACK: Pack = Pack {
+    name: "kudo",
+    protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority",
+    kinds: &[Kind::Instance, Kind::OperatorVersion],
+    rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE],
+    entries: ENTRIES,
+    keeps: |_| false,
+    amend: |_, _| {},
+};
+
+const ENTRIES: &[Entry] = &[Entry {
+    name: "kudo-instances",
+    endpoint: Endpoint::Validate,
+    asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
+    selects: Selects::Anywhere,
+    // KUDO writes their status and their finalizers all the time.
+    only: Only::When(
+        "another-spec",
+        "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec",
+    ),
+    fail_closed: true,
+    why: "the parameters of a cluster, before KUDO acts on them",
+}];
+
+/// An operator that runs, and its parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Instance {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "crate::object::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    spec: InstanceSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct InstanceSpec {
+    #[serde(deserialize_with = "loose::map")]
+    operator_version: Named,
+    #[serde(deserialize_with = "loose::map")]
+    parameters: BTreeMap<String, Loose>,
+    #[serde(deserialize_with = "loose::map")]
+    plan_execution: Execution,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Named {
+    name: Loose,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Execution {
+    plan_name: Loose,
+}
+
+/// What an operator can do: its plans, and which of them a parameter runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct OperatorVersion {
+    /// Name, labels, marks.
+    #[serde(deserialize_with = "crate::object::or_default")]
+    pub metadata: Meta,
+    #[serde(deserialize_with = "loose::map")]
+    spec: VersionSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct VersionSpec {
+    #[serde(deserialize_with = "loose::list")]
+    parameters: Vec<Parameter>,
+    #[serde(deserialize_with = "loose::map")]
+    plans: BTreeMap<String, Loose>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Parameter {
+    name: Loose,
+    default: Loose,
+    trigger: Loose,
+}
+
+impl Instance {
+    fn parameter(&self, name: &str) -> Option<&Loose> {
+        self.spec.parameters.get(name)
+    }
+
+    /// The names of parameters that are not what they were.
+    fn changed<'i>(&'i self, old: &'i Instance) -> impl Iterator<Item = &'i str> {
+        let names = self
+            .spec
+            .parameters
+            .keys()
+            .chain(old.spec.parameters.keys().filter(|it| self.parameter(it).is_none()));
+        names.map(String::as_str).filter(|name| self.parameter(name) != old.parameter(name))
+    }
+
+    /// It is Galera's, as far as its name, or a cluster that calls itself so, tells.
+    fn is_galeras(&self, namespace: &str, view: &View<'_>) -> bool {
+        let operator = self.spec.operator_version.name.look();
+        operator.contains("galera") || view.cluster_called(namespace, &self.metadata.name).is_some()
+    }
+
+    /// What its operator can do, if that is known.
+    fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
+        let name = self.spec.operator_version.name.look();
+        view.kept(Kind::OperatorVersion, namespace).find_map(|it| match it {
+            Object::OperatorVersion(it) if it.metadata.name == name => Some(&**it),
+            _ => None,
+        })
+    }
+}
+
+impl OperatorVersion {
+    fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.spec.parameters.iter().find(|it| it.name.look() == name)
+    }
+
+    /// The plan that runs when this parameter changes.
+    fn plan_of(&self, parameter: &str) -> &str {
+        let trigger = self.parameter(parameter).map(|it| it.trigger.look()).filter(|it| !it.is_empty());
+        trigger.unwrap_or_else(|| self.first_of(&["update", "deploy"]))
+    }
+
+    /// The first of these plans that there is.
+    fn first_of<'p>(&self, plans: &[&'p str]) -> &'p str {
+        let there = |plan: &&&str| self.spec.plans.contains_key(**plan);
+        plans.iter().find(there).or(plans.last()).copied().unwrap_or_default()
+    }
+}
+
+/// The Instance of Galera's that is written, before and after.
+fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
+    let Some(Object::Instance(new)) = &review.new else { return None };
+    let old = match &review.old {
+        Some(Object::Instance(old)) => Some(&**old),
+        _ => None,
+    };
+    new.is_galeras(&review.namespace, view).then_some((old, &**new))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            let key = prop_oneof![
+                Just("parameters"),
+                Just("plans"),
+                Just("operatorVersion"),
+                Just("planExecution"),
+                Just("name")
+            ];
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::vec((key, inner), 0..4)
+                    .prop_map(|all| all.into_iter().map(|(key, it)| (key.to_owned(), it)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_in_them_is_read(spec in any_json()) {
+            let json = serde_json::json!({ "metadata": { "name": "a" }, "spec": spec }).to_string();
+            prop_assert!(serde_json::from_str::<Instance>(&json).is_ok());
+            prop_assert!(serde_json::from_str::<OperatorVersion>(&json).is_ok());
+        }
+    }
+}
