@@ -6,6 +6,7 @@
 
 pub mod asked;
 mod moved;
+mod play;
 mod real;
 mod ways;
 

@@ -185,17 +185,20 @@ fn what_is_no_dry_run_is_not_sent() {
     fs::write(&body, "{}").unwrap();
     let pod = format!("/api/v1/namespaces/{}/pods/{STATEFUL_SET}-0", it.ns);
     let no = "gatera simulate: this is no dry run, so it was not sent";
+    let of_containers = "what a container does is no dry run";
+    // What older ones send raw leaves out the path of the way that they are given, so nothing of it arrives.
+    let raw = |says| if it.plane.minor() < 36 { "there is nothing here" } else { says };
     for (does, says) in [
         (format!("delete pod {STATEFUL_SET}-0"), no),
         (format!("scale statefulset {STATEFUL_SET} --replicas=5"), no),
         ("create configmap x".to_owned(), no),
         (format!("annotate pod {STATEFUL_SET}-0 a=b"), no),
-        (format!("create --raw {pod}/eviction?dryRun= --filename={}", body.display()), no),
-        (format!("get --raw {pod}/proxy/stop"), "gatera simulate: what a container does is no dry run"),
-        (format!("exec {STATEFUL_SET}-0 -- true"), "gatera simulate: what a container does is no dry run"),
+        (format!("create --raw {pod}/eviction?dryRun= --filename={}", body.display()), raw(no)),
+        (format!("get --raw {pod}/proxy/stop"), raw(of_containers)),
+        (format!("exec {STATEFUL_SET}-0 -- true"), of_containers),
         (
             format!("create --raw {pod}/exec?command=true&dryRun=All --filename={}", body.display()),
-            "what a container does is no dry run",
+            raw(of_containers),
         ),
     ] {
         let script = folder.path().join("kubectl");

@@ -78,8 +78,14 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     listed.unseen.push(plural);
                 }
                 // Who may not see them misses a word about one.
-                Err(error) if (kind == Kind::Autoscaler || is_of_pack(kind)) && is_forbidden(&error) => {
+                Err(error) if kind == Kind::Autoscaler && is_forbidden(&error) => {
                     listed.unseen.push(plural);
+                }
+                // Whether there is any of it to be seen is told to everybody.
+                Err(error) if is_of_pack(kind) && is_forbidden(&error) => {
+                    if offers(client, kind).await {
+                        listed.unseen.push(plural);
+                    }
                 }
                 // Nobody has installed it.
                 Err(kube::Error::Api(status)) if is_of_pack(kind) && status.code == 404 => {}
@@ -103,13 +109,17 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
 pub async fn served(client: &Client) -> BTreeSet<Kind> {
     let mut served = BTreeSet::new();
     for kind in packs::kinds() {
-        let version = format!("{}/{}", kind.group(), kind.version());
-        let offered = client.list_api_group_resources(&version).await;
-        if offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural())) {
+        if offers(client, kind).await {
             served.insert(kind);
         }
     }
     served
+}
+
+async fn offers(client: &Client, kind: Kind) -> bool {
+    let version = format!("{}/{}", kind.group(), kind.version());
+    let offered = client.list_api_group_resources(&version).await;
+    offered.is_ok_and(|all| all.resources.iter().any(|it| it.name == kind.plural()))
 }
 
 /// What servers that are not Ready told their probes, and why others were not created. Whoever may not list Events, or asks

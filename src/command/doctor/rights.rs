@@ -38,6 +38,8 @@ pub const GRANTS: &[Grant] = &[
     (&["get", "list", "watch"], "", &["configmaps"], None, Where::Everywhere),
     (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, Where::Everywhere),
     (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, Where::Everywhere),
+    (&["list", "watch"], "kudo.dev", &["instances", "operatorversions"], None, Where::Everywhere),
+    (&["list", "watch"], "example.com", &["wordpresses"], None, Where::Everywhere),
     (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, Where::Everywhere),
     (&["patch"], "apps", &["statefulsets"], None, Where::Everywhere),
     (&["patch"], "", &["pods"], None, Where::Everywhere),

@@ -1,0 +1,206 @@
+//! A case on its way to a real API server: its objects and its request, moved to a namespace of its own, and what the router says.
+
+use std::collections::BTreeSet;
+
+use axum::body::Body;
+use axum::http::Request;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use decide::config::Settings;
+use decide::object::Kind;
+use decide::view::{Freshness, World};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::Case;
+use super::asked::{Asked, body};
+use super::moved::{Mover, complete};
+use crate::router::{ask, guard_at};
+use crate::scene::{self, NAMESPACE};
+use crate::sim::asked::to_amend;
+
+/// Kinds of the scenes, as this API server offers them.
+pub const KINDS: [&str; 15] = [
+    "Namespace",
+    "Node",
+    "ServiceAccount",
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "PersistentVolumeClaim",
+    "Pod",
+    "StatefulSet",
+    "Deployment",
+    "PodDisruptionBudget",
+    "HorizontalPodAutoscaler",
+    "Wordpress",
+    "Instance",
+    "OperatorVersion",
+];
+/// A case, moved to where it is played.
+pub struct Play {
+    pub name: String,
+    pub user: String,
+    pub objects: Vec<Value>,
+    pub asked: Asked,
+    /// The review that the router gets.
+    pub body: Value,
+    /// The case says that it is refused.
+    pub is_refused: bool,
+}
+
+/// What somebody is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// By the guard.
+    Refused { code: u64, reason: String, words: String },
+    /// Not by the guard, with its warnings.
+    Passed(BTreeSet<String>),
+    /// Nothing: no entry selects it, so the guard was not asked.
+    Unasked,
+    /// By the API server, before it asked the guard.
+    Itself(String),
+}
+
+impl Play {
+    pub fn of(number: usize, name: String, case: &Case, by: SignedDuration) -> Self {
+        let mover = Mover { namespace: format!("{NAMESPACE}-{number}"), by };
+        let mut asked = case.asked();
+        let mut body = mover.moved(body(&asked, &case.user));
+        for field in ["object", "oldObject"] {
+            complete(&mut body["request"][field]);
+        }
+        let request = &body["request"];
+        (asked.old, asked.new, asked.options) =
+            (request["oldObject"].clone(), request["object"].clone(), request["options"].clone());
+        let mut objects: Vec<_> = case.given.objects().into_iter().map(|(_, it)| mover.moved(it)).collect();
+        // What is to be changed is there, as the request says it is.
+        let is_old = |it: &Value| {
+            it["kind"] == asked.old["kind"] && it["metadata"]["name"] == asked.old["metadata"]["name"]
+        };
+        if !asked.old.is_null() && asked.kind != Kind::Scale {
+            objects.retain(|it| !is_old(it));
+            objects.push(asked.old.clone());
+        }
+        let is_refused = matches!(&*case.expect.verdict, "deny" | "wait" | "unknown");
+        Self { name, user: case.user.clone(), objects, asked, body, is_refused }
+    }
+
+    pub fn namespace(&self) -> &str {
+        self.body["request"]["namespace"].as_str().unwrap()
+    }
+
+    /// What the API server has of it. No pod is made without an account.
+    pub fn stored(&self) -> Vec<Value> {
+        let metadata = json!({ "name": "default", "namespace": self.namespace() });
+        let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata });
+        let known = |it: &&Value| KINDS.contains(&it["kind"].as_str().unwrap_or_default());
+        // What has no uid API servers take for nothing.
+        let identified = |mut it: Value| {
+            if it["metadata"]["uid"].is_null() {
+                it["metadata"]["uid"] =
+                    json!(format!("{}/{}/{}", self.namespace(), it["kind"], it["metadata"]["name"]));
+            }
+            it
+        };
+        let is_account = |it: &&Value| it["kind"] == account["kind"] && it["metadata"]["name"] == "default";
+        let lacks = !self.objects.iter().any(|it| is_account(&it));
+        self.objects
+            .iter()
+            .filter(known)
+            .cloned()
+            .chain(lacks.then_some(account.clone()))
+            .map(identified)
+            .collect()
+    }
+
+    pub fn world(&self, settings: &Settings) -> World {
+        World::build(scene::facts_of(&self.objects, settings), Freshness::Current)
+    }
+
+    /// What the router says now. Of what is amended on the way in both calls are made, as an API server does.
+    pub async fn expected(&self, settings: &Settings) -> Said {
+        let guard = guard_at(self.world(settings), Timestamp::now);
+        let mut body = self.body.clone();
+        let mut warnings = BTreeSet::new();
+        let request = &body["request"];
+        let object = |field: &str| Some(&request[field]).filter(|it| !it.is_null());
+        let whole = self.asked.subresource.is_empty() && !request["object"].is_null();
+        let amends = match self.asked.of {
+            Kind::StatefulSet | Kind::Deployment => {
+                to_amend(self.asked.of, object("oldObject"), object("object"))
+            }
+            Kind::Pod => self.asked.operation == "CREATE",
+            _ => false,
+        };
+        let paths = ["/mutate", "/validate"];
+        for path in if whole && amends { &paths[..] } else { &paths[1..] } {
+            let answer = ask(&guard, path, &body).await;
+            let response = &answer["response"];
+            let lines = response["warnings"].as_array().into_iter().flatten();
+            warnings.extend(lines.map(|line| line.as_str().unwrap().to_owned()));
+            if response["allowed"] != true {
+                let status = &response["status"];
+                let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+                return Said::Refused {
+                    code: status["code"].as_u64().unwrap(),
+                    reason: text("reason"),
+                    words: text("message"),
+                };
+            }
+            if let Some(patch) = response["patch"].as_str() {
+                let bytes = BASE64.decode(patch).unwrap();
+                let patch: json_patch::Patch = serde_json::from_slice(&bytes).unwrap();
+                json_patch::patch(&mut body["request"]["object"], &patch).unwrap();
+            }
+        }
+        Said::Passed(warnings)
+    }
+
+    /// As its client sends it; nothing, if this API server has no such kind.
+    pub fn request(&self, version: &str) -> Option<Request<Body>> {
+        let (of, object) = (self.asked.of, &self.asked);
+        let prefix = match of {
+            Kind::Other => return None,
+            Kind::StatefulSet | Kind::Deployment => "/apis/apps/v1",
+            Kind::Budget => "/apis/policy/v1",
+            Kind::Autoscaler => "/apis/autoscaling/v2",
+            _ if of.group().is_empty() => "/api/v1",
+            _ => &format!("/apis/{}/{}", of.group(), of.version()),
+        };
+        let place = match of {
+            Kind::Namespace | Kind::Node => String::new(),
+            _ => format!("/namespaces/{}", self.namespace()),
+        };
+        let all = format!("{prefix}{place}/{}", of.plural());
+        let name = self.asked.name();
+        let name = if of == Kind::Namespace { self.namespace() } else { name };
+        let one = match self.asked.subresource {
+            "" => format!("{all}/{name}"),
+            subresource => format!("{all}/{name}/{subresource}"),
+        };
+        let versioned = |mut it: Value| {
+            it["metadata"]["resourceVersion"] = json!(version);
+            it
+        };
+        let (method, path, body) = match (object.operation, object.subresource) {
+            ("CREATE", "") => ("POST", all, object.new.clone()),
+            ("CREATE", _) => {
+                let mut eviction = object.new.clone();
+                eviction["deleteOptions"]["dryRun"] = json!(["All"]);
+                ("POST", one, eviction)
+            }
+            // Of a scale nobody says the version.
+            ("UPDATE", "scale") => ("PUT", one, object.new.clone()),
+            ("UPDATE", _) => ("PUT", one, versioned(object.new.clone())),
+            _ => ("DELETE", one, object.options.clone()),
+        };
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{path}?dryRun=All"))
+            .header("Content-Type", "application/json")
+            .header("Impersonate-User", &self.user)
+            .header("Impersonate-Group", "system:masters");
+        Some(request.body(Body::from(body.to_string())).unwrap())
+    }
+}
