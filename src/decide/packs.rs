@@ -6,6 +6,7 @@
 //! registered; a pack can be switched off in the settings. Must not know: watches.
 
 mod loose;
+pub mod rds;
 pub mod wordpress;
 
 use serde_json::Value;
@@ -33,7 +34,7 @@ pub struct Pack {
 }
 
 /// Every pack, in the order of their rules' ids.
-pub const PACKS: &[Pack] = &[wordpress::PACK];
+pub const PACKS: &[Pack] = &[rds::PACK, wordpress::PACK];
 
 const COUNT: usize = {
     let (mut count, mut at) = (0, 0);
@@ -77,6 +78,11 @@ pub fn named(name: &str) -> Option<&'static Pack> {
 /// The pack whose rule this is; none: Galera's.
 pub fn of_rule(rule: &str) -> Option<&'static Pack> {
     PACKS.iter().find(|pack| pack.rules.iter().any(|it| it.id == rule))
+}
+
+/// No override of a single rule releases this: that one confirms what the rule asks about, and not that it was asked for wrongly.
+pub(crate) fn is_beside_overrides(finding: &Finding) -> bool {
+    rds::is_no_confirmation(finding)
 }
 
 /// The custom resources of all packs.

@@ -103,7 +103,7 @@ impl Item {
     /// It is in no namespace, or is one.
     pub(super) fn stands_alone(&self) -> bool {
         // What is not known is not asked for.
-        matches!(self.kind, Kind::Namespace | Kind::Node | Kind::Other)
+        self.kind.is_cluster_wide() || self.kind == Kind::Other
     }
 
     /// Which it is.

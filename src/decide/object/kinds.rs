@@ -4,6 +4,7 @@
 
 use super::{Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload};
 use super::{Meta, Unreadable, read};
+use crate::packs::rds::{ClusterRoleBinding, Rds};
 use crate::packs::wordpress::Wordpress;
 
 /// What API servers, manifests and roles call a kind.
@@ -102,6 +103,12 @@ kinds! {
     Eviction(Eviction): "policy" "v1" "Eviction" "evictions";
     /// WordPress, as the operator of the example asks for it
     Wordpress(Wordpress): "example.com" "v1" "Wordpress" "wordpresses";
+    /// a database in the Open Telekom Cloud, as its operator is asked for it
+    Rds(Box<Rds>): "otc.mcsps.de" "v1alpha1" "Rds" "rdss";
+    /// apiextensions CustomResourceDefinition
+    Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
+    /// rbac ClusterRoleBinding
+    ClusterRoleBinding(ClusterRoleBinding): "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings";
 }
 
 impl Kind {
@@ -129,6 +136,11 @@ impl Kind {
     /// The API group; empty for the core.
     pub fn group(self) -> &'static str {
         self.row().map_or("", |row| row.group)
+    }
+
+    /// Its objects are in no namespace.
+    pub fn is_cluster_wide(self) -> bool {
+        matches!(self, Self::Namespace | Self::Node | Self::Definition | Self::ClusterRoleBinding)
     }
 
     /// The version in which it is read.
