@@ -4,13 +4,17 @@
 //! status subresource: all of it is read loosely, and a value of a wrong type is for a rule to say. The operator writes the whole
 //! object every ten seconds, and is never judged. Must not know: Galera, the cloud.
 
+mod backups;
 mod binding;
 mod engine;
 mod end;
 mod fixed;
 mod flavor;
 mod high_availability;
+mod name;
+mod one_side;
 mod password;
+mod removal;
 mod restore;
 mod spec;
 mod status;
@@ -43,8 +47,12 @@ pub const PACK: Pack = Pack {
         engine::RULE,
         password::RULE,
         restore::RULE,
+        backups::RULE,
+        removal::RULE,
         status::RULE,
+        one_side::RULE,
         end::RULE,
+        name::RULE,
         binding::RULE,
     ],
     entries: ENTRIES,

@@ -91,6 +91,10 @@ impl Spec {
         or(&self.availabilityzone, "eu-de-01").split(',').map(str::trim).collect()
     }
 
+    pub(super) fn window(&self) -> &str {
+        or(&self.backupstarttime, "01:00-02:00")
+    }
+
     /// Days for which backups are kept; `None`: that is no number.
     pub(super) fn keeps(&self) -> Option<i64> {
         if self.backupkeepdays.given() { self.backupkeepdays.number() } else { Some(12) }
