@@ -46,11 +46,18 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let window = new.spec.window();
     if !is_window(window) {
         let says = format!("spec.backupstarttime {} is not an hour that begins at a quarter", shown(window));
-        found.push(RULE.finding(Verdict::Deny, "spec.backupstarttime", says, WHY, "write 01:15-02:15, in UTC"));
+        found.push(RULE.finding(
+            Verdict::Deny,
+            "spec.backupstarttime",
+            says,
+            WHY,
+            "write 01:15-02:15, in UTC",
+        ));
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
     if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
-        let says = format!("spec.backupkeepdays {} is not {least} to 732", shown(new.spec.backupkeepdays.look()));
+        let says =
+            format!("spec.backupkeepdays {} is not {least} to 732", shown(new.spec.backupkeepdays.look()));
         found.push(RULE.finding(Verdict::Deny, "spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
     }
     found

@@ -63,10 +63,12 @@ const EVERYBODY: [&str; 3] = ["system:serviceaccounts", "system:authenticated", 
 fn check(review: &Review, _: &View<'_>) -> Findings {
     let Some(Object::ClusterRoleBinding(it)) = &review.new else { return Findings::new() };
     let role = it.role_ref.name.look();
-    let group = it.subjects.all().iter().find(|it| it.kind.look() == "Group" && EVERYBODY.contains(&it.name.look()));
+    let group =
+        it.subjects.all().iter().find(|it| it.kind.look() == "Group" && EVERYBODY.contains(&it.name.look()));
     let Some(group) = group.filter(|_| role.contains("rdsoperator")) else { return Findings::new() };
     let group = group.name.look();
-    let says = format!("role {} for group {group} shows every database password to every pod", super::shown(role));
+    let says =
+        format!("role {} for group {group} shows every database password to every pod", super::shown(role));
     let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
     let instead = "bind the role to the accounts that need it, with a RoleBinding in each namespace";
     vec![RULE.finding(Verdict::Deny, format!("subjects[{group}]"), says, why, instead)]

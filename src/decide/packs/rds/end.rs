@@ -58,12 +58,28 @@ fn of_one(rds: &Rds) -> Finding {
     if rds.status.id.is_empty() {
         let says = "status.id is not set: no instance is deleted, and no last backup is made";
         let why = "an instance that is being made, or was let go of, stays in the cloud and costs";
-        return RULE.finding(Verdict::Warn, "status.id", says, why, "look in the cloud for an instance of its name");
+        return RULE.finding(
+            Verdict::Warn,
+            "status.id",
+            says,
+            why,
+            "look in the cloud for an instance of its name",
+        );
     }
     if !rds.status.active() {
-        let says = format!("its instance goes without a last backup: the status is {}, not ACTIVE", rds.status.words());
-        let why = "the last backup fails while the instance is not ACTIVE, and afterwards nothing looks after it";
-        return RULE.finding(Verdict::Deny, "status.status", says, why, "wait until the status is ACTIVE, and take a backup of your own");
+        let says = format!(
+            "its instance goes without a last backup: the status is {}, not ACTIVE",
+            rds.status.words()
+        );
+        let why =
+            "the last backup fails while the instance is not ACTIVE, and afterwards nothing looks after it";
+        return RULE.finding(
+            Verdict::Deny,
+            "status.status",
+            says,
+            why,
+            "wait until the status is ACTIVE, and take a backup of your own",
+        );
     }
     let says = "its instance in the cloud is deleted with it, after a last backup";
     let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
@@ -72,7 +88,10 @@ fn of_one(rds: &Rds) -> Finding {
 
 fn of_all(view: &View<'_>) -> Finding {
     let count = view.kept_anywhere(Kind::Rds).count();
-    let says = format!("every Rds in every namespace goes with it ({count} of them, {}), and so do their instances", view.seen());
+    let says = format!(
+        "every Rds in every namespace goes with it ({count} of them, {}), and so do their instances",
+        view.seen()
+    );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
     RULE.finding(Verdict::Deny, "metadata.name", says, why, INSTEAD)
 }

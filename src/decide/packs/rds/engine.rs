@@ -63,7 +63,9 @@ fn version(spec: &Spec) -> Option<Finding> {
     let version = spec.version();
     let (known, instead) = match spec.engine() {
         "MySQL" => (matches!(version, "5.6" | "5.7" | "8.0"), "write 5.6, 5.7 or 8.0"),
-        "PostgreSQL" => (matches!(version, "9.5" | "9.6" | "10" | "11" | "12"), "write 9.5, 9.6, 10, 11 or 12"),
+        "PostgreSQL" => {
+            (matches!(version, "9.5" | "9.6" | "10" | "11" | "12"), "write 9.5, 9.6, 10, 11 or 12")
+        }
         _ => (version.starts_with("20"), "write a version of SQLServer as the cloud calls it: 2017_SE"),
     };
     let says = format!("spec.datastoreversion {} is not a version of {}", shown(version), spec.engine());

@@ -77,7 +77,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
-    let says = format!("spec.{name} cannot change after creation ({} -> {})", shown(was.look()), shown(is.look()));
+    let says =
+        format!("spec.{name} cannot change after creation ({} -> {})", shown(was.look()), shown(is.look()));
     let instead = format!("put spec.{name} back; for another one create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
@@ -89,6 +90,7 @@ fn of_password(was: &Loose, is: &Loose) -> Option<Finding> {
     }
     let says = "spec.password cannot change after creation";
     let why = "the cloud keeps the old password, and the operator then logs in with the new one and fails";
-    let instead = "put the old password or the mask back, and change the password in the database (ALTER USER)";
+    let instead =
+        "put the old password or the mask back, and change the password in the database (ALTER USER)";
     Some(RULE.finding(Verdict::Deny, "spec.password", says, why, instead))
 }

@@ -50,9 +50,19 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.extend(together(old, write.new));
     found.extend(too_early(write.new));
     if found.is_empty() {
-        let says = format!("flavor {} -> {}: the instance restarts", shown(old.spec.flavor()), shown(write.new.spec.flavor()));
+        let says = format!(
+            "flavor {} -> {}: the instance restarts",
+            shown(old.spec.flavor()),
+            shown(write.new.spec.flavor())
+        );
         let why = "the cloud moves the instance to another machine, and connections break";
-        found.push(RULE.finding(Verdict::Warn, "spec.flavorref", says, why, "do it at an hour at which a restart is fine"));
+        found.push(RULE.finding(
+            Verdict::Warn,
+            "spec.flavorref",
+            says,
+            why,
+            "do it at an hour at which a restart is fine",
+        ));
     }
     found
 }
@@ -65,27 +75,45 @@ fn unfit(spec: &Spec) -> Option<Finding> {
         "SQLServer" => "rds.mssql.",
         _ => "rds.",
     };
-    let ha = flavor.ends_with(".ha");
-    let (wrong, instead) = if flavor.ends_with(".rr") {
+    let (_, last) = flavor.rsplit_once('.').unwrap_or_default();
+    let ha = last == "ha";
+    let (wrong, instead) = if last == "rr" {
         ("is of a read replica".to_owned(), "take a flavor that does not end with .rr".to_owned())
     } else if !flavor.starts_with(prefix) {
-        (format!("is not one of {}", shown(spec.engine())), format!("take a flavor that begins with {prefix}"))
+        (
+            format!("is not one of {}", shown(spec.engine())),
+            format!("take a flavor that begins with {prefix}"),
+        )
     } else if ha && !spec.highly_available() {
-        ("ends with .ha, and spec.hamode is not Ha".to_owned(), format!("take {}", shown(flavor.trim_end_matches(".ha"))))
+        (
+            "ends with .ha, and spec.hamode is not Ha".to_owned(),
+            format!("take {}", shown(flavor.trim_end_matches(".ha"))),
+        )
     } else if !ha && spec.highly_available() {
-        ("does not end with .ha, and spec.hamode is Ha".to_owned(), format!("take {}", shown(&format!("{flavor}.ha"))))
+        (
+            "does not end with .ha, and spec.hamode is Ha".to_owned(),
+            format!("take {}", shown(&format!("{flavor}.ha"))),
+        )
     } else {
         return None;
     };
-    let why = "the cloud refuses it, and the operator asks again and again and does nothing else for this instance";
-    Some(RULE.finding(Verdict::Deny, "spec.flavorref", format!("flavor {} {wrong}", shown(flavor)), why, instead))
+    let why =
+        "the cloud refuses it, and the operator asks again and again and does nothing else for this instance";
+    Some(RULE.finding(
+        Verdict::Deny,
+        "spec.flavorref",
+        format!("flavor {} {wrong}", shown(flavor)),
+        why,
+        instead,
+    ))
 }
 
 fn together(old: &Rds, new: &Rds) -> Option<Finding> {
     let both = !old.spec.volumesize.says_as(&new.spec.volumesize);
     let says = "spec.flavorref and spec.volumesize change in one write";
     let why = "an instance does one thing at a time, and the cloud refuses the second";
-    let instead = "change spec.volumesize first, wait until the status is ACTIVE again, then change spec.flavorref";
+    let instead =
+        "change spec.volumesize first, wait until the status is ACTIVE again, then change spec.flavorref";
     both.then(|| RULE.finding(Verdict::Deny, "spec", says, why, instead))
 }
 

@@ -64,7 +64,11 @@ fn zones(spec: &Spec) -> Option<Finding> {
     } else {
         (1, "name one zone: availabilityzone: eu-de-01")
     };
-    let mode = if wanted == 2 { "a highly available instance has two zones" } else { "a single instance has one zone" };
+    let mode = if wanted == 2 {
+        "a highly available instance has two zones"
+    } else {
+        "a single instance has one zone"
+    };
     let says = format!("{mode}, and spec.availabilityzone is {}", shown(&zones.join(",")));
     (!whole || zones.len() != wanted).then(|| finding("spec.availabilityzone", says, instead))
 }
@@ -74,7 +78,8 @@ fn replication(spec: &Spec) -> Option<Finding> {
     let field = "spec.hareplicationmode";
     if !spec.highly_available() {
         let says = || format!("a single instance has no replication, and {field} is {}", shown(mode.look()));
-        return (!mode.is_empty()).then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));
+        return (!mode.is_empty())
+            .then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));
     }
     let (known, instead): (&[&str], _) = match spec.engine() {
         "PostgreSQL" => (&["async", "sync"], "write hareplicationmode: async or sync"),

@@ -45,5 +45,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let verdict = if lost { Verdict::Deny } else { Verdict::Warn };
     let says = "spec and status change in one write, and the operator skips it";
     let why = "what is new in databases and users is not made until something else changes";
-    vec![RULE.finding(verdict, "status", says, why, "change the spec first, then the status in a write of its own")]
+    vec![RULE.finding(
+        verdict,
+        "status",
+        says,
+        why,
+        "change the spec first, then the status in a write of its own",
+    )]
 }

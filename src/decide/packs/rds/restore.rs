@@ -64,35 +64,49 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn wrong(says: impl Into<String>, instead: &str) -> Finding {
-    let why = "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
+    let why =
+        "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
     RULE.finding(Verdict::Deny, TIME, says, why, instead)
 }
 
 fn pending() -> Finding {
     let says = "a restore is under way: spec.backuprestoretime is still set";
     let why = "if another write comes between, the operator cannot empty it, and restores again";
-    RULE.finding(Verdict::Wait, "spec", says, why, "wait until the operator has emptied it, or empty it in a write of its own")
+    RULE.finding(
+        Verdict::Wait,
+        "spec",
+        says,
+        why,
+        "wait until the operator has emptied it, or empty it in a write of its own",
+    )
 }
 
 fn asked_for(old: &Rds, new: &Rds, now: Timestamp) -> Finding {
     let text = new.spec.backuprestoretime.look();
     let time = match time(text) {
         Ok(time) => time,
-        Err(problem) => return wrong(format!("{} {problem}", shown(text)), "write a time like 2026-12-01T08:00:00Z"),
+        Err(problem) => {
+            return wrong(format!("{} {problem}", shown(text)), "write a time like 2026-12-01T08:00:00Z");
+        }
     };
-    let alone = Spec { backuprestoretime: Loose::Absent, ..old.spec.clone() } == Spec { backuprestoretime: Loose::Absent, ..new.spec.clone() };
+    let alone = Spec { backuprestoretime: Loose::Absent, ..old.spec.clone() }
+        == Spec { backuprestoretime: Loose::Absent, ..new.spec.clone() };
     let days = old.spec.keeps().unwrap_or(12).clamp(0, 732);
     if time > now {
         return wrong(format!("{time} is in the future"), "write a time in the past");
     }
     if now.duration_since(time) > SignedDuration::from_hours(24 * days) {
-        return wrong(format!("{time} is before the oldest backup: they are kept for {days} days"), "write a later time");
+        return wrong(
+            format!("{time} is before the oldest backup: they are kept for {days} days"),
+            "write a later time",
+        );
     }
     if !alone || old.status != new.status {
         return wrong("the restore comes together with other changes", "write backuprestoretime alone");
     }
     if !old.status.active() {
-        let says = format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
+        let says =
+            format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
         let why = "the operator works on instances that are ACTIVE, and on no others";
         return RULE.finding(Verdict::Wait, "status.status", says, why, "wait until the status is ACTIVE");
     }

@@ -62,7 +62,8 @@ pub(super) struct Status {
     pub(super) ip: Loose,
     pub(super) logs: Loose,
     pub(super) reboot: Loose,
-    pub(super) status: Loose,
+    #[serde(rename = "status")]
+    pub(super) phase: Loose,
 }
 
 /// What it says, or what the schema fills in where it says nothing.
@@ -117,11 +118,11 @@ impl Spec {
 
 impl Status {
     pub(super) fn active(&self) -> bool {
-        self.status.look() == "ACTIVE"
+        self.phase.look() == "ACTIVE"
     }
 
     /// "BUILD", or that nothing is there.
     pub(super) fn words(&self) -> String {
-        if self.status.is_empty() { "not set".to_owned() } else { super::shown(self.status.look()) }
+        if self.phase.is_empty() { "not set".to_owned() } else { super::shown(self.phase.look()) }
     }
 }

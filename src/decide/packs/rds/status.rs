@@ -24,8 +24,8 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
 //! to let go of an instance that is to stay in the cloud.
 
-use super::spec::Status;
 use super::Write;
+use super::spec::Status;
 use crate::object::Kind;
 use crate::packs::loose::Loose;
 use crate::review::{Origin, Review};
@@ -43,7 +43,7 @@ pub(super) const RULE: Rule = Rule {
 
 type Field = (&'static str, fn(&Status) -> &Loose);
 
-const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.status)];
+const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = Write::of(review, view) else { return Findings::new() };
@@ -63,7 +63,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn of_field(name: &str, new: &Status) -> Finding {
     let lets_go = name == "id" && new.id.is_empty();
-    let more = if lets_go { ", and without it the instance stays in the cloud and belongs to no Rds" } else { "" };
+    let more =
+        if lets_go { ", and without it the instance stays in the cloud and belongs to no Rds" } else { "" };
     finding(&format!("status.{name}"), &format!("status.{name} is set by the operator{more}"))
 }
 

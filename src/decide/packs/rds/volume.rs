@@ -53,7 +53,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         ),
         (_, Some(size)) if (40..=4000).contains(&size) && size % 10 == 0 => return Findings::new(),
         _ => (
-            format!("volumesize {} is not a multiple of 10 from 40 to 4000", shown(write.new.spec.volumesize.look())),
+            format!(
+                "volumesize {} is not a multiple of 10 from 40 to 4000",
+                shown(write.new.spec.volumesize.look())
+            ),
             "the cloud refuses it, and only the operator's log says so",
             "choose a multiple of 10 from 40 to 4000: 50".to_owned(),
         ),
