@@ -28,6 +28,8 @@ pub struct Settings {
     pub timeout_seconds: Option<u8>,
     /// Packs that are switched off.
     without: BTreeSet<&'static str>,
+    /// Who the operator of the pack rds is, if that is chosen.
+    rds_operator: Option<String>,
     /// The guard's own identity at the API server: its writes pass.
     pub own_user: Option<String>,
 }
@@ -82,6 +84,15 @@ impl Settings {
         !user.is_empty() && self.own_user.as_deref() == Some(user)
     }
 
+    /// This user is the operator of the pack rds. Where nobody says who that is, it is every ServiceAccount of its usual name.
+    pub fn is_rds_operator(&self, user: &str) -> bool {
+        let usual = || {
+            let account = user.strip_prefix("system:serviceaccount:")?;
+            account.split_once(':').filter(|(_, name)| *name == "rdsoperator")
+        };
+        self.rds_operator.as_deref().map_or_else(|| usual().is_some(), |named| named == user)
+    }
+
     /// Reads the settings file. `rules` are the ids that exist.
     pub fn read(yaml: &str, rules: &[&str]) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
@@ -102,6 +113,10 @@ impl Settings {
         if let Some(pages) = file.pages {
             settings.pages = Pages::read(&pages).ok_or(Error::Pages(pages))?;
         }
+        settings.rds_operator = match file.rds.operator {
+            Some(user) if !is_account(&user) => return Err(Error::RdsOperator(user)),
+            other => other,
+        };
         for (name, on) in file.packs {
             let pack = packs::named(&name).ok_or(Error::UnknownPack { name })?;
             if !on {
@@ -126,8 +141,23 @@ struct File {
     modes: BTreeMap<String, String>,
     pages: Option<String>,
     packs: BTreeMap<String, bool>,
+    rds: RdsChoices,
     injection: Injection,
     webhooks: Webhooks,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct RdsChoices {
+    operator: Option<String>,
+}
+
+/// `system:serviceaccount:NAMESPACE:NAME`
+fn is_account(user: &str) -> bool {
+    let account = user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
+    account.is_some_and(|(namespace, name)| {
+        !namespace.is_empty() && !name.is_empty() && !name.contains([':', ' '])
+    })
 }
 
 #[derive(Default, Deserialize)]
@@ -176,6 +206,9 @@ pub enum Error {
         /// What was written.
         name: String,
     },
+    /// Not as API servers call a ServiceAccount.
+    #[error("rds: operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
+    RdsOperator(String),
     /// The API server would not take it.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
     Timeout(i64),
@@ -218,12 +251,28 @@ mod tests {
             ("mode: maybe", "mode cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),
             ("injection: {failurePolicy: Perhaps}", "Perhaps"),
+            (
+                "rds: {operator: rdsoperator}",
+                "rds: operator cannot be \"rdsoperator\"; write system:serviceaccount:",
+            ),
             ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {
             let error = Settings::read(yaml, &["G11"]).unwrap_err().to_string();
             assert!(error.contains(words), "{yaml}: {error}");
         }
+    }
+
+    #[test]
+    fn the_operator_of_rds_is_the_one_that_is_named_or_any_of_its_usual_name() {
+        let [usual, other] = ["system:serviceaccount:otc:rdsoperator", "system:serviceaccount:otc:databases"];
+        let settings = Settings::default();
+        assert!(settings.is_rds_operator(usual) && !settings.is_rds_operator(other));
+        for user in ["rdsoperator", "x:rdsoperator", "system:serviceaccount:a:b:rdsoperator", ""] {
+            assert!(!settings.is_rds_operator(user), "{user}");
+        }
+        let settings = Settings::read(&format!("rds: {{operator: '{other}'}}"), &[]).unwrap();
+        assert!(settings.is_rds_operator(other) && !settings.is_rds_operator(usual));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 pub mod kudo;
 mod loose;
+pub mod rds;
 pub mod wordpress;
 
 use serde_json::Value;
@@ -36,7 +37,7 @@ pub struct Pack {
 }
 
 /// Every pack, in the order of their rules' ids.
-pub const PACKS: &[Pack] = &[kudo::PACK, wordpress::PACK];
+pub const PACKS: &[Pack] = &[kudo::PACK, rds::PACK, wordpress::PACK];
 
 const COUNT: usize = {
     let (mut count, mut at) = (0, 0);
@@ -88,6 +89,11 @@ pub(crate) fn keep(object: &Object) -> bool {
         Object::Deployment(it) => PACKS.iter().any(|pack| (pack.keeps)(&it.metadata)),
         other => kinds().any(|kind| kind == other.kind()),
     }
+}
+
+/// No override of a single rule releases this: that one confirms what the rule asks about, and not that it was asked for wrongly.
+pub(crate) fn is_beside_overrides(finding: &Finding) -> bool {
+    rds::is_no_confirmation(finding)
 }
 
 /// The custom resources of all packs.

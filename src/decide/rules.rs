@@ -287,6 +287,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             // again by a program.
             let mended = finding.verdict == Verdict::Amend;
             let release = release.filter(|it| !(firm || mended && it.is_of_all()));
+            let release = release.filter(|it| it.is_of_all() || !packs::is_beside_overrides(&finding));
             let mode = if own_marks::counts_in_every_mode(&finding) { Mode::Enforce } else { mode };
             decision.add(finding, mode, existed, release);
         }

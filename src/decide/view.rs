@@ -158,6 +158,11 @@ impl<'a> View<'a> {
         all.flat_map(move |map| within(map, &namespace))
     }
 
+    /// The custom resources of this kind, in every namespace.
+    pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
+        self.world.facts.kept.of(kind).into_iter().flat_map(|map| map.values().map(|it| &**it))
+    }
+
     /// The cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)

@@ -79,7 +79,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
-    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(group, resource)], "resources": [resource], "operations": verbs, "scope": scope(resource) });
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(group, resource)], "resources": [resource], "operations": verbs, "scope": scope(group, resource) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
@@ -141,8 +141,9 @@ fn version(group: &str, resource: &str) -> &'static str {
     Kind::of_plural(group, plural).version()
 }
 
-fn scope(resource: &str) -> &'static str {
-    if resource.starts_with("namespaces") { "Cluster" } else { "Namespaced" }
+fn scope(group: &str, resource: &str) -> &'static str {
+    let plural = resource.split('/').next().unwrap_or_default();
+    if Kind::of_plural(group, plural).is_cluster_wide() { "Cluster" } else { "Namespaced" }
 }
 
 fn object_selector(selects: Selects) -> Value {

@@ -208,6 +208,7 @@ impl Action {
 
 /// The AdmissionReview an API server would send.
 pub fn body(asked: &Asked, user: &str) -> Value {
+    let of_the_cluster = matches!(asked.of, Kind::Definition | Kind::ClusterRoleBinding);
     json!({
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -217,7 +218,7 @@ pub fn body(asked: &Asked, user: &str) -> Value {
             "resource": { "group": asked.of.group(), "version": "v1", "resource": asked.of.plural() },
             "subResource": asked.subresource,
             "name": asked.name(),
-            "namespace": NAMESPACE,
+            "namespace": if of_the_cluster { "" } else { NAMESPACE },
             "operation": asked.operation,
             "userInfo": { "username": user },
             "object": asked.new,

@@ -20,7 +20,7 @@ use crate::scene::{self, NAMESPACE};
 use crate::sim::asked::to_amend;
 
 /// Kinds of the scenes, as this API server offers them.
-pub const KINDS: [&str; 15] = [
+pub const KINDS: [&str; 16] = [
     "Namespace",
     "Node",
     "ServiceAccount",
@@ -36,6 +36,7 @@ pub const KINDS: [&str; 15] = [
     "Wordpress",
     "Instance",
     "OperatorVersion",
+    "Rds",
 ];
 /// A case, moved to where it is played.
 pub struct Play {
@@ -169,7 +170,7 @@ impl Play {
             _ => &format!("/apis/{}/{}", of.group(), of.version()),
         };
         let place = match of {
-            Kind::Namespace | Kind::Node => String::new(),
+            kind if kind.is_cluster_wide() => String::new(),
             _ => format!("/namespaces/{}", self.namespace()),
         };
         let all = format!("{prefix}{place}/{}", of.plural());

@@ -87,7 +87,7 @@ async fn get(client: &Client, kind: Kind, id: Id) -> anyhow::Result<Option<((Kin
         kind.plural(),
     );
     let api: Api<DynamicObject> = match kind {
-        Kind::Namespace | Kind::Node => Api::all_with(client.clone(), &resource),
+        kind if kind.is_cluster_wide() => Api::all_with(client.clone(), &resource),
         _ => Api::namespaced_with(client.clone(), &id.namespace, &resource),
     };
     let found = match api.get_opt(&id.name).await {

@@ -39,6 +39,7 @@ pub const GRANTS: &[Grant] = &[
     (&["list", "watch"], "apps", &["statefulsets", "deployments"], None, Where::Everywhere),
     (&["list", "watch"], "policy", &["poddisruptionbudgets"], None, Where::Everywhere),
     (&["list", "watch"], "kudo.dev", &["instances", "operatorversions"], None, Where::Everywhere),
+    (&["list", "watch"], "otc.mcsps.de", &["rdss"], None, Where::Everywhere),
     (&["list", "watch"], "example.com", &["wordpresses"], None, Where::Everywhere),
     (&["list", "watch"], "autoscaling", &["horizontalpodautoscalers"], None, Where::Everywhere),
     (&["patch"], "apps", &["statefulsets"], None, Where::Everywhere),

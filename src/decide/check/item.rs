@@ -58,7 +58,7 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
     let namespace = match (kind, text(&json, "/metadata/namespace")) {
         // As in a review: a namespace is in itself.
         (Kind::Namespace, _) => text(&json, "/metadata/name"),
-        (Kind::Node, _) => String::new(),
+        (kind, _) if kind.is_cluster_wide() => String::new(),
         (_, own) if own.is_empty() => default_namespace.to_owned(),
         (_, own) => own,
     };
@@ -79,8 +79,7 @@ impl Item {
     /// The object as it would be stored.
     pub(super) fn json(&self) -> Value {
         let mut json = self.document.json();
-        let namespace =
-            if matches!(self.kind, Kind::Namespace | Kind::Node) { "" } else { &self.id.namespace };
+        let namespace = if self.kind.is_cluster_wide() { "" } else { &self.id.namespace };
         complete(&mut json, self.kind, namespace);
         json
     }
@@ -103,7 +102,7 @@ impl Item {
     /// It is in no namespace, or is one.
     pub(super) fn stands_alone(&self) -> bool {
         // What is not known is not asked for.
-        matches!(self.kind, Kind::Namespace | Kind::Node | Kind::Other)
+        self.kind.is_cluster_wide() || self.kind == Kind::Other
     }
 
     /// Which it is.

@@ -7,6 +7,7 @@ use super::{
 };
 use super::{Meta, Unreadable, read};
 use crate::packs::kudo::{Instance, OperatorVersion};
+use crate::packs::rds::{ClusterRoleBinding, Rds};
 use crate::packs::wordpress::Wordpress;
 
 /// What API servers, manifests and roles call a kind.
@@ -109,6 +110,12 @@ kinds! {
     OperatorVersion(Box<OperatorVersion>): "kudo.dev" "v1beta1" "OperatorVersion" "operatorversions";
     /// WordPress, as the operator of the example asks for it
     Wordpress(Wordpress): "example.com" "v1" "Wordpress" "wordpresses";
+    /// a database in the Open Telekom Cloud, as its operator is asked for it
+    Rds(Box<Rds>): "otc.mcsps.de" "v1alpha1" "Rds" "rdss";
+    /// apiextensions CustomResourceDefinition
+    Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
+    /// rbac ClusterRoleBinding
+    ClusterRoleBinding(ClusterRoleBinding): "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings";
 }
 
 impl Kind {
@@ -139,6 +146,11 @@ impl Kind {
     /// The API group; empty for the core.
     pub fn group(self) -> &'static str {
         self.row().map_or("", |row| row.group)
+    }
+
+    /// Its objects are in no namespace.
+    pub fn is_cluster_wide(self) -> bool {
+        matches!(self, Self::Namespace | Self::Node | Self::Definition | Self::ClusterRoleBinding)
     }
 
     /// The version in which it is read.

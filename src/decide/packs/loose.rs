@@ -31,6 +31,21 @@ impl Loose {
         }
     }
 
+    /// As a whole number, if it is one.
+    pub(super) fn number(&self) -> Option<i64> {
+        self.look().parse().ok()
+    }
+
+    /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
+    pub(super) fn says_as(&self, other: &Self) -> bool {
+        self.look() == other.look() && (*self == Self::Odd) == (*other == Self::Odd)
+    }
+
+    /// It says nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.look().is_empty() && *self != Self::Odd
+    }
+
     /// Something is there.
     pub(super) fn given(&self) -> bool {
         !matches!(self, Self::Absent)
@@ -73,4 +88,38 @@ pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::Deserialize
 ) -> Result<T, D::Error> {
     let value = Value::deserialize(input)?;
     Ok(if value.is_object() { T::deserialize(value).unwrap_or_default() } else { T::default() })
+}
+
+/// A list, of which each is read as far as it can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Listed<T> {
+    /// Nothing, or null.
+    #[default]
+    Absent,
+    /// A list.
+    These(Vec<T>),
+    /// No list.
+    Odd,
+}
+
+impl<T> Listed<T> {
+    /// What is in it.
+    pub(super) fn all(&self) -> &[T] {
+        match self {
+            Self::These(all) => all,
+            Self::Absent | Self::Odd => &[],
+        }
+    }
+}
+
+impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        Ok(match Value::deserialize(input)? {
+            Value::Null => Self::Absent,
+            Value::Array(all) => {
+                Self::These(all.into_iter().map(|it| T::deserialize(it).unwrap_or_default()).collect())
+            }
+            _ => Self::Odd,
+        })
+    }
 }

@@ -1,0 +1,142 @@
+//! Databases in the Open Telekom Cloud, by the operator of `rdss.otc.mcsps.de`.
+//!
+//! Owns: what an [`Rds`] says, and what API servers ask about one. The schema of the resource keeps whatever is written, and has no
+//! status subresource: all of it is read loosely, and a value of a wrong type is for a rule to say. The operator writes the whole
+//! object every ten seconds, and is never judged. Must not know: Galera, the cloud.
+
+mod backups;
+mod binding;
+mod end;
+mod engine;
+mod fixed;
+mod flavor;
+mod high_availability;
+mod name;
+mod one_side;
+mod password;
+mod removal;
+mod restore;
+mod spec;
+mod status;
+mod volume;
+
+use serde_json::Value;
+
+use super::Pack;
+use crate::object::{Kind, Object};
+use crate::review::{Operation, Review};
+use crate::verdict::Finding;
+use crate::view::View;
+use crate::webhooks::{Endpoint, Entry, Only, Selects};
+
+pub use binding::ClusterRoleBinding;
+pub(super) use restore::is_no_confirmation;
+pub use spec::Rds;
+use spec::Spec;
+
+/// The pack.
+pub const PACK: Pack = Pack {
+    name: "rds",
+    protects: "databases in the Open Telekom Cloud from being deleted or restored by mistake, and their owners from changes that the operator ignores",
+    kinds: &[Kind::Rds],
+    rules: &[
+        fixed::RULE,
+        volume::RULE,
+        flavor::RULE,
+        high_availability::RULE,
+        engine::RULE,
+        password::RULE,
+        restore::RULE,
+        backups::RULE,
+        removal::RULE,
+        status::RULE,
+        one_side::RULE,
+        end::RULE,
+        name::RULE,
+        binding::RULE,
+    ],
+    entries: ENTRIES,
+    keeps: |_| false,
+    amend: leave,
+};
+
+/// CEL: an Rds, or the definition of all of them.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'rdss.otc.mcsps.de'";
+/// CEL: an Rds, or a binding to a role of the operator's.
+const OURS_BOUND: &str = "request.resource.resource != 'clusterrolebindings' || object != null && object.roleRef.name.contains('rdsoperator')";
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "rdss",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            ("otc.mcsps.de", "rdss", &["CREATE", "DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("rds", OURS),
+        fail_closed: true,
+        why: "a new database, the end of one, and the end of all with their definition",
+    },
+    Entry {
+        name: "rdss-written",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            ("otc.mcsps.de", "rdss", &["UPDATE"]),
+            ("rbac.authorization.k8s.io", "clusterrolebindings", &["CREATE", "UPDATE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("rds-or-its-roles", OURS_BOUND),
+        fail_closed: false,
+        why: "the operator writes each every ten seconds, and never waits for a guard that is down",
+    },
+];
+
+/// No rule of the pack changes an object.
+fn leave(_: &mut Value, _: &Finding) {}
+
+/// What somebody else than the operator writes, where it changes the spec or the status.
+struct Write<'r> {
+    old: Option<&'r Rds>,
+    new: &'r Rds,
+}
+
+impl<'r> Write<'r> {
+    fn of(review: &'r Review, view: &View<'_>) -> Option<Self> {
+        let Some(Object::Rds(new)) = &review.new else { return None };
+        let old = match &review.old {
+            Some(Object::Rds(old)) => Some(&**old),
+            _ => None,
+        };
+        let same = old.is_some_and(|old| old.spec == new.spec && old.status == new.status);
+        (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
+    }
+
+    /// One of an object that is there already.
+    fn update(review: &'r Review, view: &View<'_>) -> Option<(&'r Rds, &'r Rds)> {
+        Self::of(review, view).and_then(|it| Some((it.old?, it.new)))
+    }
+
+    /// One that makes an object.
+    fn creation(review: &'r Review, view: &View<'_>) -> Option<&'r Rds> {
+        Self::of(review, view)
+            .filter(|it| it.old.is_none() && review.operation == Operation::Create)
+            .map(|it| it.new)
+    }
+
+    /// This part of the spec is new.
+    fn changes<T: PartialEq>(&self, part: impl Fn(&Spec) -> &T) -> bool {
+        self.old.is_none_or(|old| part(&old.spec) != part(&self.new.spec))
+    }
+}
+
+/// A value as messages repeat it: quoted, and not at any length.
+fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let cut: String = text.chars().take(LONGEST).collect();
+    let more = if cut.len() < text.len() { "…" } else { "" };
+    format!("\"{}{more}\"", cut.escape_debug())
+}
+
+#[cfg(test)]
+mod tests;

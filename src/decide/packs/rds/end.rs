@@ -1,0 +1,97 @@
+//! R14: a database in the cloud outlives a careless command.
+//!
+//! Refuses to delete an Rds whose instance is in the cloud, and to delete the definition `rdss.otc.mcsps.de`, with which all of them go.
+//! Warns where no `status.id` says which instance there is.
+//!
+//! # Why
+//!
+//! The operator deletes the instance with the Rds. It takes a last backup first, and that works only while the instance is ACTIVE. There
+//! is no finalizer: while the operator is down the Rds goes and the instance stays, without a backup, and costs.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl delete rds orders
+//! [R14] Rds shop/orders: its instance in the cloud is deleted with it, after a last backup
+//! ```
+//!
+//! # What to do instead
+//!
+//! Take a backup of your own, wait until the status is ACTIVE, and confirm. To keep the instance, empty `status.id` first (R12).
+//!
+//! # How to waive it
+//!
+//! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. The end of a
+//! namespace is not judged by this rule: what the control plane deletes in it is not held up.
+
+use super::Rds;
+use crate::object::{Kind, Object};
+use crate::review::{Operation, Review};
+use crate::rules::{Rule, Verb};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R14",
+    name: "rds-end",
+    touches: &[(Kind::Rds, &[Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    source: include_str!("end.rs"),
+    check,
+};
+
+/// The definition of all of them.
+const DEFINITION: &str = "rdss.otc.mcsps.de";
+const INSTEAD: &str = "take a backup of your own; then confirm with gatera.dev/override: \"R14 until=TIME reason=…\" on the object";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
+        return Findings::new();
+    }
+    match &review.old {
+        Some(Object::Rds(rds)) => vec![of_one(rds)],
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => vec![of_all(view)],
+        _ => Findings::new(),
+    }
+}
+
+fn of_one(rds: &Rds) -> Finding {
+    if rds.status.id.is_empty() {
+        let says = "status.id is not set: no instance is deleted, and no last backup is made";
+        let why = "an instance that is being made, or was let go of, stays in the cloud and costs";
+        return RULE.finding(
+            Verdict::Warn,
+            "status.id",
+            says,
+            why,
+            "look in the cloud for an instance of its name",
+        );
+    }
+    if !rds.status.active() {
+        let says = format!(
+            "its instance goes without a last backup: the status is {}, not ACTIVE",
+            rds.status.words()
+        );
+        let why =
+            "the last backup fails while the instance is not ACTIVE, and afterwards nothing looks after it";
+        return RULE.finding(
+            Verdict::Deny,
+            "status.status",
+            says,
+            why,
+            "wait until the status is ACTIVE, and take a backup of your own",
+        );
+    }
+    let says = "its instance in the cloud is deleted with it, after a last backup";
+    let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
+    RULE.finding(Verdict::Deny, "status.id", says, why, INSTEAD)
+}
+
+fn of_all(view: &View<'_>) -> Finding {
+    let count = view.kept_anywhere(Kind::Rds).count();
+    let says = format!(
+        "every Rds in every namespace goes with it ({count}, {}), and so do their instances",
+        view.seen()
+    );
+    let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
+    RULE.finding(Verdict::Deny, "metadata.name", says, why, INSTEAD)
+}

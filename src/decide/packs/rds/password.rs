@@ -1,0 +1,99 @@
+//! R06: an Rds is created with a password that holds.
+//!
+//! Refuses a new Rds without a `password`, with one that is not 8 to 32 characters of at least three of lower case, upper case, digits
+//! and others, and with the one of the operator's README. Warns of a mask in its place, and of users whose password is written out.
+//! No password is ever repeated. A later change is R01's.
+//!
+//! # Why
+//!
+//! The schema lets a missing password pass, and the cloud does not: there is never an instance. Whoever may read the object has the root
+//! password of the database. The operator's documents say that it is masked later; version 0.7.6 does not do that. Even where it does,
+//! `kubectl apply` keeps the password in the annotation `kubectl.kubernetes.io/last-applied-configuration`, which is not read here. The
+//! passwords of `users` stay in any case.
+//!
+//! # Example
+//!
+//! ```text
+//! spec:
+//!   password: A12345678+                  # refused: everybody can read this one
+//! ```
+//!
+//! # What to do instead
+//!
+//! `kubectl create -f`, not `apply`, with a password that is used nowhere else. When the instance is ACTIVE, change the root password in
+//! the database. Make users in SQL rather than here.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`. It is right for an Rds that takes over an
+//! instance of the same name, which needs no password.
+
+use super::fixed::is_mask;
+use super::{Write, shown};
+use crate::object::Kind;
+use crate::review::{Origin, Review};
+use crate::rules::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R06",
+    name: "rds-password",
+    touches: &[(Kind::Rds, WRITTEN)],
+    source: include_str!("password.rs"),
+    check,
+};
+
+/// Of the operator's README and chart.
+const SAMPLE: &str = "A12345678+";
+const NOT_APPLY: &str = "choose another with `openssl rand -base64 18`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let root = if write.old.is_none() { of_root(review, &write) } else { None };
+    root.into_iter().chain(of_users(&write)).collect()
+}
+
+fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
+    let password = &write.new.spec.password;
+    let text = password.look();
+    let field = "spec.password";
+    if is_mask(password) {
+        let says = "spec.password is a mask, not a password";
+        let why = "a new instance would have it as its root password, or be refused by the cloud; an instance that is taken over needs none";
+        let instead = "write a password, unless an instance of this name exists in the cloud";
+        let audit = review.origin == Origin::Audit;
+        return (!audit).then(|| RULE.finding(Verdict::Warn, field, says, why, instead));
+    }
+    let says = match text.chars().count() {
+        _ if password.is_empty() => "spec.password is not set",
+        _ if text == SAMPLE => "spec.password is the one of the operator's README",
+        length if !(8..=32).contains(&length) => "spec.password does not have 8 to 32 characters",
+        _ if classes(text) < 3 => "spec.password needs three of lower case, upper case, digits and others",
+        _ => return None,
+    };
+    let why = "the cloud refuses it, or anybody can guess it: it is the root password of the database";
+    Some(RULE.finding(Verdict::Deny, field, says, why, NOT_APPLY))
+}
+
+fn classes(text: &str) -> usize {
+    let classes: [fn(char) -> bool; 4] = [
+        |c| c.is_ascii_lowercase(),
+        |c| c.is_ascii_uppercase(),
+        |c| c.is_ascii_digit(),
+        |c| !c.is_ascii_alphanumeric(),
+    ];
+    classes.iter().filter(|class| text.chars().any(**class)).count()
+}
+
+fn of_users(write: &Write<'_>) -> Option<Finding> {
+    let before = |name: &str| write.old.is_some_and(|old| old.spec.user(name).is_some());
+    let new = write.new.spec.users.all().iter().filter(|it| it.password.given() && !before(it.name.look()));
+    let names: Vec<_> = new.map(|it| shown(it.name.look())).collect();
+    let first = names.first()?;
+    let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };
+    let says = format!("the password of user {first}{others} is written out, and stays readable here");
+    let why = "whoever may read this object can log in as this user; no Secret can stand in its place";
+    let instead = "make the user in SQL, or change its password in SQL afterwards";
+    Some(RULE.finding(Verdict::Warn, "spec.users", says, why, instead))
+}

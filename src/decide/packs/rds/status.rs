@@ -1,0 +1,74 @@
+//! R12: the status of an Rds is written by its operator.
+//!
+//! Refuses a write of `id`, `ip`, `status` or `autopilot`, and a new Rds that has any of the first three. `reboot` and `logs` may be set
+//! and taken back: that is how a restart and the log are asked for.
+//!
+//! # Why
+//!
+//! The resource has no status of its own in the API: whoever may edit an Rds may edit its status. With the `status.id` of another
+//! instance, deleting this Rds deletes that one.
+//!
+//! # Example
+//!
+//! ```text
+//! $ kubectl patch rds orders --type=merge -p '{"status":{"id":"b63d19…"}}'
+//! [R12] Rds shop/orders: status.id is set by the operator
+//! ```
+//!
+//! # What to do instead
+//!
+//! Leave it to the operator. To take over an instance, create an Rds of its name without a status.
+//!
+//! # How to waive it
+//!
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
+//! to let go of an instance that is to stay in the cloud.
+
+use super::Write;
+use super::spec::Status;
+use crate::object::Kind;
+use crate::packs::loose::Loose;
+use crate::review::{Origin, Review};
+use crate::rules::{Rule, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::View;
+
+pub(super) const RULE: Rule = Rule {
+    id: "R12",
+    name: "rds-status",
+    touches: &[(Kind::Rds, WRITTEN)],
+    source: include_str!("status.rs"),
+    check,
+};
+
+type Field = (&'static str, fn(&Status) -> &Loose);
+
+const OPERATORS: &[Field] = &[("id", |it| &it.id), ("ip", |it| &it.ip), ("status", |it| &it.phase)];
+
+fn check(review: &Review, view: &View<'_>) -> Findings {
+    let Some(write) = Write::of(review, view) else { return Findings::new() };
+    let new = &write.new.status;
+    let Some(old) = write.old.map(|it| &it.status) else {
+        let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
+        let told = given && review.origin != Origin::Audit;
+        return if told { vec![finding("status", "a new Rds has a status")] } else { Findings::new() };
+    };
+    let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
+    let mut found: Findings = changed.map(|(name, _)| of_field(name, new)).collect();
+    if !old.autopilot.says_as(&new.autopilot) {
+        found.push(of_field("autopilot", new));
+    }
+    found
+}
+
+fn of_field(name: &str, new: &Status) -> Finding {
+    let lets_go = name == "id" && new.id.is_empty();
+    let more =
+        if lets_go { ", and without it the instance stays in the cloud and belongs to no Rds" } else { "" };
+    finding(&format!("status.{name}"), &format!("status.{name} is set by the operator{more}"))
+}
+
+fn finding(field: &str, says: &str) -> Finding {
+    let why = "with the id of another instance, deleting this Rds deletes that one";
+    RULE.finding(Verdict::Deny, field, says, why, "leave out status; only reboot and logs are for people")
+}

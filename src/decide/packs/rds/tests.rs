@@ -1,0 +1,85 @@
+//! Whatever stands in an Rds is read, and no password is ever shown.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::Rds;
+use crate::config::Settings;
+use crate::object::{Kind, Object};
+use crate::review::{Origin, Review};
+use crate::rules;
+use crate::view::{Facts, Freshness, View, World};
+
+const SECRET: &str = "Zq9-kept-to-itself";
+
+fn anything() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(|it| json!(it)),
+        any::<i64>().prop_map(|it| json!(it)),
+        any::<f64>().prop_map(|it| json!(it)),
+        ".{0,20}".prop_map(|it| json!(it))
+    ];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::Array),
+            prop::collection::btree_map(field(), inner, 0..4).prop_map(|it| json!(it)),
+        ]
+    })
+}
+
+fn field() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "users",
+        "databases",
+        "port",
+        "volumesize",
+        "name",
+        "host",
+        "privileges",
+        "id",
+        "status",
+        "backuprestoretime",
+        "hamode",
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn found(object: &Value) -> String {
+    let text = object.to_string();
+    let read = Object::read(Kind::Rds, &text);
+    assert!(read.is_ok(), "{text}");
+    let settings = Settings::default();
+    let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
+    let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
+    let mut said = format!("{read:?}");
+    let review = Review::as_created(Origin::Validating, Kind::Rds, "db", "orders", read);
+    said.push_str(&format!("{:?}", rules::evaluate(&review, &view)));
+    said
+}
+
+proptest! {
+    #[test]
+    fn nothing_in_it_is_unreadable(spec in anything(), status in anything(), users in anything()) {
+        let json = json!({ "metadata": { "name": "orders" }, "spec": spec, "status": status });
+        found(&json);
+        found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": users } }));
+    }
+
+    #[test]
+    fn no_password_is_shown(name in ".{0,9}", host in ".{0,9}", short in 0..18_usize) {
+        let user = json!({ "name": name, "host": host, "password": SECRET, "privileges": [format!("GRANT ALL ON a.* TO b IDENTIFIED BY '{SECRET}'")] });
+        let said = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": SECRET, "users": [user] } }));
+        prop_assert!(!said.contains(SECRET), "{}", said);
+        let said = found(&json!({ "metadata": { "name": "orders" }, "spec": { "password": &SECRET[..short] } }));
+        prop_assert!(short < 4 || !said.contains(&SECRET[..short]), "{}", said);
+    }
+}
+
+#[test]
+fn numbers_and_texts_of_numbers_say_the_same() {
+    let port =
+        |port: Value| serde_json::from_value::<Rds>(json!({ "spec": { "port": port } })).unwrap().spec.port;
+    assert!(port(json!(3306)).says_as(&port(json!("3306"))));
+    assert!(port(Value::Null).says_as(&port(json!(""))) && !port(json!([])).says_as(&port(json!(""))));
+}
