@@ -104,11 +104,11 @@ impl From<kube::Error> for Interruption {
 impl Follower {
     /// Lists and watches until nobody listens any more.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause) = (None, FIRST_PAUSE);
+        let (mut place, mut pause, mut absent) = (None, FIRST_PAUSE, false);
         loop {
             let trouble = match self.turn(&mut place).await {
                 Ok(()) => {
-                    pause = FIRST_PAUSE;
+                    (pause, absent) = (FIRST_PAUSE, false);
                     continue;
                 }
                 Err(Interruption::Over) => return,
@@ -117,9 +117,11 @@ impl Follower {
             // Somebody may install it: as often as others are heard from it is asked for.
             if self.is_optional() && trouble.is_absent() {
                 place = None;
-                if self.absent().await.is_err() {
+                if !absent && self.absent().await.is_err() {
                     return;
                 }
+                absent = true;
+                self.heard.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
@@ -141,11 +143,9 @@ impl Follower {
 
     /// The API server does not offer it, so there is nothing.
     async fn absent(&self) -> Result<(), Interruption> {
-        let asked = Instant::now();
         for told in [Message::Begun, Message::Serves(false), Message::Listed] {
             self.send(told).await?;
         }
-        self.heard.at(self.watch, asked);
         Ok(())
     }
 

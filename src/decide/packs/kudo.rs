@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Pack;
-use super::loose::{self, Loose};
+use super::loose::{self, Listed, Loose};
 use crate::object::{Kind, Meta, Object};
 use crate::review::Review;
 use crate::view::View;
@@ -93,8 +93,7 @@ pub struct OperatorVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 struct VersionSpec {
-    #[serde(deserialize_with = "loose::list")]
-    parameters: Vec<Parameter>,
+    parameters: Listed<Parameter>,
     #[serde(deserialize_with = "loose::map")]
     plans: BTreeMap<String, Loose>,
 }
@@ -140,7 +139,7 @@ impl Instance {
 
 impl OperatorVersion {
     fn parameter(&self, name: &str) -> Option<&Parameter> {
-        self.spec.parameters.iter().find(|it| it.name.look() == name)
+        self.spec.parameters.all().iter().find(|it| it.name.look() == name)
     }
 
     /// The plan that runs when this parameter changes.

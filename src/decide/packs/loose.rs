@@ -74,14 +74,6 @@ impl fmt::Debug for Loose {
     }
 }
 
-/// Reads a list; what is none is as if it were empty, and so is what in it cannot be read.
-pub(super) fn list<'de, D: Deserializer<'de>, T: serde::de::DeserializeOwned>(
-    input: D,
-) -> Result<Vec<T>, D::Error> {
-    let Value::Array(items) = Value::deserialize(input)? else { return Ok(Vec::new()) };
-    Ok(items.into_iter().filter_map(|item| T::deserialize(item).ok()).collect())
-}
-
 /// Reads a map; anything else is as if it were empty.
 pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     input: D,

@@ -7,9 +7,11 @@
 mod backups;
 mod binding;
 mod end;
+mod endpoint;
 mod engine;
 mod fixed;
 mod flavor;
+mod grants;
 mod high_availability;
 mod name;
 mod one_side;
@@ -18,6 +20,7 @@ mod removal;
 mod restore;
 mod spec;
 mod status;
+mod users;
 mod volume;
 
 use serde_json::Value;
@@ -48,11 +51,14 @@ pub const PACK: Pack = Pack {
         password::RULE,
         restore::RULE,
         backups::RULE,
+        users::RULE,
+        grants::RULE,
         removal::RULE,
         status::RULE,
         one_side::RULE,
         end::RULE,
         name::RULE,
+        endpoint::RULE,
         binding::RULE,
     ],
     entries: ENTRIES,

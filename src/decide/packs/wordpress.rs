@@ -52,8 +52,10 @@ const GROUP: &str = "example.com";
 /// CEL: it is a part of a WordPress, before or after.
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
-has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')) || \
-request.resource.resource == 'deployments' && has(it.metadata.name) && it.metadata.name == 'wordpress'))";
+has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
+/// CEL: it is called like a part, and is none.
+const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
+!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && !has(object.metadata.ownerReferences)";
 
 const ENTRIES: &[Entry] = &[
     Entry {
@@ -82,6 +84,15 @@ const ENTRIES: &[Entry] = &[
         only: Only::When("part-of-wordpress", PART),
         fail_closed: true,
         why: "the parts of a WordPress, in every namespace",
+    },
+    Entry {
+        name: "wordpress-namesakes",
+        endpoint: Endpoint::Validate,
+        asks: &[("apps", "deployments", &["CREATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("called-wordpress", NAMESAKE),
+        fail_closed: false,
+        why: "what the operator would take for its own; strangers are never held up by a guard that is down",
     },
     Entry {
         name: "wordpress-elsewhere",

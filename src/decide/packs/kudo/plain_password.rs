@@ -56,7 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .map(|(name, _)| finding(Verdict::Deny, name, format!("parameter {} is written out", visible(name))))
         .collect();
     let version = new.version(&review.namespace, view).filter(|_| old.is_none());
-    let left = version.into_iter().flat_map(|it| &it.spec.parameters).filter(|it| {
+    let left = version.into_iter().flat_map(|it| it.spec.parameters.all()).filter(|it| {
         let name = it.name.look();
         is_password(name) && !it.default.look().is_empty() && new.parameter(name).is_none()
     });
