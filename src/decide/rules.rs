@@ -81,7 +81,7 @@ pub enum Verb {
 }
 
 /// What to do while the view does not say enough.
-const UNTIL_SEEN: &str =
+pub(crate) const UNTIL_SEEN: &str =
     "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
 
 /// Every write of the object itself.

@@ -155,6 +155,21 @@ impl OperatorVersion {
     }
 }
 
+/// As far as anybody reads the name of a parameter.
+fn visible(name: &str) -> String {
+    name.chars().filter(|it| !it.is_control()).take(60).collect()
+}
+
+/// A parameter that is another one by this write; one that is taken out is left to the default of its operator.
+fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r Instance, &'r Loose)> {
+    let (old, new) = written(review, view)?;
+    let Some(old) = old else { return Some((new, new.parameter(name)?)) };
+    let default = |it: &'r Instance| Some(&it.version(&review.namespace, view)?.parameter(name)?.default);
+    let value = |it: &'r Instance| it.parameter(name).or_else(|| default(it));
+    let now = value(new)?;
+    (value(old) != Some(now)).then_some((new, now))
+}
+
 /// The Instance of Galera's that is written, before and after.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
     let Some(Object::Instance(new)) = &review.new else { return None };

@@ -22,7 +22,7 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
-use super::written;
+use super::rewritten;
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, WRITTEN};
@@ -40,10 +40,7 @@ pub(super) const RULE: Rule = Rule {
 const NAME: &str = "ANTI_AFFINITY";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = written(review, view) else { return Findings::new() };
-    let Some(switch) =
-        new.parameter(NAME).filter(|it| it.given() && old.and_then(|it| it.parameter(NAME)) != Some(it))
-    else {
+    let Some((_, switch)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
         return Findings::new();
     };
     let (verdict, says) = match switch.look() {

@@ -18,8 +18,8 @@
 //!
 //! # What to do instead
 //!
-//! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and `kubectl kudo
-//! upgrade` to that version; name a plan `update` in it for all that have no trigger. Passwords change in the database first (G12), volumes
+//! Give the parameter a plan without the bootstrap steps in the operator's `params.yaml` (`trigger: node_update`), and the operator a plan
+//! `update` without them, which `kubectl kudo upgrade` runs and every parameter that has no trigger. Passwords change in the database first (G12), volumes
 //! by their claims.
 //!
 //! # How to waive it
@@ -27,12 +27,12 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
 //! bootstrap node at 0 replicas.
 
-use super::written;
+use super::{Instance, visible, written};
 use crate::object::Kind;
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rules::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Findings, Verdict};
-use crate::view::View;
+use crate::view::{Freshness, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "K01",
@@ -44,63 +44,65 @@ pub(super) const RULE: Rule = Rule {
 
 /// KUDO's law: what an operator without a better plan runs.
 const DEPLOY: &str = "deploy";
+const WHY: &str = "plan deploy makes the bootstrap node again: a new, empty cluster; it is kept from starting, and the plan waits for it";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };
-    let cluster = view.cluster_called(&review.namespace, &new.metadata.name).filter(|it| it.has_data());
-    let Some(cluster) = cluster else { return Findings::new() };
-    let mut found = Findings::new();
-    let mut add = |verdict, field: String, says: String, instead: &str| {
-        let why = "plan deploy makes the bootstrap node again: a new, empty cluster; it is kept from starting, and then KUDO waits for ever";
-        found.push(RULE.finding(verdict, field, says, why, instead));
-    };
-    let over = format!("over cluster {} ({})", cluster.id.name, view.describe(cluster));
     let changed: Vec<_> = new.changed(old).collect();
     let moves = old.spec.operator_version != new.spec.operator_version;
-    match new.version(&review.namespace, view) {
-        None if moves || !changed.is_empty() => {
-            let name = new.spec.operator_version.name.look();
-            let says =
-                format!("OperatorVersion {name} is not known, so nobody can tell which plan runs {over}");
-            let instead = "install that version of the operator first; kubectl get operatorversions lists what there is";
-            add(Verdict::Unknown, "spec.operatorVersion.name".to_owned(), says, instead);
-        }
-        None => {}
-        Some(version) => {
-            let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
-            if let Some(first) = again.first() {
-                let (names, runs) = (again.join(", "), if again.len() == 1 { "runs" } else { "run" });
-                let says = format!("{names} {runs} plan {DEPLOY} again {over}");
-                add(
-                    Verdict::Deny,
-                    format!("spec.parameters[{first}]"),
-                    says,
-                    "give it a trigger without the bootstrap steps in params.yaml (trigger: node_update), and kubectl kudo upgrade",
-                );
-            } else if moves && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
-                let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
-                add(
-                    Verdict::Deny,
-                    "spec.operatorVersion.name".to_owned(),
-                    says,
-                    "give that version a plan upgrade without the bootstrap steps",
-                );
-            }
-        }
-    }
-    // KUDO's own webhook names the plan of a changed parameter in the same request.
     let by_hand = new.spec.plan_execution.plan_name.look() == DEPLOY
         && old.spec.plan_execution != new.spec.plan_execution;
-    if by_hand && found.is_empty() {
-        let says = format!("plan {DEPLOY} would run again {over}");
-        let why = "plan deploy makes the bootstrap node again: a new, empty cluster; it is kept from starting, and then KUDO waits for ever";
-        found.push(RULE.finding(
-            Verdict::Deny,
-            "spec.planExecution.planName",
-            says,
-            why,
-            "run a plan without the bootstrap steps",
-        ));
+    if changed.is_empty() && !moves && !by_hand {
+        return Findings::new();
     }
-    found
+    let over = match view.cluster_called(&review.namespace, &new.metadata.name) {
+        Some(cluster) if cluster.has_data() => {
+            format!("over cluster {} ({})", cluster.id.name, view.describe(cluster))
+        }
+        // A first install, or one that never was.
+        Some(_) => return Findings::new(),
+        None if view.freshness == Freshness::Current => return Findings::new(),
+        None => {
+            let says = format!("it is not known whether its cluster has data ({})", view.seen());
+            return vec![RULE.finding(Verdict::Unknown, "spec", says, WHY, UNTIL_SEEN)];
+        }
+    };
+    let Some(version) = new.version(&review.namespace, view) else {
+        return unknown(new, &over);
+    };
+    let again: Vec<_> = changed.into_iter().filter(|name| version.plan_of(name) == DEPLOY).collect();
+    let found = |field: String, says: String, instead: &str| {
+        vec![RULE.finding(Verdict::Deny, field, says, WHY, instead)]
+    };
+    if let Some(first) = again.first() {
+        let names = again.iter().map(|name| visible(name)).collect::<Vec<_>>().join(", ");
+        let runs = if again.len() == 1 { "runs" } else { "run" };
+        let instead = "give it a trigger in params.yaml whose plan has no bootstrap steps (node_update), and the operator a plan update \
+                       without them; then kubectl kudo upgrade";
+        let says = format!("{names} {runs} plan {DEPLOY} again {over}");
+        return found(format!("spec.parameters[{first}]"), says, instead);
+    }
+    if moves && version.first_of(&["upgrade", "update", DEPLOY]) == DEPLOY {
+        let says = format!("the other version of the operator runs plan {DEPLOY} again {over}");
+        let instead = "give that version a plan upgrade or update without the bootstrap steps";
+        return found("spec.operatorVersion.name".to_owned(), says, instead);
+    }
+    // KUDO's own webhook names the plan of a changed parameter in the same request.
+    if by_hand {
+        let says = format!("plan {DEPLOY} would run again {over}");
+        return found(
+            "spec.planExecution.planName".to_owned(),
+            says,
+            "run a plan without the bootstrap steps",
+        );
+    }
+    Findings::new()
+}
+
+fn unknown(new: &Instance, over: &str) -> Findings {
+    let name = visible(new.spec.operator_version.name.look());
+    let says = format!("OperatorVersion {name} is not known, so nobody can tell which plan runs {over}");
+    let instead =
+        "install that version of the operator first; kubectl get operatorversions lists what there is";
+    vec![RULE.finding(Verdict::Unknown, "spec.operatorVersion.name", says, WHY, instead)]
 }

@@ -23,7 +23,7 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
-use super::written;
+use super::rewritten;
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, WRITTEN, scale_order};
@@ -41,10 +41,7 @@ pub(super) const RULE: Rule = Rule {
 const NAME: &str = "NODE_COUNT";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
-    let Some((old, new)) = written(review, view) else { return Findings::new() };
-    let Some(count) =
-        new.parameter(NAME).filter(|it| it.given() && old.and_then(|it| it.parameter(NAME)) != Some(it))
-    else {
+    let Some((new, count)) = rewritten(review, view, NAME).filter(|(_, it)| it.given()) else {
         return Findings::new();
     };
     let field = format!("spec.parameters[{NAME}]");

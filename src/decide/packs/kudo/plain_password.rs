@@ -24,7 +24,7 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
 //! `modes: {K04: warn}`.
 
-use super::written;
+use super::{visible, written};
 use crate::object::Kind;
 use crate::packs::loose::Loose;
 use crate::review::Review;
@@ -76,10 +76,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 fn is_password(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
-    ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) && !name.contains("SECRET")
-}
-
-/// As far as anybody reads the name of a parameter.
-fn visible(name: &str) -> String {
-    name.chars().filter(|it| !it.is_control()).take(60).collect()
+    let says =
+        ["PASSWORD", "PASSWD", "TOKEN"].iter().any(|word| name.contains(word)) || name.ends_with("_AUTH");
+    // That is how the name of a Secret is called.
+    says && !name.contains("SECRET")
 }
