@@ -34,7 +34,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "K04",
-    name: "kudo-plain-password",
+    name: "kudo-password",
     touches: &[(Kind::Instance, WRITTEN)],
     source: include_str!("plain_password.rs"),
     check,

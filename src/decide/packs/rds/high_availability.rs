@@ -35,7 +35,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R04",
-    name: "rds-high-availability",
+    name: "rds-availability",
     touches: &[(Kind::Rds, &[Verb::Create])],
     source: include_str!("high_availability.rs"),
     check,

@@ -33,7 +33,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W06",
-    name: "wordpress-claims",
+    name: "wp-claims",
     touches: &[(Kind::Claim, &[Verb::Update])],
     source: include_str!("claims.rs"),
     check,

@@ -31,7 +31,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W09",
-    name: "wordpress-collision",
+    name: "wp-collision",
     touches: &[(Kind::Deployment, &[Verb::Create])],
     source: include_str!("collision.rs"),
     check,

@@ -33,7 +33,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W04",
-    name: "wordpress-data",
+    name: "wp-data",
     touches: &[(Kind::Wordpress, &[Verb::Delete]), (Kind::Claim, &[Verb::Delete])],
     source: include_str!("data.rs"),
     check,

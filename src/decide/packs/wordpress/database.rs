@@ -36,7 +36,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W05",
-    name: "wordpress-database",
+    name: "wp-database",
     touches: &[(Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale])],
     source: include_str!("database.rs"),
     check,

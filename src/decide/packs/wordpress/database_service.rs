@@ -32,7 +32,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W07",
-    name: "wordpress-database-service",
+    name: "wp-service",
     touches: &[(Kind::Service, WRITTEN)],
     source: include_str!("database_service.rs"),
     check,

@@ -31,7 +31,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W08",
-    name: "wordpress-name",
+    name: "wp-name",
     touches: &[(Kind::Wordpress, &[Verb::Create])],
     source: include_str!("name.rs"),
     check,

@@ -32,7 +32,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W02",
-    name: "wordpress-password-change",
+    name: "wp-password-change",
     touches: &[(Kind::Wordpress, &[Verb::Update])],
     source: include_str!("password_change.rs"),
     check,

@@ -35,7 +35,7 @@ use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W01",
-    name: "wordpress-plain-password",
+    name: "wp-password",
     touches: &[(Kind::Wordpress, WRITTEN), (Kind::Deployment, WRITTEN)],
     source: include_str!("plain_password.rs"),
     check,
