@@ -246,7 +246,7 @@ mod tests {
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("moed: {}", "moed"),
             ("packs: {other: false}", "there is no pack \"other\"; there are "),
-            ("packs: {wordpress: perhaps}", "packs"),
+            ("packs: {wordpress: perhaps}", "invalid boolean at line 1, column 20"),
             ("mode: {}", "expected string scalar at line 1, column 7"),
             ("mode: maybe", "mode cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),

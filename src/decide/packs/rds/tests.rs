@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 use super::Rds;
 use crate::config::Settings;
 use crate::object::{Kind, Object};
-use crate::review::{Origin, Review};
+use crate::review::{Operation, Origin, Review};
 use crate::rules;
+use crate::verdict::Decision;
 use crate::view::{Facts, Freshness, View, World};
 
 const SECRET: &str = "Zq9-kept-to-itself";
@@ -82,4 +83,50 @@ fn numbers_and_texts_of_numbers_say_the_same() {
         |port: Value| serde_json::from_value::<Rds>(json!({ "spec": { "port": port } })).unwrap().spec.port;
     assert!(port(json!(3306)).says_as(&port(json!("3306"))));
     assert!(port(Value::Null).says_as(&port(json!(""))) && !port(json!([])).says_as(&port(json!(""))));
+}
+
+/// One write of a whole object.
+fn written(user: &str, old: &Value, new: &Value) -> Decision {
+    let settings = Settings::default();
+    let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
+    let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
+    let read = |object: &Value| Object::read(Kind::Rds, &object.to_string());
+    let review = Review {
+        operation: Operation::Update,
+        user: user.to_owned(),
+        old: read(old).ok(),
+        ..Review::as_created(Origin::Validating, Kind::Rds, "db", "orders", read(new))
+    };
+    rules::evaluate(&review, &view)
+}
+
+/// Every ten seconds it writes the whole object: what the cloud told, what the autopilot chose, what it has done.
+#[test]
+fn the_operator_writes_what_it_writes() {
+    let operator = "system:serviceaccount:otc:rdsoperator";
+    let mut now = json!({
+        "metadata": { "name": "orders", "namespace": "db" },
+        "spec": { "password": "Correct-Horse-7", "volumesize": 40, "flavorref": "rds.mysql.c2.medium", "users": [] },
+    });
+    let mut by_others = 0;
+    for change in [
+        json!({}),
+        json!({ "status": { "id": "b63din01", "ip": "10.0.0.7", "status": "BUILD" } }),
+        json!({ "status": { "status": "ACTIVE" } }),
+        json!({ "spec": { "password": "***" } }),
+        json!({ "spec": { "volumesize": 50 } }),
+        json!({ "spec": { "volumesize": 60, "flavorref": "rds.mysql.c2.large" }, "status": { "autopilot": true } }),
+        json!({ "spec": { "backuprestoretime": "2026-12-01T08:00:00Z" } }),
+        json!({ "spec": { "backuprestoretime": "" }, "status": { "status": "RESTORING" } }),
+        json!({ "status": { "status": "ACTIVE", "reboot": false, "logs": false } }),
+        json!({}),
+    ] {
+        let mut next = now.clone();
+        json_patch::merge(&mut next, &change);
+        let decision = written(operator, &now, &next);
+        assert!(decision.judged.is_empty() && decision.remarks.is_empty(), "{change}: {decision:?}");
+        by_others += usize::from(!written("editor", &now, &next).judged.is_empty());
+        now = next;
+    }
+    assert!(by_others >= 5, "somebody else is told: {by_others}");
 }
