@@ -32,6 +32,8 @@ pub struct Pack {
     pub entries: &'static [Entry],
     /// This Deployment is a part of what it protects, so the view keeps it, too.
     pub keeps: fn(&Meta) -> bool,
+    /// No override of its rule releases this finding: it says that what would be confirmed was asked for wrongly.
+    pub stands: fn(&Finding) -> bool,
     /// Makes what this finding of its own says that is changed, in an object as it came.
     pub amend: fn(&mut Value, &Finding),
 }
@@ -87,13 +89,18 @@ pub fn of_rule(rule: &str) -> Option<&'static Pack> {
 pub(crate) fn keep(object: &Object) -> bool {
     match object {
         Object::Deployment(it) => PACKS.iter().any(|pack| (pack.keeps)(&it.metadata)),
-        other => kinds().any(|kind| kind == other.kind()),
+        other => has(other.kind()),
     }
 }
 
-/// No override of a single rule releases this: that one confirms what the rule asks about, and not that it was asked for wrongly.
+/// No override of a single rule releases this.
 pub(crate) fn is_beside_overrides(finding: &Finding) -> bool {
-    rds::is_no_confirmation(finding)
+    PACKS.iter().any(|pack| (pack.stands)(finding))
+}
+
+/// This kind is a custom resource of a pack: not every API server offers it.
+pub fn has(kind: Kind) -> bool {
+    kinds().any(|it| it == kind)
 }
 
 /// The custom resources of all packs.

@@ -115,7 +115,7 @@ impl Follower {
                 Err(trouble) => trouble,
             };
             // Somebody may install it: as often as others are heard from it is asked for.
-            if self.is_optional() && trouble.is_absent() {
+            if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
                 if !absent && self.absent().await.is_err() {
                     return;
@@ -134,11 +134,6 @@ impl Follower {
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-    }
-
-    /// The kinds of packs are not everywhere.
-    fn is_optional(&self) -> bool {
-        packs::kinds().any(|it| it == self.kind)
     }
 
     /// The API server does not offer it, so there is nothing.
@@ -185,7 +180,7 @@ impl Follower {
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
-                    if self.is_optional() {
+                    if packs::has(self.kind) {
                         self.send(Message::Serves(true)).await?;
                     }
                     self.send(Message::Listed).await?;

@@ -48,10 +48,6 @@ impl Error {
     }
 }
 
-fn is_of_pack(kind: Kind) -> bool {
-    packs::kinds().any(|it| it == kind)
-}
-
 fn is_forbidden(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 403)
 }
@@ -82,14 +78,14 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     listed.unseen.push(plural);
                 }
                 // Whether there is any of it to be seen is told to everybody.
-                Err(error) if is_of_pack(kind) && is_forbidden(&error) => {
+                Err(error) if packs::has(kind) && is_forbidden(&error) => {
                     if offers(client, kind).await {
                         listed.unseen.push(plural);
                     }
                 }
                 // Nobody has installed it.
-                Err(kube::Error::Api(status)) if is_of_pack(kind) && status.code == 404 => {}
-                Ok(()) if is_of_pack(kind) => listed.facts.kept.serves(kind, true),
+                Err(kube::Error::Api(status)) if packs::has(kind) && status.code == 404 => {}
+                Ok(()) if packs::has(kind) => listed.facts.kept.serves(kind, true),
                 result => result.map_err(|error| Error::List(plural, error))?,
             },
         }

@@ -28,6 +28,7 @@ pub const PACK: Pack = Pack {
     rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE],
     entries: ENTRIES,
     keeps: |_| false,
+    stands: |_| false,
     amend: |_, _| {},
 };
 

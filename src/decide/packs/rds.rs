@@ -23,17 +23,13 @@ mod status;
 mod users;
 mod volume;
 
-use serde_json::Value;
-
 use super::Pack;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
-use crate::verdict::Finding;
 use crate::view::View;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
 pub use binding::ClusterRoleBinding;
-pub(super) use restore::is_no_confirmation;
 pub use spec::Rds;
 use spec::Spec;
 
@@ -63,7 +59,8 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |_| false,
-    amend: leave,
+    stands: restore::is_no_confirmation,
+    amend: |_, _| {},
 };
 
 /// CEL: an Rds, or the definition of all of them.
@@ -97,9 +94,6 @@ const ENTRIES: &[Entry] = &[
         why: "the operator writes each every ten seconds, and never waits for a guard that is down",
     },
 ];
-
-/// No rule of the pack changes an object.
-fn leave(_: &mut Value, _: &Finding) {}
 
 /// What somebody else than the operator writes, where it changes the spec or the status.
 struct Write<'r> {

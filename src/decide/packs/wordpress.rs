@@ -41,6 +41,7 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |meta| part(meta).is_some(),
+    stands: |_| false,
     amend,
 };
 

@@ -100,7 +100,7 @@ impl Entry {
     /// Every kind of a pack that it asks about is offered by the API server. Galera's kinds are everywhere.
     pub(super) fn is_served(&self, served: &BTreeSet<Kind>) -> bool {
         let asked = self.asks.iter().map(|(group, plural, _)| Kind::of_plural(group, plural));
-        asked.filter(|kind| packs::kinds().any(|it| it == *kind)).all(|kind| served.contains(&kind))
+        asked.filter(|kind| packs::has(*kind)).all(|kind| served.contains(&kind))
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) const RULE: Rule = Rule {
 const TIME: &str = "spec.backuprestoretime";
 
 /// It says that a restore is asked for wrongly: a confirmation does not make that right.
-pub(in crate::packs) fn is_no_confirmation(finding: &Finding) -> bool {
+pub(super) fn is_no_confirmation(finding: &Finding) -> bool {
     finding.rule == RULE.id && finding.field == TIME
 }
 
