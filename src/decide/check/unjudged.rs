@@ -80,7 +80,7 @@ pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str
         return None;
     }
     let name = &workload.metadata.name;
-    Some(if let Some(owner) = workload.metadata.controller() {
+    Some(if let Some(owner) = workload.metadata.operator() {
         format!(
             "container {} runs a database server, and {} {} owns this StatefulSet, so it {so}: the guard leaves it to its operator",
             container.name, owner.kind, owner.name

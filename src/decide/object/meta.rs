@@ -122,6 +122,12 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
+    /// The operator that looks after it and knows what it is. KUDO's Instance has it made as somebody's templates say, and knows nothing
+    /// of a database.
+    pub fn operator(&self) -> Option<&Owner> {
+        self.controller().filter(|owner| !owner.api_version.starts_with("kudo.dev/"))
+    }
+
     /// The release by which Helm manages it. A name that Helm would not take is none.
     pub fn helm_release(&self) -> Option<&str> {
         let plain = |it: &&str| {

@@ -100,6 +100,6 @@ impl<'a> View<'a> {
         let configures =
             |key: &str, text: &str| options::is_file(key, text) && options::configures_galera(text);
         self.adoption().adopts(&meta.labels)
-            || meta.controller().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
+            || meta.operator().is_none() && map.data.iter().any(|(key, text)| configures(key, text.look()))
     }
 }

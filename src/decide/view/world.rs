@@ -110,7 +110,7 @@ pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let template = &workload.spec.template;
     let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
     adoption.adopts(&template.metadata.labels)
-        && (on_purpose || workload.metadata.controller().is_none())
+        && (on_purpose || workload.metadata.operator().is_none())
         && server::of(template).is_some()
 }
 

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress kudo
 #
-# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and more/wordpress.tar, which `ctr images
+# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those in more/, which `ctr images
 # import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
 # script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
 # beside it: a changed entrypoint takes seconds.
@@ -17,6 +17,7 @@ umask 022
 unset CDPATH
 entrypoint=$(realpath "${GATERA_MARIADB_ENTRYPOINT:-$(dirname "$0")/docker-entrypoint.sh}")
 cd "$(dirname "$0")"
+tools=$(realpath ../../lab/tools)
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -30,7 +31,7 @@ case ${GATERA_MARIADB:-10.11} in
 esac
 
 inputs_hash() {
-    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* "$entrypoint"; } |
+    { uname -m; echo "${GATERA_MARIADB:-10.11}"; cat archive.sh build.sh mariadb.cnf packages.sh wordpress* "$entrypoint" "$tools"/kudo/go.*; } |
         sha256sum | cut -c 1-16
 }
 
@@ -42,7 +43,7 @@ all_built() {
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
-    wordpress) echo "$folder/more/$1.tar" ;;
+    wordpress | kudo) echo "$folder/more/$1.tar" ;;
     *)
         say "$0: no image is called '$1'"
         exit 2 ;;
@@ -174,6 +175,16 @@ build_wordpress() {
     ./archive.sh "$root" "{\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\"],\"Entrypoint\":[\"docker-entrypoint.sh\"],
 \"Cmd\":[\"apache2\",\"-DFOREGROUND\"],\"ExposedPorts\":{\"80/tcp\":{}},\"Volumes\":{\"/var/www/html\":{}}}" "$(archive_of wordpress)" \
         "docker.io/library/wordpress:${version%.*}-apache" docker.io/library/wordpress:lab
+}
+
+# Its controller where its own manifest looks for it.
+build_kudo() {
+    root=$temporary/kudo
+    mkdir -p "$root/root" "$root/tmp"
+    cp "$("$tools/build.sh" kudo-manager)/kudo-manager" "$root/root/manager"
+    version=$(sed -n 's|^require github.com/kudobuilder/kudo \(v[0-9.]*\).*|\1|p' "$tools/kudo/go.mod")
+    ./archive.sh "$root" '{"Env":["PATH=/root"],"Cmd":["/root/manager"]}' "$(archive_of kudo)" \
+        "docker.io/kudobuilder/controller:$version"
 }
 
 # The quick ones first: what is missing there is said before the long one begins.

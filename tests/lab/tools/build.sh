@@ -2,7 +2,7 @@
 # Builds the lab's programs from the versions pinned in go.mod beside it, once, into a cache outside the tree.
 #
 # usage: build.sh [TOOL...]      default: etcd kube-apiserver kube-controller-manager kubectl
-# also:  coredns helm kube-proxy kube-scheduler kubelet kwok promtool
+# also:  coredns helm kube-proxy kube-scheduler kubectl-kudo kubelet kudo-manager kwok promtool
 #
 # GATERA_KUBERNETES=1.33  another Kubernetes than the one pinned in go.mod: its programs come from kubernetes-1.33
 # GATERA_HELM=3           another Helm, from helm-3
@@ -22,6 +22,8 @@ package_of() {
     coredns) echo github.com/coredns/coredns ;;
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     helm) echo "helm.sh/helm/v${GATERA_HELM:-4}/cmd/helm" ;;
+    kubectl-kudo) echo github.com/kudobuilder/kudo/cmd/kubectl-kudo ;;
+    kudo-manager) echo github.com/kudobuilder/kudo/cmd/manager ;;
     kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
     promtool) echo github.com/prometheus/prometheus/cmd/promtool ;;
     kube-apiserver | kube-controller-manager | kube-proxy | kube-scheduler | kubectl | kubelet)
@@ -36,6 +38,7 @@ package_of() {
 module_of() {
     case $1 in
     helm) release_of helm "${GATERA_HELM:-}" ;;
+    *kudo*) echo kudo ;;
     kube*) release_of kubernetes "${GATERA_KUBERNETES:-}" ;;
     promtool) echo promtool ;;
     *) echo . ;;
@@ -117,6 +120,7 @@ version_flags() {
 executable_of() {
     case $1 in
     etcd) echo server ;;
+    kudo-manager) echo manager ;;
     *) echo "$1" ;;
     esac
 }

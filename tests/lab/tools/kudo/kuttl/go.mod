@@ -1,0 +1,3 @@
+module github.com/kudobuilder/kuttl
+
+go 1.25
