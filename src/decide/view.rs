@@ -140,6 +140,11 @@ impl<'a> View<'a> {
         self.world.clusters_in(namespace)
     }
 
+    /// The clusters of all namespaces.
+    pub fn clusters(&self) -> impl Iterator<Item = &'a Cluster> {
+        self.world.clusters()
+    }
+
     /// What is known of a node; `None`: there is no such node.
     pub fn node(&self, name: &str) -> Option<&'a Node> {
         self.world.facts.nodes.get(name).map(Arc::as_ref)

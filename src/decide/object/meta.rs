@@ -125,7 +125,7 @@ impl Meta {
     /// The operator that looks after it and knows what it is. KUDO's Instance has it made as somebody's templates say, and knows nothing
     /// of a database.
     pub fn operator(&self) -> Option<&Owner> {
-        self.controller().filter(|owner| !owner.api_version.starts_with("kudo.dev/"))
+        self.controller().filter(|owner| !owner.is_of("kudo.dev", "Instance"))
     }
 
     /// The release by which Helm manages it. A name that Helm would not take is none.

@@ -6,6 +6,7 @@
 
 mod anti_affinity;
 mod deploy_again;
+mod end;
 mod node_count;
 mod plain_password;
 
@@ -23,28 +24,44 @@ use crate::webhooks::{Endpoint, Entry, Only, Selects};
 /// The pack.
 pub const PACK: Pack = Pack {
     name: "kudo",
-    protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority",
+    protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority, and from going with it",
     kinds: &[Kind::Instance, Kind::OperatorVersion],
-    rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE],
+    rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
     entries: ENTRIES,
     keeps: |_| false,
     stands: |_| false,
     amend: |_, _| {},
 };
 
-const ENTRIES: &[Entry] = &[Entry {
-    name: "kudo-instances",
-    endpoint: Endpoint::Validate,
-    asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
-    selects: Selects::Anywhere,
-    // KUDO writes their status and their finalizers all the time.
-    only: Only::When(
-        "another-spec",
-        "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec",
-    ),
-    fail_closed: true,
-    why: "the parameters of a cluster, before KUDO acts on them",
-}];
+/// CEL: KUDO writes their status and their finalizers all the time.
+const ANOTHER_SPEC: &str =
+    "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec";
+/// CEL: an Instance, or the definition of all of them.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "kudo-instances",
+        endpoint: Endpoint::Validate,
+        asks: &[("kudo.dev", "instances", &["CREATE", "UPDATE"])],
+        selects: Selects::Anywhere,
+        only: Only::When("another-spec", ANOTHER_SPEC),
+        fail_closed: true,
+        why: "the parameters of a cluster, before KUDO acts on them",
+    },
+    Entry {
+        name: "kudo-ends",
+        endpoint: Endpoint::Validate,
+        asks: &[
+            ("kudo.dev", "instances", &["DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
+        selects: Selects::Anywhere,
+        only: Only::When("kudo", OURS),
+        fail_closed: true,
+        why: "a cluster goes with its Instance, and all of them with their definition",
+    },
+];
 
 /// An operator that runs, and its parameters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
