@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::sent::Sent;
-use super::{Message, PAGE, id, read};
+use super::{Message, id, page, read};
 use crate::act::guard::Heard;
 use crate::act::telemetry::chain;
 
@@ -163,8 +163,8 @@ impl Follower {
     async fn list(&self) -> Result<String, Interruption> {
         self.send(Message::Begun).await?;
         let asked = Instant::now();
-        let mut params =
-            ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
+        let mut params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() }
+            .limit(page(self.kind));
         loop {
             let request = Request::new(&self.url);
             let request = if self.kind == Kind::ConfigMap {

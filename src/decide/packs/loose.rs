@@ -4,12 +4,13 @@
 //! be a password.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// What stands there.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(super) enum Loose {
     /// Nothing, or null.
     #[default]
@@ -83,7 +84,7 @@ pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::Deserialize
 }
 
 /// A list, of which each is read as far as it can be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Listed<T> {
     /// Nothing, or null.
     #[default]
@@ -114,4 +115,21 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
             _ => Self::Odd,
         })
     }
+}
+
+/// About as many bytes as it takes in memory. All that is derived from its fields comes by here, so none can be forgotten.
+pub(super) fn weight(it: &impl Hash) -> usize {
+    struct Weight(usize);
+    impl Hasher for Weight {
+        fn write(&mut self, bytes: &[u8]) {
+            // A list of a million empty entries is short in JSON, and not here.
+            self.0 += bytes.len() + size_of::<Loose>();
+        }
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut weight = Weight(0);
+    it.hash(&mut weight);
+    weight.0
 }

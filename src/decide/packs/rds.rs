@@ -23,7 +23,7 @@ mod status;
 mod users;
 mod volume;
 
-use super::Pack;
+use super::{Pack, loose};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::view::View;
@@ -59,6 +59,7 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |_| false,
+    weighs: |object| if let Object::Rds(it) = object { loose::weight(it) } else { 0 },
     stands: restore::is_no_confirmation,
     amend: |_, _| {},
 };

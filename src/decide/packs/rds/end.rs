@@ -87,7 +87,7 @@ fn of_one(rds: &Rds) -> Finding {
 }
 
 fn of_all(view: &View<'_>) -> Finding {
-    let count = view.kept_anywhere(Kind::Rds).count();
+    let count = view.how_many(Kind::Rds);
     let says = format!(
         "every Rds in every namespace goes with it ({count}, {}), and so do their instances",
         view.seen()
