@@ -157,7 +157,8 @@ impl Watches {
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
-            tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
+            let guard = Arc::clone(guard);
+            tasks.spawn(Follower { client, kind, url, selector, watch, heard, guard, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
