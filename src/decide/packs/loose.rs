@@ -19,8 +19,8 @@ pub(super) enum Loose {
     Text(String),
     /// A number, or true or false, as a text.
     Plain(String),
-    /// A list or a map.
-    Odd,
+    /// A list or a map, by that word: what is in it nobody looks at.
+    Odd(&'static str),
 }
 
 impl Loose {
@@ -28,8 +28,13 @@ impl Loose {
     pub(super) fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
-            Self::Absent | Self::Odd => "",
+            Self::Absent | Self::Odd(_) => "",
         }
+    }
+
+    /// "a list" or "a map", if it is one.
+    pub(super) fn odd(&self) -> Option<&'static str> {
+        if let Self::Odd(word) = self { Some(word) } else { None }
     }
 
     /// As a whole number, if it is one.
@@ -39,12 +44,12 @@ impl Loose {
 
     /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
     pub(super) fn says_as(&self, other: &Self) -> bool {
-        self.look() == other.look() && (*self == Self::Odd) == (*other == Self::Odd)
+        self.look() == other.look() && self.odd() == other.odd()
     }
 
     /// It says nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.look().is_empty() && *self != Self::Odd
+        self.look().is_empty() && self.odd().is_none()
     }
 
     /// Something is there.
@@ -60,7 +65,8 @@ impl<'de> Deserialize<'de> for Loose {
             Value::String(text) => Self::Text(text),
             Value::Bool(it) => Self::Plain(it.to_string()),
             Value::Number(it) => Self::Plain(it.to_string()),
-            Value::Array(_) | Value::Object(_) => Self::Odd,
+            Value::Array(_) => Self::Odd("a list"),
+            Value::Object(_) => Self::Odd("a map"),
         })
     }
 }
@@ -69,7 +75,7 @@ impl fmt::Debug for Loose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
-            Self::Odd => f.write_str("neither a text nor a number"),
+            Self::Odd(word) => f.write_str(word),
             Self::Text(text) | Self::Plain(text) => write!(f, "({} hidden bytes)", text.len()),
         }
     }
