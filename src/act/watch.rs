@@ -19,7 +19,7 @@ use std::time::Duration;
 use decide::galera::adopt::{Adoption, READER};
 use decide::object::{Kind, Object, Unreadable};
 use decide::packs;
-use decide::view::{Freshness, Id, World};
+use decide::view::{self, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
@@ -36,8 +36,10 @@ use follow::Follower;
 use keeper::{Keeper, Source};
 use sent::Sent;
 
-/// So many objects in one answer.
+/// So many objects in one answer,
 const PAGE: u32 = 500;
+/// and of custom resources, any of which may be a megabyte and a half of whatever somebody wrote.
+const PAGE_OF_PACKS: u32 = 16;
 /// How often somebody looks whether the view has become old.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -155,7 +157,8 @@ impl Watches {
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
-            tasks.spawn(Follower { client, kind, url, selector, watch, heard, tell }.follow());
+            let guard = Arc::clone(guard);
+            tasks.spawn(Follower { client, kind, url, selector, watch, heard, guard, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
@@ -193,6 +196,10 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
 }
 
+fn page(kind: Kind) -> u32 {
+    if packs::has(kind) { PAGE_OF_PACKS } else { PAGE }
+}
+
 fn resource(kind: Kind) -> ApiResource {
     // What is older than autoscaling/v2 says as much of the autoscalers as is kept.
     let version = if kind == Kind::Autoscaler { "v1" } else { kind.version() };
@@ -202,7 +209,7 @@ fn resource(kind: Kind) -> ApiResource {
 
 /// An object of a watch, for the facts.
 fn read(kind: Kind, sent: &Sent) -> Message {
-    match Object::read(kind, sent.text()) {
+    match view::read(kind, sent.text()) {
         Ok(object) => Message::Put(Box::new(object)),
         Err(problem) => unreadable(id(sent.meta()), problem),
     }

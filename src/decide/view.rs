@@ -40,6 +40,7 @@ pub use cluster::{Bootstrap, Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::Facts;
 pub use id::Id;
+pub use kept::read;
 pub use last_look::{Changed, LastLook};
 pub use pod_fact::{PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
@@ -156,16 +157,27 @@ impl<'a> View<'a> {
         !nodes.is_empty() && !nodes.contains_key(name)
     }
 
-    /// The custom resources of this kind in a namespace, as their pack reads them.
+    /// The custom resources of this kind in a namespace, as their pack reads them, unless they are too large.
     pub fn kept(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a Object> + use<'a> {
         let all = self.world.facts.kept.of(kind).into_iter();
         let namespace = namespace.to_owned();
         all.flat_map(move |map| within(map, &namespace))
     }
 
-    /// The custom resources of this kind, in every namespace.
-    pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
-        self.world.facts.kept.of(kind).into_iter().flat_map(|map| map.values().map(|it| &**it))
+    /// What the custom resources of this kind in a namespace are called, also of those of which no more is known.
+    pub fn named(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let kept = self.kept(kind, namespace).map(|it| &*it.meta().name);
+        let unreadable = self.world.facts.unreadable.range((kind, Id::new(namespace, ""))..);
+        let namespace = namespace.to_owned();
+        let here = move |(of, id): &&(Kind, Id)| *of == kind && id.namespace == namespace;
+        kept.chain(unreadable.map(|(of, _)| of).take_while(here).map(|(_, id)| &*id.name))
+    }
+
+    /// How many custom resources of this kind there are, in every namespace.
+    pub fn how_many(&self, kind: Kind) -> usize {
+        let facts = self.world.facts();
+        let kept = facts.kept.of(kind).map_or(0, imbl::OrdMap::len);
+        kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
     }
 
     /// The cluster of this StatefulSet.

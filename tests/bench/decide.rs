@@ -3,6 +3,7 @@
 //! Paced at 1,000 requests a second, which is how it runs in life (cold caches included), and unpaced for the mean.
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,11 +63,16 @@ impl Percentiles {
 
 /// The guard without its edge.
 pub struct Engine {
-    settings: Settings,
+    pub settings: Settings,
     world: ArcSwap<World>,
 }
 
 impl Engine {
+    /// What it knows now.
+    pub fn world(&self) -> Arc<World> {
+        self.world.load_full()
+    }
+
     /// What happens between the last byte of a request and the first of its answer.
     pub fn decide(&self, mutating: bool, body: &[u8]) -> Vec<u8> {
         let origin = if mutating { Origin::Mutating } else { Origin::Validating };

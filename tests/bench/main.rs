@@ -10,12 +10,13 @@
 //! | `series.rs` | servers taking turns under one load |
 //! | `decide.rs` | the decision without a server |
 //! | `growth.rs` | what a change costs as the view grows, and what the view weighs |
+//! | `packs.rs` | packs that are on and not concerned, and an operator that is never judged |
 //! | `large.rs` | the largest objects, and `gatera check` of many |
 //! | `real.rs`, `api.rs` | the real program at a real API server (`BENCH_LAB=1`) |
 //! | `summary.rs`, `table.rs` | what is printed and kept |
 //!
 //! `cargo bench --bench guard -- engine` leaves the servers out and measures the decision alone, `-- growth` only how the
-//! cost of a change grows with the view.
+//! cost of a change grows with the view, `-- packs` only what packs cost.
 //!
 //! It is no test: figures stand beside targets, and only a wrong answer fails.
 #![forbid(unsafe_code)]
@@ -38,6 +39,7 @@ mod fleet;
 mod growth;
 mod large;
 mod load;
+mod packs;
 mod plan;
 mod real;
 mod reviews;
@@ -61,6 +63,7 @@ use fleet::{CLUSTERS, Spread};
 use growth::Growth;
 use large::Large;
 use load::{Line, Pace};
+use packs::{Unconcerned, Writes};
 use plan::Plan;
 use reviews::Shape;
 use serde::Serialize;
@@ -105,6 +108,12 @@ fn main() {
             growth::grow(clusters.parse().expect("a number of clusters"), spread);
         }
         ["growth"] => summary::tell_growth(&growth::measure(&Plan::of_this_run())),
+        ["packs"] => {
+            let (plan, full) = (Plan::of_this_run(), CLUSTERS.to_string());
+            let [full, nothing] = [&["serve-guard", &*full][..], &["serve-nothing"]].map(Server::start);
+            summary::tell_operator(&packs::operator(&plan, &full, &nothing));
+            summary::tell_packs(&packs::unconcerned(&plan, &decide::engine().0));
+        }
         ["engine"] => {
             summary::tell_engine(&Engine::measure(&Plan::of_this_run()));
         }
@@ -114,9 +123,9 @@ fn main() {
 
 fn run(plan: &Plan) {
     table::title(plan);
-    let (outcomes, start) = loads(plan);
+    let (outcomes, start, operator) = loads(plan);
     let engine = Engine::measure(plan);
-    let mut summary = Summary { outcomes, start, engine, real: None };
+    let mut summary = Summary { outcomes, start, operator, engine, real: None };
     summary.tell();
     if plan.lab {
         println!("\nBENCH_LAB=1: starting a control plane with {CLUSTERS} clusters; this takes minutes.");
@@ -137,6 +146,7 @@ fn run(plan: &Plan) {
 #[derive(Debug, Serialize)]
 struct Engine {
     decisions: Decisions,
+    packs: Vec<Unconcerned>,
     growth: Vec<Growth>,
     large: Large,
 }
@@ -145,12 +155,13 @@ impl Engine {
     fn measure(plan: &Plan) -> Self {
         let (engine, facts) = decide::engine();
         let decisions = decide::measure(plan, &engine, &facts);
-        Self { decisions, growth: growth::measure(plan), large: large::measure(plan, &engine) }
+        let packs = packs::unconcerned(plan, &engine);
+        Self { decisions, packs, growth: growth::measure(plan), large: large::measure(plan, &engine) }
     }
 }
 
 /// All series, with four servers.
-fn loads(plan: &Plan) -> (Vec<Outcome>, Start) {
+fn loads(plan: &Plan) -> (Vec<Outcome>, Start, Writes) {
     let nothing = Server::start(&["serve-nothing"]);
     let uid = Server::start(&["serve-uid"]);
     let empty = Server::start(&["serve-guard", "0"]);
@@ -169,7 +180,7 @@ fn loads(plan: &Plan) -> (Vec<Outcome>, Start) {
         table::load(&these);
         outcomes.extend(these);
     }
-    (outcomes, start)
+    (outcomes, start, packs::operator(plan, &full, &nothing))
 }
 
 fn start(empty: &Server, full: &Server) -> Start {

@@ -45,6 +45,18 @@ const UID: &str = "705ab4f5-6393-11e8-b7cc-000000000000";
 const COUNTED: usize = 12;
 
 impl Request {
+    /// A body that goes to this path.
+    pub fn of(path: &str, body: &str) -> Self {
+        let head = format!(
+            "POST /{path}?timeout=10s HTTP/1.1\r\nHost: gatera.gatera.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n\
+             Content-Length: {}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\
+             Accept-Encoding: gzip\r\n\r\n",
+            body.len()
+        );
+        let uid = head.len() + body.find(UID).expect("the envelope has a uid");
+        Self { body: head.len(), bytes: [&head, body].concat().into_bytes(), uid }
+    }
+
     /// Gives the request the uid of this number.
     pub fn stamp(&mut self, number: u64) {
         let mut rest = number;
@@ -93,15 +105,7 @@ impl Shape {
             }
             Self::Secret => secret(cluster),
         };
-        let path = if self.mutating() { "mutate" } else { "validate" };
-        let head = format!(
-            "POST /{path}?timeout=10s HTTP/1.1\r\nHost: gatera.gatera.svc:443\r\nUser-Agent: kube-apiserver-admission\r\n\
-             Content-Length: {}\r\nAccept: application/json, */*\r\nContent-Type: application/json\r\n\
-             Accept-Encoding: gzip\r\n\r\n",
-            body.len()
-        );
-        let uid = head.len() + body.find(UID).expect("the envelope has a uid");
-        Request { body: head.len(), bytes: [head, body].concat().into_bytes(), uid }
+        Request::of(if self.mutating() { "mutate" } else { "validate" }, &body)
     }
 }
 
@@ -268,31 +272,33 @@ fn secret(cluster: usize) -> String {
 }
 
 /// What the API server writes around the objects.
-struct Envelope<'a> {
-    kind: [&'a str; 3],
-    resource: &'a str,
-    subresource: &'a str,
-    name: &'a str,
-    operation: &'a str,
+pub struct Envelope<'a> {
+    pub kind: [&'a str; 3],
+    pub resource: &'a str,
+    pub subresource: &'a str,
+    pub name: &'a str,
+    pub operation: &'a str,
+    pub user: &'a str,
 }
 
 impl Default for Envelope<'_> {
     fn default() -> Self {
-        Self { kind: [""; 3], resource: "", subresource: "", name: STATEFUL_SET, operation: "CREATE" }
+        let user = "system:serviceaccount:deploy:pipeline";
+        Self { kind: [""; 3], resource: "", subresource: "", name: STATEFUL_SET, operation: "CREATE", user }
     }
 }
 
 impl Envelope<'_> {
     /// In the API server's own order of fields, which `json!` would sort.
-    fn body(&self, cluster: usize, new: Option<&Value>, old: Option<&Value>) -> String {
-        let Self { kind: [group, version, kind], resource, subresource, name, operation } = self;
+    pub fn body(&self, cluster: usize, new: Option<&Value>, old: Option<&Value>) -> String {
+        let Self { kind: [group, version, kind], resource, subresource, name, operation, user } = self;
         let parent = if self.subresource.is_empty() { group } else { &"apps" };
         let kind = json!({ "group": group, "version": version, "kind": kind });
-        let resource = json!({ "group": parent, "version": "v1", "resource": resource });
+        let resource = json!({ "group": parent, "version": version, "resource": resource });
         let subresource =
             if subresource.is_empty() { String::new() } else { format!(r#","subResource":"{subresource}""#) };
         let user = json!({
-            "username": "system:serviceaccount:deploy:pipeline",
+            "username": user,
             "uid": "1f6c2a5e-0f5c-4f3e-9d4b-6a1f3f5b8c11",
             "groups": ["system:serviceaccounts", "system:serviceaccounts:deploy", "system:authenticated"],
             "extra": { "authentication.kubernetes.io/credential-id": ["JTI=5b3f1f7e-1f0c-4a43-8a1c-0f3a4f8ad0b2"] },

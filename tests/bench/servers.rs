@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use crate::fleet;
+use crate::{fleet, packs};
 
 /// What a server says of itself when it is there.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +42,10 @@ pub struct Hello {
 pub fn guard(clusters: usize) {
     gatera::act::telemetry::log();
     let settings = Settings::default();
-    let facts = fleet::facts(clusters, &settings);
+    let mut facts = fleet::facts(clusters, &settings);
+    if clusters > 0 {
+        packs::put_instances(&mut facts);
+    }
     let started = Instant::now();
     let world = World::build(facts, Freshness::Current);
     let build = started.elapsed();

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::decide::Percentiles;
 use crate::growth::Growth;
 use crate::large::Largest;
+use crate::packs::{Unconcerned, Writes};
 use crate::real::Real;
 use crate::series::Outcome;
 use crate::table::{self, Goal, Target};
@@ -21,6 +22,8 @@ pub const FULL: &str = "guard, 1000 clusters";
 pub struct Summary {
     pub outcomes: Vec<Outcome>,
     pub start: Start,
+    /// What the operator of a hundred Rds writes.
+    pub operator: Writes,
     pub engine: Engine,
     pub real: Option<Real>,
 }
@@ -35,7 +38,7 @@ pub struct Start {
 }
 
 /// What was measured without a server.
-pub fn tell_engine(Engine { decisions, growth, large }: &Engine) {
+pub fn tell_engine(Engine { decisions, packs, growth, large }: &Engine) {
     let mut lines = vec![
         line("decision on 17 KB, 1000 a second", percentiles(&decisions.paced)),
         line("the same, world rebuilt 10 times a second", percentiles(&decisions.paced_while_rebuilding)),
@@ -47,11 +50,30 @@ pub fn tell_engine(Engine { decisions, growth, large }: &Engine) {
         lines.push((format!("{name}, without a pause"), format!("mean {mean:.4} ms")));
     }
     table::section("In this process, 1000 clusters in the view", &lines);
+    tell_packs(packs);
     tell_growth(growth);
     let worst = |it: &Largest| format!("create {:.1} ms, update {:.1} ms", it.create_ms, it.update_ms);
     let mut lines: Vec<_> = large.config_maps.iter().map(|it| (it.text.to_owned(), worst(it))).collect();
     lines.push(line("gatera check of 10,000 documents", format!("{:.0} ms", large.check_ms)));
     table::section("ConfigMaps of 1 MB, by what is in them, and manifests", &lines);
+}
+
+/// Packs that are on, beside none.
+pub fn tell_packs(packs: &[Unconcerned]) {
+    let added = |it: &Unconcerned| {
+        let [low, median, high] = it.added_ns;
+        let value =
+            format!("{median:+.0} ({low:+.0} to {high:+.0}) ns, beside {:.0} ns without any", it.without_ns);
+        (it.object.to_owned(), value)
+    };
+    let lines: Vec<_> = packs.iter().map(added).collect();
+    table::section("What all packs add to a decision that is none of theirs", &lines);
+}
+
+/// Whom no rule judges.
+pub fn tell_operator(Writes { guard, nothing }: &Writes) {
+    let lines = [line(FULL, percentiles(guard)), line(NOTHING, percentiles(nothing))];
+    table::section("The operator of 100 Rds writes one of them whole, 10 times a second", &lines);
 }
 
 /// What a change costs as the view grows.
@@ -74,8 +96,9 @@ pub fn tell_growth(growth: &[Growth]) {
 impl Summary {
     /// What is not in the table of loads.
     pub fn tell(&self) {
-        let Self { start, engine, outcomes, .. } = self;
+        let Self { start, operator, engine, outcomes, .. } = self;
         tell_engine(engine);
+        tell_operator(operator);
         let lines = [
             line("building the first world", format!("{:.1} ms", start.world_ms)),
             line("from there to the first answer", format!("{:.1} ms", start.first_answer_ms)),
@@ -122,7 +145,8 @@ impl Summary {
     /// The figures somebody has promised.
     pub fn goals(&self) -> Vec<Goal> {
         use Target::{AtLeast, AtMost};
-        let Self { start, engine: Engine { decisions, growth, large }, real, .. } = self;
+        let Self { start, operator, engine: Engine { decisions, packs, growth, large }, real, .. } = self;
+        let added = packs.iter().map(|it| it.added_ns[1] / 1e3).fold(0.0, f64::max);
         let ratio = |series| self.of(series, FULL).ratio.map_or(0.0, |[_, median, _]| median);
         let (main, one) = (self.of(0, FULL), self.of(2, FULL));
         let first = start.world_ms + start.first_answer_ms;
@@ -143,6 +167,13 @@ impl Summary {
             Goal::new(
                 "every kind of request, 1000 a second, p99",
                 decisions.paced_mix.p99,
+                "ms",
+                AtMost(1.0),
+            ),
+            Goal::new("packs that are on and not concerned", added, "us", AtMost(1.0)),
+            Goal::new(
+                "writes of an operator of Rds, 10 a second, p99",
+                operator.guard.p99,
                 "ms",
                 AtMost(1.0),
             ),

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use decide::object::Kind;
@@ -24,8 +25,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
 use super::sent::Sent;
-use super::{Message, PAGE, id, read};
-use crate::act::guard::Heard;
+use super::{Message, id, page, read};
+use crate::act::guard::{Guard, Heard};
 use crate::act::telemetry::chain;
 
 /// One round of a watch. Each watch asks the API server so often, on a connection that stays open.
@@ -54,6 +55,8 @@ pub(super) struct Follower {
     /// Which of the watches this is.
     pub(super) watch: usize,
     pub(super) heard: Heard,
+    /// Its settings say which packs are on.
+    pub(super) guard: Arc<Guard>,
     pub(super) tell: mpsc::Sender<(usize, Message)>,
 }
 
@@ -77,14 +80,17 @@ enum Interruption {
     Answer { code: u16, message: String },
     #[error("reading an answer of the API server")]
     Line(#[source] serde_json::Error),
+    #[error("the pack of this kind is switched off")]
+    Off,
     #[error("nobody listens any more")]
     Over,
 }
 
 impl Interruption {
-    /// There is no such collection.
+    /// There is no such collection, or it is nobody's business.
     fn is_absent(&self) -> bool {
         match self {
+            Self::Off => true,
             Self::Ask(kube::Error::Api(status)) => status.code == 404,
             Self::Answer { code, .. } => *code == 404,
             _ => false,
@@ -106,7 +112,8 @@ impl Follower {
     pub(super) async fn follow(self) {
         let (mut place, mut pause, mut absent) = (None, FIRST_PAUSE, false);
         loop {
-            let trouble = match self.turn(&mut place).await {
+            let turn = if self.is_off() { Err(Interruption::Off) } else { self.turn(&mut place).await };
+            let trouble = match turn {
                 Ok(()) => {
                     (pause, absent) = (FIRST_PAUSE, false);
                     continue;
@@ -114,7 +121,7 @@ impl Follower {
                 Err(Interruption::Over) => return,
                 Err(trouble) => trouble,
             };
-            // Somebody may install it: as often as others are heard from it is asked for.
+            // Somebody may install it or switch it on: as often as others are heard from it is asked for.
             if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
                 if !absent && self.absent().await.is_err() {
@@ -136,7 +143,12 @@ impl Follower {
         }
     }
 
-    /// The API server does not offer it, so there is nothing.
+    /// Its pack is switched off. Settings can be read again at any time.
+    fn is_off(&self) -> bool {
+        packs::has(self.kind) && !self.guard.settings.load().packs().any(|it| it.kinds.contains(&self.kind))
+    }
+
+    /// It is not offered, or not asked for, so there is nothing.
     async fn absent(&self) -> Result<(), Interruption> {
         for told in [Message::Begun, Message::Serves(false), Message::Listed] {
             self.send(told).await?;
@@ -163,8 +175,8 @@ impl Follower {
     async fn list(&self) -> Result<String, Interruption> {
         self.send(Message::Begun).await?;
         let asked = Instant::now();
-        let mut params =
-            ListParams { label_selector: self.selector.clone(), ..ListParams::default() }.limit(PAGE);
+        let mut params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() }
+            .limit(page(self.kind));
         loop {
             let request = Request::new(&self.url);
             let request = if self.kind == Kind::ConfigMap {

@@ -159,11 +159,10 @@ impl Keeper {
                 let Some(last) = events.into_iter().last() else { return false };
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
-            // It is there, so what was known of it is not forgotten; the audit says that it is old.
             Message::Unreadable(id, problem) => {
                 source.before.remove(&id);
                 source.holds.insert(id.clone());
-                self.facts.unreadable.insert((source.kind, id), problem);
+                self.facts.cannot_read(source.kind, id, problem);
             }
         }
         true

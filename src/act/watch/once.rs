@@ -16,7 +16,7 @@ use kube::{Api, Client};
 use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
 use super::sent::Sent;
-use super::{Message, PAGE, WATCHED, read, resource};
+use super::{Message, WATCHED, page, read, resource};
 
 /// What was listed.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
 
 /// Page by page, so that a large cluster is never in memory as text.
 async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(page(kind));
     loop {
         let page = api.list(&params).await?;
         for sent in &page.items {
@@ -164,7 +164,7 @@ fn take(facts: &mut Facts, kind: Kind, told: Message) {
             facts.put(*object);
         }
         Message::Unreadable(id, problem) => {
-            facts.unreadable.insert((kind, id), problem);
+            facts.cannot_read(kind, id, problem);
         }
         _ => {}
     }

@@ -77,7 +77,7 @@ fn short<const MOST: usize, E: de::Error>(name: &str) -> Result<(), E> {
 }
 
 /// What every object says of itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Meta {
     /// Empty in a request that asks for `generateName`.
@@ -145,7 +145,7 @@ impl Meta {
 }
 
 /// Who made an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Owner {
     /// Group and version of the owner.

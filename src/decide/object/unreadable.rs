@@ -7,19 +7,31 @@ use serde::Deserialize;
 
 use super::Kind;
 
-/// The object is not what its kind promises.
+/// Why nothing is known of an object but that it is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot be read as a {kind}: {field}{}{problem}", if field.is_empty() { "" } else { ": " })]
-pub struct Unreadable {
-    kind: &'static str,
-    field: String,
-    problem: String,
+pub enum Unreadable {
+    /// It is not what its kind promises.
+    #[error("cannot be read as a {kind}: {field}{}{problem}", if field.is_empty() { "" } else { ": " })]
+    Odd {
+        /// Its kind.
+        kind: &'static str,
+        /// Which field is wrong; empty: the object as a whole.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// There is no room for it beside all others. In a request of its own it is read.
+    #[error("is not looked at: {0}")]
+    TooMuch(&'static str),
 }
 
 impl Unreadable {
     /// Which field is wrong; empty: the object as a whole.
     pub fn field(&self) -> &str {
-        &self.field
+        match self {
+            Self::Odd { field, .. } => field,
+            Self::TooMuch(_) => "",
+        }
     }
 }
 
@@ -31,7 +43,7 @@ pub fn read<T: for<'de> Deserialize<'de>>(kind: Kind, json: &str) -> Result<T, U
 pub(super) fn read_as<T: for<'de> Deserialize<'de>>(kind: &'static str, json: &str) -> Result<T, Unreadable> {
     serde_json::from_str(json).map_err(|_| {
         let (field, problem) = problem::<T>(json);
-        Unreadable { kind, field, problem }
+        Unreadable::Odd { kind, field, problem }
     })
 }
 

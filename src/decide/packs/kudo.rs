@@ -29,6 +29,11 @@ pub const PACK: Pack = Pack {
     rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
     entries: ENTRIES,
     keeps: |_| false,
+    weighs: |object| match object {
+        Object::Instance(it) => loose::weight(it),
+        Object::OperatorVersion(it) => loose::weight(it),
+        _ => 0,
+    },
     stands: |_| false,
     amend: |_, _| {},
 };
@@ -64,7 +69,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// An operator that runs, and its parameters.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Instance {
     /// Name, labels, marks.
@@ -74,7 +79,7 @@ pub struct Instance {
     spec: InstanceSpec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct InstanceSpec {
     #[serde(deserialize_with = "loose::map")]
@@ -85,20 +90,20 @@ struct InstanceSpec {
     plan_execution: Execution,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Named {
     name: Loose,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Execution {
     plan_name: Loose,
 }
 
 /// What an operator can do: its plans, and which of them a parameter runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct OperatorVersion {
     /// Name, labels, marks.
@@ -108,7 +113,7 @@ pub struct OperatorVersion {
     spec: VersionSpec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct VersionSpec {
     parameters: Listed<Parameter>,
@@ -116,7 +121,7 @@ struct VersionSpec {
     plans: BTreeMap<String, Loose>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Parameter {
     name: Loose,

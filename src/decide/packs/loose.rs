@@ -4,12 +4,13 @@
 //! be a password.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// What stands there.
-#[derive(Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub(super) enum Loose {
     /// Nothing, or null.
     #[default]
@@ -18,8 +19,8 @@ pub(super) enum Loose {
     Text(String),
     /// A number, or true or false, as a text.
     Plain(String),
-    /// A list or a map.
-    Odd,
+    /// A list or a map, by that word: what is in it nobody looks at.
+    Odd(&'static str),
 }
 
 impl Loose {
@@ -27,8 +28,13 @@ impl Loose {
     pub(super) fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
-            Self::Absent | Self::Odd => "",
+            Self::Absent | Self::Odd(_) => "",
         }
+    }
+
+    /// "a list" or "a map", if it is one.
+    pub(super) fn odd(&self) -> Option<&'static str> {
+        if let Self::Odd(word) = self { Some(word) } else { None }
     }
 
     /// As a whole number, if it is one.
@@ -38,12 +44,12 @@ impl Loose {
 
     /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
     pub(super) fn says_as(&self, other: &Self) -> bool {
-        self.look() == other.look() && (*self == Self::Odd) == (*other == Self::Odd)
+        self.look() == other.look() && self.odd() == other.odd()
     }
 
     /// It says nothing.
     pub(super) fn is_empty(&self) -> bool {
-        self.look().is_empty() && *self != Self::Odd
+        self.look().is_empty() && self.odd().is_none()
     }
 
     /// Something is there.
@@ -59,7 +65,8 @@ impl<'de> Deserialize<'de> for Loose {
             Value::String(text) => Self::Text(text),
             Value::Bool(it) => Self::Plain(it.to_string()),
             Value::Number(it) => Self::Plain(it.to_string()),
-            Value::Array(_) | Value::Object(_) => Self::Odd,
+            Value::Array(_) => Self::Odd("a list"),
+            Value::Object(_) => Self::Odd("a map"),
         })
     }
 }
@@ -68,7 +75,7 @@ impl fmt::Debug for Loose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Absent => f.write_str("nothing"),
-            Self::Odd => f.write_str("neither a text nor a number"),
+            Self::Odd(word) => f.write_str(word),
             Self::Text(text) | Self::Plain(text) => write!(f, "({} hidden bytes)", text.len()),
         }
     }
@@ -83,7 +90,7 @@ pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::Deserialize
 }
 
 /// A list, of which each is read as far as it can be.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Listed<T> {
     /// Nothing, or null.
     #[default]
@@ -114,4 +121,21 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
             _ => Self::Odd,
         })
     }
+}
+
+/// About as many bytes as it takes in memory. All that is derived from its fields comes by here, so none can be forgotten.
+pub(super) fn weight(it: &impl Hash) -> usize {
+    struct Weight(usize);
+    impl Hasher for Weight {
+        fn write(&mut self, bytes: &[u8]) {
+            // A list of a million empty entries is short in JSON, and not here.
+            self.0 += bytes.len() + size_of::<Loose>();
+        }
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut weight = Weight(0);
+    it.hash(&mut weight);
+    weight.0
 }

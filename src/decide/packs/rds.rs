@@ -24,6 +24,7 @@ mod users;
 mod volume;
 
 use super::Pack;
+use super::loose::{self, Loose};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::view::View;
@@ -59,6 +60,7 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |_| false,
+    weighs: |object| if let Object::Rds(it) = object { loose::weight(it) } else { 0 },
     stands: restore::is_no_confirmation,
     amend: |_, _| {},
 };
@@ -130,12 +132,39 @@ impl<'r> Write<'r> {
     }
 }
 
+/// The command that confirms what this review is about, for half an hour.
+fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
+    let place = if review.namespace.is_empty() { String::new() } else { format!("-n {} ", review.namespace) };
+    let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
+    let until = view.half_an_hour_from_now();
+    format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
+}
+
+/// The command that ends when the operator works on the instance again.
+fn wait_until_active(namespace: &str, name: &str) -> String {
+    format!("kubectl -n {namespace} wait rds/{name} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m")
+}
+
 /// A value as messages repeat it: quoted, and not at any length.
 fn shown(text: &str) -> String {
+    format!("\"{}\"", bare(text))
+}
+
+/// The same without quotes, where it stands beside the name of its field.
+fn bare(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut: String = text.chars().take(LONGEST).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
-    format!("\"{}{more}\"", cut.escape_debug())
+    format!("{}{more}", cut.escape_debug())
+}
+
+/// What stands in a field: a text, or that it is none.
+fn told(value: &Loose) -> String {
+    if value.given() {
+        value.odd().map_or_else(|| shown(value.look()), str::to_owned)
+    } else {
+        "nothing".to_owned()
+    }
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::Pack;
 use super::loose::{self, Loose};
-use crate::object::{Kind, Meta};
+use crate::object::{Kind, Meta, Object};
 use crate::verdict::Finding;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
@@ -41,6 +41,7 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |meta| part(meta).is_some(),
+    weighs: |object| if let Object::Wordpress(it) = object { loose::weight(it) } else { 0 },
     stands: |_| false,
     amend,
 };
@@ -107,7 +108,7 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// What the operator of the example is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Wordpress {
     /// Name, labels, marks.
@@ -117,7 +118,7 @@ pub struct Wordpress {
     spec: Spec,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct Spec {
     sqlrootpassword: Loose,

@@ -3,6 +3,9 @@
 //! A field of a StatefulSet, a Deployment, a pod or another object of a cluster holds something that Kubernetes does not
 //! know there: a text where a number belongs, a list where a map does, a name that no API server stores.
 //!
+//! A custom resource of more than 128 KiB, or beside 16 MiB of others, is not refused: requests about it are judged as all others. An
+//! audit, which looks at everything at once, warns that it does not look at this one.
+//!
 //! # Why
 //!
 //! What cannot be read cannot be judged, and to let it through would be a guess: a scale to zero that is written in a way
@@ -27,6 +30,7 @@
 //! for some minutes (`gatera break-glass`) it is let through, with a warning.
 
 use super::Page;
+use crate::object::Unreadable;
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
 
@@ -40,12 +44,19 @@ pub(super) const PAGE: Page =
 /// An object that cannot be read is refused: allowing it would be a guess.
 pub(super) fn found(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
-    Some(Finding {
-        rule: UNREADABLE,
-        verdict: Verdict::Deny,
-        field: problem.field().to_owned(),
-        says: problem.to_string(),
-        why: "what cannot be read cannot be judged, and guessing could cost a database".into(),
-        instead: "correct the field; `kubectl explain` names its type".into(),
-    })
+    let (verdict, why, instead) = match problem {
+        Unreadable::Odd { .. } => (
+            Verdict::Deny,
+            "what cannot be read cannot be judged, and guessing could cost a database",
+            "correct the field; `kubectl explain` names its type",
+        ),
+        // Whoever writes it is judged by all of it; only who looks at everything at once has no room for it.
+        Unreadable::TooMuch(_) => (
+            Verdict::Warn,
+            "all custom resources together get so much memory and no more, whoever writes them",
+            "gatera check judges it, of its file",
+        ),
+    };
+    let (field, says) = (problem.field().to_owned(), problem.to_string());
+    Some(Finding { rule: UNREADABLE, verdict, field, says, why: why.into(), instead: instead.into() })
 }

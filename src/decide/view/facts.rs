@@ -137,7 +137,11 @@ impl Facts {
             Object::Deployment(it) if adopted(&it) => drop(self.deployments.insert(id, Arc::new(*it))),
             Object::Deployment(it) => {
                 self.deployments.remove(&id);
-                self.kept.renew(id, Object::Deployment(it));
+                self.kept.remove(Kind::Deployment, &id);
+                let object = Object::Deployment(it);
+                if packs::keep(&object) {
+                    self.put_kept(id, object);
+                }
             }
             Object::Claim(it) => drop(self.claims.insert(id, Arc::new(it))),
             Object::Service(it) => drop(self.services.insert(id, Arc::new(it))),
@@ -149,10 +153,27 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            other if packs::keep(&other) => self.kept.put(id, other),
+            other if packs::keep(&other) => self.put_kept(id, other),
             _ => return false,
         }
         true
+    }
+
+    fn put_kept(&mut self, id: Id, object: Object) {
+        let kind = object.kind();
+        match self.kept.put(id.clone(), object) {
+            Ok(()) => drop(self.unreadable.remove(&(kind, id))),
+            Err(problem) => self.cannot_read(kind, id, problem),
+        }
+    }
+
+    /// It is there, and nothing more is known of it now. What was read before stays, and the audit says that it is old; but what is said
+    /// of a custom resource is never said of an older one.
+    pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
+        if packs::has(kind) {
+            self.kept.remove(kind, &id);
+        }
+        self.unreadable.insert((kind, id), problem);
     }
 
     /// Changes what is known of one object, keeps the index true, and notes which clusters that touches.

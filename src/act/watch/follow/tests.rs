@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use axum::http::{self, Response};
+use decide::config::Settings;
 use decide::view::Freshness;
 use futures_util::stream;
 use http_body_util::StreamBody;
@@ -80,16 +81,30 @@ fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Sa
 
 /// Follows the script for so many seconds: what was asked, and how current the view is then.
 async fn after(seconds: u64, script: Vec<Reply>) -> (Vec<String>, Freshness) {
+    followed(Kind::Service, guard(Settings::default()), seconds, script).await
+}
+
+fn guard(settings: Settings) -> Arc<Guard> {
+    Arc::new(Guard::new(Arc::default(), settings, jiff::Timestamp::now))
+}
+
+async fn followed(
+    kind: Kind,
+    guard: Arc<Guard>,
+    seconds: u64,
+    script: Vec<Reply>,
+) -> (Vec<String>, Freshness) {
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
     let heard = Heard::of(1);
     let follower = Follower {
         client,
-        kind: Kind::Service,
-        url: "/api/v1/services".into(),
+        kind,
+        url: "/collection".into(),
         selector: None,
         watch: 0,
         heard: heard.clone(),
+        guard,
         tell,
     };
     let listening = async { while told.recv().await.is_some() {} };
@@ -155,5 +170,21 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
     let expired = Reply::Watch(vec![(10, EXPIRED)], End::Clean(0));
     let (asked, freshness) = after(4, vec![Reply::List(LIST), first, expired, Reply::List(LIST)]).await;
     assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
+    assert_eq!(freshness, Freshness::Current);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
+    let guard = guard(Settings::read("packs: {rds: false}", &[]).unwrap());
+    let (asked, freshness) = followed(Kind::Rds, Arc::clone(&guard), 20, vec![]).await;
+    assert_eq!((asked, freshness), (vec![], Freshness::Current), "and nobody waits for it");
+    let switch = async {
+        sleep(Duration::from_secs(20)).await;
+        guard.settings.store(Arc::default());
+    };
+    let script = vec![Reply::List(LIST), Reply::Watch(vec![], End::Clean(1_000))];
+    let followed = followed(Kind::Rds, Arc::clone(&guard), 25, script);
+    let ((asked, freshness), ()) = tokio::join!(followed, switch);
+    assert_eq!(asked, ["list", "from 1 for 1s"]);
     assert_eq!(freshness, Freshness::Current);
 }

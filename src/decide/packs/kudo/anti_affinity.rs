@@ -1,4 +1,4 @@
-//! K03: the switch that keeps members on nodes of their own is spelled as KUDO reads it.
+//! K03: ANTI_AFFINITY of an Instance is spelled as KUDO reads it.
 //!
 //! Refuses an ANTI_AFFINITY that is neither `true` nor `false`; warns of `false`.
 //!

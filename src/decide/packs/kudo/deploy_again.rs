@@ -44,7 +44,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// KUDO's law: what an operator without a better plan runs.
 const DEPLOY: &str = "deploy";
-const WHY: &str = "plan deploy makes the bootstrap node again: a new, empty cluster; it is kept from starting, and the plan waits for it";
+const WHY: &str = "plan deploy makes the bootstrap node again, which founds a new, empty cluster; gatera keeps that node at 0 replicas (G04), and the plan never ends";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };

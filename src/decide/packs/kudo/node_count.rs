@@ -1,6 +1,6 @@
-//! K02: the members of a cluster are counted at its Instance as at its StatefulSet.
+//! K02: NODE_COUNT of an Instance leaves a majority at every step.
 //!
-//! Refuses a NODE_COUNT that is no whole number, that stops every member, or that takes the majority away in one step; warns of an even
+//! Refuses a NODE_COUNT that is not a whole number, that stops every member, or that takes the majority away in one step; warns of an even
 //! number and of fewer than three. What it says of a step is what G01 says of the same step of the StatefulSet, before KUDO begins.
 //!
 //! # Why
@@ -46,8 +46,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let field = format!("spec.parameters[{NAME}]");
     let Ok(to) = count.look().parse::<i64>() else {
-        let says = format!("{NAME} is no whole number");
-        let why = "KUDO takes what is no number for 0, and 0 members stop the database";
+        let says = format!("{NAME} is not a whole number");
+        let why = "KUDO takes what is not a number for 0, and 0 members stop the database";
         return vec![RULE.finding(Verdict::Deny, field, says, why, "write a number in quotes: \"3\"")];
     };
     if to <= 0 {

@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
-use super::{Write, shown};
+use super::{Write, shown, told};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, Verb};
@@ -56,8 +56,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
     if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
-        let says =
-            format!("spec.backupkeepdays {} is not {least} to 732", shown(new.spec.backupkeepdays.look()));
+        let says = format!("spec.backupkeepdays {} is not {least} to 732", told(&new.spec.backupkeepdays));
         found.push(RULE.finding(Verdict::Deny, "spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
     }
     found

@@ -24,7 +24,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. The end of a
 //! namespace is not judged by this rule: what the control plane deletes in it is not held up.
 
-use super::Rds;
+use super::{Rds, confirmation, wait_until_active};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
@@ -41,20 +41,24 @@ pub(super) const RULE: Rule = Rule {
 
 /// The definition of all of them.
 const DEFINITION: &str = "rdss.otc.mcsps.de";
-const INSTEAD: &str = "take a backup of your own; then confirm with gatera.dev/override: \"R14 until=TIME reason=…\" on the object";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
         return Findings::new();
     }
     match &review.old {
-        Some(Object::Rds(rds)) => vec![of_one(rds)],
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => vec![of_all(view)],
+        Some(Object::Rds(rds)) => vec![of_one(rds, review, view)],
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => vec![of_all(review, view)],
         _ => Findings::new(),
     }
 }
 
-fn of_one(rds: &Rds) -> Finding {
+/// Confirmed, it is done: so the backup comes first.
+fn instead(review: &Review, view: &View<'_>) -> String {
+    format!("take a backup of your own; then {}, and again", confirmation(review, RULE.id, view))
+}
+
+fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     if rds.status.id.is_empty() {
         let says = "status.id is not set: no instance is deleted, and no last backup is made";
         let why = "an instance that is being made, or was let go of, stays in the cloud and costs";
@@ -78,20 +82,20 @@ fn of_one(rds: &Rds) -> Finding {
             "status.status",
             says,
             why,
-            "wait until the status is ACTIVE, and take a backup of your own",
+            format!("{}; then take a backup of your own", wait_until_active(&review.namespace, &review.name)),
         );
     }
     let says = "its instance in the cloud is deleted with it, after a last backup";
     let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
-    RULE.finding(Verdict::Deny, "status.id", says, why, INSTEAD)
+    RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view))
 }
 
-fn of_all(view: &View<'_>) -> Finding {
-    let count = view.kept_anywhere(Kind::Rds).count();
+fn of_all(review: &Review, view: &View<'_>) -> Finding {
+    let count = view.how_many(Kind::Rds);
     let says = format!(
         "every Rds in every namespace goes with it ({count}, {}), and so do their instances",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
-    RULE.finding(Verdict::Deny, "metadata.name", says, why, INSTEAD)
+    RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
 }

@@ -58,8 +58,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             finding(Verdict::Warn, says, "delete the alarms in the cloud")
         };
     }
+    let instead = match write.old {
+        None => "write endpoint: https://NAME/…, of an ingress".to_owned(),
+        Some(_) => {
+            let patch = r#"{"spec":{"endpoint":"https://NAME/…"}}"#;
+            format!("kubectl -n {} patch rds {} --type=merge -p '{patch}'", review.namespace, review.name)
+        }
+    };
     let Some(rest) = is.look().strip_prefix("https://") else {
-        return finding(Verdict::Deny, "spec.endpoint is not https".to_owned(), "write https://NAME/…");
+        return finding(Verdict::Deny, "spec.endpoint is not https".to_owned(), &instead);
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.split(':').next().unwrap_or_default();
@@ -69,9 +76,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if is_name {
         return Findings::new();
     }
-    finding(
-        Verdict::Deny,
-        format!("spec.endpoint names no host: {}", shown(host)),
-        "write the name of a host: https://NAME/…",
-    )
+    finding(Verdict::Deny, format!("spec.endpoint does not name a host: {}", shown(host)), &instead)
 }

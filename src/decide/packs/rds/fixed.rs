@@ -27,7 +27,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
 //! is right only where the resource is made to say what the instance is already.
 
-use super::{Spec, Write, shown};
+use super::{Spec, Write, told};
 use crate::object::Kind;
 use crate::packs::loose::Loose;
 use crate::review::Review;
@@ -77,8 +77,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
-    let says =
-        format!("spec.{name} cannot change after creation ({} -> {})", shown(was.look()), shown(is.look()));
+    let says = format!("spec.{name} cannot change after creation ({} -> {})", told(was), told(is));
     let instead = format!("put spec.{name} back; for another one create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)

@@ -25,7 +25,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
-use super::{Rds, Spec, Write, shown};
+use super::{Rds, Spec, Write, bare, shown, wait_until_active};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, WRITTEN};
@@ -78,21 +78,21 @@ fn unfit(spec: &Spec) -> Option<Finding> {
     let (_, last) = flavor.rsplit_once('.').unwrap_or_default();
     let ha = last == "ha";
     let (wrong, instead) = if last == "rr" {
-        ("is of a read replica".to_owned(), "take a flavor that does not end with .rr".to_owned())
+        ("is of a read replica".to_owned(), "choose a flavor that does not end with .rr".to_owned())
     } else if !flavor.starts_with(prefix) {
         (
-            format!("is not one of {}", shown(spec.engine())),
-            format!("take a flavor that begins with {prefix}"),
+            format!("is not one of {}", bare(spec.engine())),
+            format!("choose a flavor that begins with {prefix}"),
         )
     } else if ha && !spec.highly_available() {
         (
             "ends with .ha, and spec.hamode is not Ha".to_owned(),
-            format!("take {}", shown(flavor.trim_end_matches(".ha"))),
+            format!("write flavorref: {}", bare(flavor.trim_end_matches(".ha"))),
         )
     } else if !ha && spec.highly_available() {
         (
             "does not end with .ha, and spec.hamode is Ha".to_owned(),
-            format!("take {}", shown(&format!("{flavor}.ha"))),
+            format!("write flavorref: {}.ha", bare(flavor)),
         )
     } else {
         return None;
@@ -120,9 +120,7 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
 fn too_early(new: &Rds) -> Option<Finding> {
     let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
     let why = "the operator works on instances that are ACTIVE, and on no others";
-    let instead = format!(
-        "`kubectl -n {} wait rds/{} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m`, then repeat the command",
-        new.metadata.namespace, new.metadata.name
-    );
+    let waits = wait_until_active(&new.metadata.namespace, &new.metadata.name);
+    let instead = format!("{waits}, then repeat the command");
     (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
 }

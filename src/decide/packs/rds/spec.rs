@@ -8,7 +8,7 @@ use crate::object::Meta;
 use crate::packs::loose::{self, Listed, Loose};
 
 /// A database in the cloud.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Rds {
     /// Name, labels, marks.
@@ -20,7 +20,7 @@ pub struct Rds {
     pub(super) status: Status,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct Spec {
     pub(super) availabilityzone: Loose,
@@ -45,7 +45,7 @@ pub(super) struct Spec {
     pub(super) vpc: Loose,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct User {
     pub(super) name: Loose,
@@ -54,7 +54,7 @@ pub(super) struct User {
     pub(super) privileges: Listed<Loose>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub(super) struct Status {
     pub(super) autopilot: Loose,

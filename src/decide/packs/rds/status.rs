@@ -24,8 +24,8 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
 //! to let go of an instance that is to stay in the cloud.
 
-use super::Write;
-use super::spec::Status;
+use super::spec::{Rds, Status};
+use super::{Write, confirmation};
 use crate::object::Kind;
 use crate::packs::loose::Loose;
 use crate::review::{Origin, Review};
@@ -51,24 +51,44 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
         let told = given && review.origin != Origin::Audit;
-        return if told { vec![finding("status", "a new Rds has a status")] } else { Findings::new() };
+        return if told { vec![set("status", "a new Rds has a status".to_owned())] } else { Findings::new() };
     };
     let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
-    let mut found: Findings = changed.map(|(name, _)| of_field(name, new)).collect();
+    let of_field = |(name, _): &Field| match *name {
+        "id" if new.id.is_empty() => lets_go(review, view),
+        name => set(&format!("status.{name}"), format!("status.{name} is set by the operator")),
+    };
+    let mut found: Findings = changed.map(of_field).collect();
     if !old.autopilot.says_as(&new.autopilot) {
-        found.push(of_field("autopilot", new));
+        found.push(autopilot(review, write.new));
     }
     found
 }
 
-fn of_field(name: &str, new: &Status) -> Finding {
-    let lets_go = name == "id" && new.id.is_empty();
-    let more =
-        if lets_go { ", and without it the instance stays in the cloud and belongs to no Rds" } else { "" };
-    finding(&format!("status.{name}"), &format!("status.{name} is set by the operator{more}"))
+fn set(field: &str, says: String) -> Finding {
+    let why = "with the id of another instance, deleting this Rds deletes that one";
+    RULE.finding(Verdict::Deny, field, says, why, "leave status out; only reboot and logs are for people")
 }
 
-fn finding(field: &str, says: &str) -> Finding {
-    let why = "with the id of another instance, deleting this Rds deletes that one";
-    RULE.finding(Verdict::Deny, field, says, why, "leave out status; only reboot and logs are for people")
+/// It is the way to keep an instance whose Rds is to go, and nothing is lost by it.
+fn lets_go(review: &Review, view: &View<'_>) -> Finding {
+    let says = "without status.id the instance stays in the cloud and belongs to no Rds";
+    let why = "the operator then neither changes it nor takes a last backup of it, and it goes on costing";
+    let instead = format!("if that is meant: {}, and again", confirmation(review, RULE.id, view));
+    RULE.finding(Verdict::Deny, "status.id", says, why, instead)
+}
+
+fn autopilot(review: &Review, new: &Rds) -> Finding {
+    let says = "status.autopilot is set by the operator";
+    let why = "it turns autopilot on again while there is a spec.endpoint, and only then";
+    let Review { namespace, name, .. } = review;
+    let instead = if new.spec.endpoint.is_empty() {
+        "write spec.endpoint, which turns it on".to_owned()
+    } else {
+        let patch = r#"{"spec":{"endpoint":""}}"#;
+        format!(
+            "kubectl -n {namespace} patch rds {name} --type=merge -p '{patch}'; then delete the alarms in the cloud"
+        )
+    };
+    RULE.finding(Verdict::Deny, "status.autopilot", says, why, instead)
 }

@@ -42,13 +42,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if it.metadata.name != "wordpress" || part(&it.metadata).is_some() {
         return Findings::new();
     }
-    let finding = |other: &Object| {
-        let other = &other.meta().name;
+    let finding = |other: &str| {
         let says =
             format!("Wordpress {other} makes a Deployment of this name, and would take this one for it");
         let why = "the operator makes nothing where something is called so already: there would be no site";
         let instead = "call it otherwise, or put it into another namespace";
         RULE.finding(Verdict::Warn, "metadata.name", says, why, instead)
     };
-    view.kept(Kind::Wordpress, &review.namespace).take(1).map(finding).collect()
+    view.named(Kind::Wordpress, &review.namespace).take(1).map(finding).collect()
 }

@@ -40,9 +40,13 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
     let Some(Object::Service(it)) = review.new.as_ref() else { return Findings::new() };
-    if part(&it.metadata) != Some(Tier::Database) && !it.metadata.name.ends_with("wordpress-mysql")
-        || part(&it.metadata).is_none()
-    {
+    let of_database = match part(&it.metadata) {
+        Some(Tier::Database) => true,
+        // Somebody has given it another tier.
+        Some(Tier::Site) => it.metadata.name.ends_with("wordpress-mysql"),
+        None => false,
+    };
+    if !of_database {
         return Findings::new();
     }
     let mut found = Findings::new();

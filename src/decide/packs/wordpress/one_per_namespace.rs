@@ -42,16 +42,15 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let ns = &*review.namespace;
-    let others =
-        view.kept(Kind::Wordpress, ns).map(|it| &it.meta().name).filter(|name| **name != review.name);
-    let finding = |other: &String| {
+    let others = view.named(Kind::Wordpress, ns).filter(|name| *name != review.name);
+    let finding = |other: &str| {
         let says = format!("namespace {ns} has Wordpress {other} already");
         let why = "their parts have the same names: both would be one site on one database, and the end of one is the end of both";
         RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
     };
     // An audit tells it of each but the first.
     others
-        .filter(|other| review.origin != Origin::Audit || **other < review.name)
+        .filter(|other| review.origin != Origin::Audit || **other < *review.name)
         .take(1)
         .map(finding)
         .collect()

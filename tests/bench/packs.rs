@@ -1,0 +1,191 @@
+//! What packs cost: those that are on and not concerned, and the operator of an Rds, who writes all day and is never judged.
+//!
+//! Packs that are on are compared with none at all by turns, object by object: a difference of nanoseconds is none of two runs.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::packs::PACKS;
+use decide::review::{Origin, Review};
+use decide::rules;
+use decide::view::{Facts, View};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::child::{Server, on_processor};
+use crate::decide::{Engine, Percentiles};
+use crate::fleet::{self, Spread};
+use crate::load::{self, Line, Pace, count};
+use crate::plan::Plan;
+use crate::reviews::{ALLOWED, Envelope, Request};
+use crate::series::quartiles;
+
+/// One turn, in nanoseconds: short beside the waves of noise on a shared machine.
+const TURN: f64 = 200_000.0;
+/// As many as an operator is known to look after.
+const INSTANCES: usize = 100;
+/// It looks at each every ten seconds, and writes it whole.
+const WRITES_PER_SECOND: f64 = 10.0;
+/// Of ten writes a second it takes a while until one of a hundred is known.
+const LEAST_SECONDS: f64 = 20.0;
+/// Both servers have so many turns of that.
+const TURNS: u32 = 5;
+/// An answer in which nothing is said: whatever is found stands before the uid.
+const NOTHING_FOUND: &[&str] = &["\"response\":{\"allowed\":true,\"uid\":"];
+
+/// An object of a cluster, and what packs add to the decision about it, in nanoseconds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Unconcerned {
+    pub object: &'static str,
+    pub without_ns: f64,
+    /// Lower quartile, median, upper quartile over the turns.
+    pub added_ns: [f64; 3],
+}
+
+/// Each kind of object that a cluster is made of, created; packs look at some of them, and find that they are none of theirs.
+pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
+    let of_cluster = fleet::all(1, Spread::EachAlone).filter(|(kind, _)| *kind != Kind::Node);
+    let founder = [(Kind::Deployment, fleet::stateful_set(0))];
+    let objects: BTreeMap<_, _> = of_cluster.chain(founder).collect();
+    let off: Vec<_> = PACKS.iter().map(|pack| format!("{}: false", pack.name)).collect();
+    let off = Settings::read(&format!("packs: {{{}}}", off.join(", ")), &[]).expect("settings");
+    let each = plan.length() / 5;
+    let measure = |(kind, object): (Kind, Value)| {
+        let read = Object::read(kind, &object.to_string());
+        let id = read.as_ref().map(|it| it.meta().clone()).expect("the fleet is made of readable objects");
+        let review = Review::as_created(Origin::Validating, kind, &id.namespace, &id.name, read);
+        let world = engine.world();
+        // Processor time: the clock on the wall also counts what others do.
+        let turn = |settings: &Settings, times: u64| {
+            let view = View::new(&world, Timestamp::now(), settings);
+            let before = on_processor();
+            for _ in 0..times {
+                drop(black_box(rules::evaluate(black_box(&review), &view)));
+            }
+            count(on_processor() - before) / count(times)
+        };
+        let mut times = 1;
+        while times < 1024 && turn(&off, times) * count(times) < TURN {
+            times *= 2;
+        }
+        let (mut without, mut added, started) = (Vec::new(), Vec::new(), Instant::now());
+        while added.len() < 2 || started.elapsed() < each {
+            // By turns the one and the other is first.
+            let (with, none) = if added.len() % 2 == 0 {
+                let with = turn(&engine.settings, times);
+                (with, turn(&off, times))
+            } else {
+                let none = turn(&off, times);
+                (turn(&engine.settings, times), none)
+            };
+            without.push(none);
+            added.push(with - none);
+        }
+        Unconcerned { object: kind.name(), without_ns: quartiles(without)[1], added_ns: quartiles(added) }
+    };
+    objects.into_iter().map(measure).collect()
+}
+
+/// What the operator writes, and how long it waits for the answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Writes {
+    /// The guard knows all instances.
+    pub guard: Percentiles,
+    /// The server that does nothing, by turns.
+    pub nothing: Percentiles,
+}
+
+/// Ten times a second, first to the one, then to the other.
+pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
+    let (pace, seconds) = if plan.tiny {
+        (Pace::Closed, plan.seconds)
+    } else {
+        (Pace::Open(WRITES_PER_SECOND), plan.seconds.max(LEAST_SECONDS))
+    };
+    let mut arms = [(guard, NOTHING_FOUND), (nothing, &[ALLOWED])].map(|(server, expects)| {
+        let requests = (0..INSTANCES * CHANGES.len()).map(write).collect();
+        (vec![Line::new(server.connect(), requests, expects)], load::histogram())
+    });
+    for _ in 0..TURNS {
+        for (lines, latencies) in &mut arms {
+            let block = load::run(lines, pace, Duration::from_secs_f64(seconds / f64::from(TURNS)));
+            latencies.add(&block.latencies).expect("histograms of one kind");
+        }
+    }
+    let [guard, nothing] = arms.map(|(_, latencies)| Percentiles::of(&latencies));
+    Writes { guard, nothing }
+}
+
+/// All instances, in the namespaces of as many clusters.
+pub fn put_instances(facts: &mut Facts) {
+    for number in 0..INSTANCES {
+        let read = Object::read(Kind::Rds, &instance(number, &json!({})).to_string());
+        assert!(facts.put(read.expect("an Rds")), "the view holds this kind");
+    }
+}
+
+/// What is other before and after one of its writes.
+const CHANGES: [[&str; 2]; 6] = [
+    ["{}", "{}"],
+    [r#"{"status":{"status":"BUILD"}}"#, r#"{"status":{"status":"ACTIVE"}}"#],
+    [
+        r#"{"spec":{"backuprestoretime":"2026-11-20T08:00:00Z"}}"#,
+        r#"{"spec":{"backuprestoretime":""},"status":{"status":"RESTORING"}}"#,
+    ],
+    ["{}", r#"{"spec":{"volumesize":110}}"#],
+    ["{}", r#"{"spec":{"flavorref":"rds.mysql.c2.xlarge"},"status":{"autopilot":true}}"#],
+    [r#"{"status":{"reboot":true,"logs":true}}"#, r#"{"status":{"reboot":false,"logs":false}}"#],
+];
+
+fn write(number: usize) -> Request {
+    let name = format!("orders-{}", number % INSTANCES);
+    let [old, new] = CHANGES[number / INSTANCES]
+        .map(|change| instance(number % INSTANCES, &serde_json::from_str(change).expect("a change is JSON")));
+    let envelope = Envelope {
+        kind: ["otc.mcsps.de", "v1alpha1", "Rds"],
+        resource: "rdss",
+        operation: "UPDATE",
+        name: &name,
+        user: "system:serviceaccount:otc:rdsoperator",
+        ..Envelope::default()
+    };
+    Request::of("validate", &envelope.body(number % INSTANCES, Some(&new), Some(&old)))
+}
+
+/// An Rds as an API server holds it: applied once, written by its operator since.
+fn instance(number: usize, change: &Value) -> Value {
+    let user = |name: &str| {
+        let grant = format!("GRANT SELECT ON shop.* TO '{name}'");
+        json!({ "name": name, "host": "10.0.0.%", "password": "Correct-Horse-7", "privileges": [grant] })
+    };
+    let spec = json!({
+        "availabilityzone": "eu-de-01,eu-de-02", "backupkeepdays": 12, "backuprestoretime": "", "backupstarttime": "01:00-02:00",
+        "databases": ["shop", "orders", "stock"], "datastoretype": "MySQL", "datastoreversion": "8.0", "endpoint": "https://rds.example.com/",
+        "flavorref": "rds.mysql.c2.large.ha", "hamode": "Ha", "hareplicationmode": "semisync", "password": "xxxxxxxxxx", "port": "3306",
+        "region": "eu-de", "securitygroup": "default", "subnet": "default", "users": (0..8).map(|it| user(&format!("app{it}"))).collect::<Vec<_>>(),
+        "volumesize": 100, "volumetype": "COMMON", "vpc": "default",
+    });
+    let fields: serde_json::Map<_, _> =
+        spec.as_object().expect("a spec").keys().map(|it| (format!("f:{it}"), json!({}))).collect();
+    let mut it = json!({
+        "apiVersion": "otc.mcsps.de/v1alpha1",
+        "kind": "Rds",
+        "metadata": {
+            "name": format!("orders-{number}"),
+            "namespace": fleet::namespace(number),
+            "uid": format!("2f3a9c1e-4f55-4d2b-8a39-{number:012}"),
+            "resourceVersion": "4711",
+            "creationTimestamp": "2026-11-01T08:00:00Z",
+            "annotations": { "kubectl.kubernetes.io/last-applied-configuration": json!({ "spec": spec }).to_string() },
+            "managedFields": [{ "manager": "rdsoperator", "operation": "Update", "apiVersion": "otc.mcsps.de/v1alpha1", "fieldsV1": { "f:spec": fields } }],
+        },
+        "spec": spec,
+        "status": { "id": format!("b63d19{number:04}in01"), "ip": "10.0.0.7", "status": "ACTIVE", "autopilot": false, "logs": false, "reboot": false },
+    });
+    json_patch::merge(&mut it, change);
+    it
+}
