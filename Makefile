@@ -35,11 +35,12 @@ E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
 	$(E2E) --list >/dev/null
 	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
-	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: --skip wordpress:: $(ALONE:%=--skip %::)
+	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: --skip wordpress:: --skip kudo:: $(ALONE:%=--skip %::)
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress on a cluster (root, Linux; MARIADB=11.8)
-	GATERA_WORDPRESS_IMAGE=$$(tests/e2e/images/build.sh wordpress)/more/wordpress.tar \
-	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign:: wordpress::
+drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress and KUDO on a cluster (root, Linux; MARIADB=11.8)
+	more=$$(tests/e2e/images/build.sh wordpress kudo)/more; \
+	GATERA_WORDPRESS_IMAGE=$$more/wordpress.tar GATERA_KUDO_IMAGE=$$more/kudo.tar \
+	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign:: wordpress:: kudo::
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
 	@$(CARGO) build --quiet --example lab

@@ -22,6 +22,7 @@ mod guard;
 mod guard_life;
 mod held;
 mod install;
+mod kudo;
 #[path = "../lab/mod.rs"]
 mod lab;
 mod nodes;

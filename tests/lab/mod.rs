@@ -13,7 +13,7 @@
 //! | `nodes.rs`, `kwok.yaml` | nodes, if wanted: scheduler and kwok |
 //! | `machines.rs`, `machines/` | real nodes: containerd, kubelet, network, DNS, images, volumes (root, Linux) |
 //! | `command.rs` | one run of a tool, and what it printed |
-//! | `kubectl.rs`, `helm.rs`, `promtool.rs` | those tools; fresh namespaces |
+//! | `kubectl.rs`, `helm.rs`, `kudo.rs`, `promtool.rs` | those tools; fresh namespaces |
 //! | `audit.rs` | what the guard asked the API server |
 //! | `stored.rs` | what is written behind the API server's back |
 //! | `standins.rs`, `pod_status.rs`, `volumes.rs` | what a scheduler, a kubelet and a volume provisioner would do |
@@ -35,6 +35,7 @@ mod control_plane;
 mod error;
 mod helm;
 mod kubectl;
+mod kudo;
 mod machines;
 mod nodes;
 mod pod_status;

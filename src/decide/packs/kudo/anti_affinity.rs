@@ -7,6 +7,9 @@
 //! The operator's template compares the text with "true". "True", "yes" and "1" are other texts, so they switch it off, and nobody says so:
 //! two members share a node, and with that node goes the majority.
 //!
+//! The guard gives each pod the rule that is left out, unless the pod template carries the annotation `gatera.dev/anti-affinity: none`: an
+//! operator whose members shall be able to share a node writes that, too.
+//!
 //! # Example
 //!
 //! ```text
@@ -45,7 +48,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let (verdict, says) = match switch.look() {
         "true" => return Findings::new(),
-        "false" => (Verdict::Warn, format!("{NAME} is off: members may share a node")),
+        "false" => (
+            Verdict::Warn,
+            format!(
+                "{NAME} is off: members whose template carries gatera.dev/anti-affinity: none may share a node"
+            ),
+        ),
         _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
     };
     let why = "the operator knows the word true and nothing else, and members that share a node go with it together";

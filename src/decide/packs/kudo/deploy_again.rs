@@ -7,7 +7,8 @@
 //!
 //! A parameter without a `trigger` runs the plan `update`, and where there is none (the well-known Galera operator has none) `deploy`. That
 //! makes the bootstrap node again, which founds a new, empty cluster, and puts it first in the address that members start with. G04 keeps
-//! that node at 0 replicas, so the database is safe; but KUDO then waits for a node that never comes, and the plan never ends.
+//! that node at 0 replicas, and KUDO takes that for done: its plan ends as COMPLETE, and the database is as it was. Without G04 (its mode
+//! is `warn`, or an override is on) there are two clusters.
 //!
 //! # Example
 //!
@@ -44,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// KUDO's law: what an operator without a better plan runs.
 const DEPLOY: &str = "deploy";
-const WHY: &str = "plan deploy makes the bootstrap node again, which founds a new, empty cluster; gatera keeps that node at 0 replicas (G04), and the plan never ends";
+const WHY: &str = "plan deploy makes the bootstrap node again, which founds a new, empty cluster beside this one; only G04 keeps that node at 0 replicas";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((Some(old), new)) = written(review, view) else { return Findings::new() };

@@ -1,0 +1,228 @@
+//! The real KUDO under the guard, with the operator of the seed documents: as they have it, and as the guard wants it, from the first
+//! install to the end, while a client writes. Part of `make drills`, which builds its image.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+use crate::galera::{Galera, patiently, series};
+use crate::guard::{guarded, status};
+use crate::install::events;
+use crate::lab::{ControlPlane, Output, User};
+use crate::power;
+use crate::writer::Writer;
+
+const INSTANCE: &str = "galera-instance";
+
+/// The shared nodes, with the guard and then KUDO.
+fn with_kudo() -> &'static ControlPlane {
+    static INSTALLED: LazyLock<()> = LazyLock::new(|| {
+        let image = env::var_os("GATERA_KUDO_IMAGE").map(PathBuf::from);
+        guarded().install_kudo(&image.expect("GATERA_KUDO_IMAGE names its image: use `make drills`"));
+        patiently("the guard to be asked about Instances", || {
+            let names =
+                ["get", "validatingwebhookconfigurations", "--output=jsonpath={.items[*].webhooks[*].name}"];
+            let names = guarded().kubectl(User::Admin, &names).succeeded();
+            if names.contains("kudo-instances.gatera.dev") { Ok(()) } else { Err(names) }
+        });
+    });
+    LazyLock::force(&INSTALLED);
+    guarded()
+}
+
+fn namespace(name: &str) -> Galera<'static> {
+    let lab = with_kudo();
+    let namespace = lab.namespace_with_labels(name, &[("gatera.dev/mode", "enforce")]);
+    Galera::new(lab, &namespace, INSTANCE)
+}
+
+fn kudo(galera: &Galera<'_>, arguments: &[&str]) -> Output {
+    galera.lab.kudo(&[arguments, &["--namespace", &galera.namespace]].concat())
+}
+
+/// As somebody does who has the operator in a folder.
+fn install(galera: &Galera<'_>, package: &str, more: &[&str]) -> Output {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kudo").join(package);
+    let folder = folder.display().to_string();
+    kudo(galera, &[&["install", &*folder, "--instance", INSTANCE], more].concat())
+}
+
+fn update(galera: &Galera<'_>, parameter: &str) -> Output {
+    kudo(galera, &["update", "--instance", INSTANCE, "--parameter", parameter])
+}
+
+/// What people read while KUDO works.
+fn plans(galera: &Galera<'_>) -> String {
+    kudo(galera, &["plan", "status", "--instance", INSTANCE]).succeeded()
+}
+
+fn until_complete(galera: &Galera<'_>, plan: &str) {
+    patiently(&format!("plan {plan} is complete"), || {
+        let path = format!("--output=jsonpath={{.status.planStatus.{plan}.status}}");
+        let now = galera.kubectl(&["get", &format!("instance/{INSTANCE}"), &path]).succeeded();
+        if now == "COMPLETE" { Ok(()) } else { Err(plans(galera)) }
+    });
+}
+
+/// Refused by this rule, in these words, and nothing else went wrong.
+#[track_caller]
+fn refused(output: &Output, rule: &str, words: &str) {
+    assert_ne!(output.status, 0, "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}] ")) && output.stderr.contains(words), "{output}");
+}
+
+#[test]
+fn the_operator_of_the_seed_documents_is_told_what_is_wrong_by_its_own_plan() {
+    let galera = namespace("kudo-seed");
+    let installed = install(&galera, "seed", &[]);
+    assert_eq!(installed.status, 0, "{installed}");
+    // At the Instance, before KUDO has done anything.
+    let told = "[K04] Instance NS/galera-instance: parameter MYSQL_ROOT_PASSWORD is left to the default of the operator";
+    assert!(installed.stderr.contains(&told.replace("NS", &galera.namespace)), "{installed}");
+
+    let said = patiently("KUDO's plan tells what was refused", || {
+        let said = plans(&galera);
+        if said.contains("[G11]") { Ok(said) } else { Err(said) }
+    });
+    println!("{said}");
+    let first = "Step bootstrap_deploy [ERROR] (A transient error when executing task deploy.deploy.bootstrap_deploy.bootstrap_deploy. \
+                 Will retry. admission webhook \"workloads-amend.gatera.dev\" denied the request: [G11] Deployment NS/galera-instance-bootstrap: \
+                 container mariadb writes out the value of MYSQL_ROOT_PASSWORD\n";
+    assert!(said.contains(&first.replace("NS", &galera.namespace)), "{said}");
+    assert!(said.contains("  do instead: use valueFrom.secretKeyRef instead of value\n"), "{said}");
+    assert!(
+        said.contains("its ConfigMap galera-instance-bootstrap: galera.cnf line 6 writes out the password"),
+        "{said}"
+    );
+    assert!(!said.contains("admin"), "the password is not repeated: {said}");
+    assert_eq!(galera.kubectl(&["get", "deployments,statefulsets,pods", "--output=name"]).succeeded(), "");
+
+    // What holds nothing may go.
+    let gone = kudo(&galera, &["uninstall", "--instance", INSTANCE]);
+    assert_eq!((gone.status, &*gone.stderr), (0, ""), "{gone}");
+    galera.until_gone(&format!("instance/{INSTANCE}"));
+}
+
+#[test]
+fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
+    let galera = namespace("kudo");
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": { "name": "galera-secret", "namespace": galera.namespace },
+        "stringData": { "root-password": "for-a-test-9", "sst.cnf": "[mariadbd]\nwsrep_sst_auth = \"root:for-a-test-9\"\n" },
+    });
+    galera.lab.create(&secret);
+    let version = format!("MARIADB={}", series());
+    // Five members on three nodes.
+    let installed = install(&galera, "mended", &["-p", &version, "-p", "ANTI_AFFINITY=false"]);
+    assert_eq!((installed.status, installed.stderr.matches("Warning: ").count()), (0, 1), "{installed}");
+    assert!(installed.stderr.contains("[K03]"), "{installed}");
+    until_complete(&galera, "deploy");
+    for what in ["deployment", "service", "configmap"] {
+        let name = if what == "service" { "bootstrap-svc" } else { "bootstrap" };
+        galera.until_gone(&format!("{what}/{INSTANCE}-{name}"));
+    }
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let password =
+        json!({ "valueFrom": { "secretKeyRef": { "name": "galera-secret", "key": "root-password" } } });
+    let writer = Writer::start(&galera, &password);
+    println!("{}\n{}", plans(&galera), status(&galera));
+
+    what_would_destroy_it_is_refused_at_the_instance(&galera);
+    refused(
+        &update(&galera, "NODE_COUNT=1"),
+        "K02",
+        "NODE_COUNT: 3 -> 1 replicas would leave 1 of 3 members",
+    );
+    assert_eq!(update(&galera, "NODE_COUNT=5").status, 0);
+    until_complete(&galera, "node_update");
+    galera.until_ready(5);
+    assert_eq!(galera.until_synced(5, 5), cluster);
+    writer.until_writes();
+
+    // KUDO writes the file, and the guard restarts its readers, one after the other.
+    assert_eq!(update(&galera, "BUFFER_POOL=48M").status, 0);
+    until_complete(&galera, "update");
+    patiently("every member runs the new configuration", || {
+        if events(&galera, "RolledOut").is_empty() { Err(status(&galera)) } else { Ok(()) }
+    });
+    for ordinal in 0..5 {
+        assert_eq!(galera.ask(&galera.member(ordinal), "SELECT @@innodb_buffer_pool_size"), "50331648");
+    }
+    writer.until_writes();
+
+    refused(
+        &update(&galera, "NODE_COUNT=2"),
+        "K02",
+        "5 -> 2 replicas would leave 2 of 5 members; 3 is the smallest next step",
+    );
+    assert_eq!(update(&galera, "NODE_COUNT=3").status, 0);
+    galera.until_gone(&format!("pod/{}", galera.member(3)));
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    writer.until_writes();
+    deploy_again_founds_nothing(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("kudo: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    it_goes_when_that_is_confirmed(&galera);
+}
+
+fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
+    let words = format!(
+        "Instance {}/{INSTANCE}: cluster {INSTANCE}-galera goes with it (3 of 3 members Synced",
+        galera.namespace
+    );
+    refused(&kudo(galera, &["uninstall", "--instance", INSTANCE]), "K05", &words);
+    refused(&galera.kubectl(&["delete", "instance", INSTANCE]), "K05", &words);
+    let all = galera.kubectl(&["delete", "customresourcedefinition", "instances.kudo.dev"]);
+    refused(
+        &all,
+        "K05",
+        &format!(
+            "every Instance goes with it, and cluster {}/{INSTANCE}-galera with those",
+            galera.namespace
+        ),
+    );
+    let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
+    refused(&again, "K01", "plan deploy would run again over cluster");
+}
+
+/// Whoever insists gets the plan and no second cluster: its bootstrap node stays at 0 replicas, and KUDO is content with that.
+fn deploy_again_founds_nothing(galera: &Galera<'_>) {
+    confirm(galera, "K01");
+    let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
+    assert_eq!(again.status, 0, "{again}");
+    until_complete(galera, "deploy");
+    let pods =
+        galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
+    assert_eq!(pods, "", "no second bootstrap node");
+}
+
+fn confirm(galera: &Galera<'_>, rule: &str) {
+    let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
+    let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
+    let mark = format!("gatera.dev/override={rule} until={until} reason=drill");
+    galera.kubectl(&["annotate", "--overwrite", "instance", INSTANCE, &mark]).succeeded();
+}
+
+/// The garbage collector is not held up, and the data stays.
+fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
+    confirm(galera, "K05");
+    let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
+    assert_eq!(gone.status, 0, "{gone}");
+    for what in [
+        format!("instance/{INSTANCE}"),
+        format!("statefulset/{INSTANCE}-galera"),
+        format!("pod/{}", galera.member(0)),
+    ] {
+        galera.until_gone(&what);
+    }
+    let claims: Value =
+        serde_json::from_str(&galera.kubectl(&["get", "pvc", "--output=json"]).succeeded()).unwrap();
+    assert_eq!(claims["items"].as_array().map(Vec::len), Some(5), "{claims}");
+}
