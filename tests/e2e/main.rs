@@ -12,6 +12,7 @@
 )]
 
 mod advice;
+mod browser;
 mod chance;
 mod drills;
 mod foreign;
@@ -38,5 +39,6 @@ mod seed;
 mod transfer;
 mod unguarded;
 mod volumes;
+mod webdriver;
 mod wordpress;
 mod writer;
