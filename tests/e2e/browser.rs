@@ -53,7 +53,10 @@ impl Browser {
 
     /// Loads a page until it is the right one: what is behind it may be on its way.
     pub fn open_until(&self, url: &str, right: impl Fn(&Session) -> Result<(), String>) {
-        self.until(url, |session| session.open(url).and_then(|()| right(session)));
+        self.until(url, |session| {
+            let found = session.open(url).and_then(|()| right(session));
+            found.inspect_err(|error| println!("not yet: {error}\non {}", self.glance()))
+        });
     }
 
     /// Waits until something is there.
@@ -92,12 +95,15 @@ impl Browser {
     }
 
     pub fn picture(&self, what: &str) {
+        self.keep(what).unwrap_or_else(|error| panic!("no picture {what}: {error}"));
+    }
+
+    fn keep(&self, what: &str) -> Result<(), String> {
         let number = self.pictures.get() + 1;
+        let file = self.folder.join(format!("{number:02}-{what}.png"));
+        fs::write(file, self.session.screenshot()?).map_err(|error| error.to_string())?;
         self.pictures.set(number);
-        match self.session.screenshot() {
-            Ok(png) => fs::write(self.folder.join(format!("{number:02}-{what}.png")), png).unwrap(),
-            Err(error) => eprintln!("no picture {number:02}-{what}: {error}"),
-        }
+        Ok(())
     }
 }
 
@@ -110,7 +116,9 @@ pub fn contains(session: &Session, css: &str, text: &str) -> Result<(), String> 
 impl Drop for Browser {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.picture("as-it-failed");
+            if let Err(error) = self.keep("as-it-failed") {
+                eprintln!("no picture of it: {error}");
+            }
             eprintln!("the browser shows {}", self.glance());
         }
         println!("{} pictures in {}", self.pictures.get(), self.folder.display());

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::env;
 use std::path::PathBuf;
 use std::sync::LazyLock;
+use std::thread;
 use std::time::Instant;
 
 use crate::browser::{Browser, contains};
@@ -152,6 +153,19 @@ impl<'a> Blog<'a> {
             served.as_secs_f64(),
             started.elapsed().as_secs_f64()
         );
+    }
+}
+
+/// A drill that failed shows what runs in its namespace and what it said last.
+impl Drop for Blog<'_> {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        eprintln!("{}", self.kubectl(&["get", "pods,events", "--output=wide"]).stdout);
+        let logs =
+            ["logs", "--selector=app=blog", "--all-containers", "--timestamps", "--prefix", "--tail=100"];
+        eprintln!("{}", self.kubectl(&logs).stdout);
     }
 }
 
