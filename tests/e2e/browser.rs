@@ -64,6 +64,23 @@ impl Browser {
         self.until(css, |session| session.text(css))
     }
 
+    /// Waits until something is there, be it in this frame of the page, and stays where it is.
+    pub fn enter(&self, frame: &str, css: &str) {
+        self.until(&format!("{css}, in {frame} or not"), |session| {
+            session.leave()?;
+            if session.text(css).is_err() {
+                session.enter(frame)?;
+                session.text(css)?;
+            }
+            Ok(())
+        });
+    }
+
+    /// Goes back to the whole page.
+    pub fn leave(&self) {
+        self.session.leave().unwrap_or_else(|error| panic!("{error}"));
+    }
+
     /// Waits until this is to be read in it.
     pub fn read(&self, css: &str, text: &str) {
         self.until(&format!("\"{text}\" in {css}"), |session| contains(session, css, text));

@@ -82,27 +82,37 @@ impl Session {
 
     /// What a person sees of the first element that this selects.
     pub fn text(&self, css: &str) -> Result<String, String> {
-        self.get(&format!("{}/text", self.element(css)?))
+        self.get(&self.of(css, "text")?)
     }
 
     /// What stands in a field now; of the page, not of its source.
     pub fn value(&self, css: &str) -> Result<String, String> {
-        self.get(&format!("{}/property/value", self.element(css)?))
+        self.get(&self.of(css, "property/value")?)
     }
 
     /// Fails while something is in front of it, or it cannot be seen.
     pub fn press(&self, css: &str) -> Result<(), String> {
-        self.post(&format!("{}/click", self.element(css)?), &json!({})).map(drop)
+        self.post(&self.of(css, "click")?, &json!({})).map(drop)
     }
 
     /// Empties a field.
     pub fn clear(&self, css: &str) -> Result<(), String> {
-        self.post(&format!("{}/clear", self.element(css)?), &json!({})).map(drop)
+        self.post(&self.of(css, "clear")?, &json!({})).map(drop)
     }
 
     /// Key by key, as a person does.
     pub fn keys(&self, css: &str, text: &str) -> Result<(), String> {
-        self.post(&format!("{}/value", self.element(css)?), &json!({ "text": text })).map(drop)
+        self.post(&self.of(css, "value")?, &json!({ "text": text })).map(drop)
+    }
+
+    /// What is said from now on is said of what is in this frame.
+    pub fn enter(&self, css: &str) -> Result<(), String> {
+        self.post("frame", &json!({ "id": { ELEMENT: self.element(css)? } })).map(drop)
+    }
+
+    /// And now of the whole page again.
+    pub fn leave(&self) -> Result<(), String> {
+        self.post("frame", &json!({ "id": null })).map(drop)
     }
 
     /// A PNG of what the window shows.
@@ -113,7 +123,11 @@ impl Session {
     fn element(&self, css: &str) -> Result<String, String> {
         let found = self.post("element", &json!({ "using": "css selector", "value": css }))?;
         let id = found[ELEMENT].as_str().ok_or_else(|| format!("{css}: no element in {found}"))?;
-        Ok(format!("element/{id}"))
+        Ok(id.to_owned())
+    }
+
+    fn of(&self, css: &str, what: &str) -> Result<String, String> {
+        Ok(format!("element/{}/{what}", self.element(css)?))
     }
 }
 

@@ -117,13 +117,16 @@ impl<'a> Blog<'a> {
         const PARAGRAPH: &str = "[data-type='core/paragraph']";
         let browser = &self.browser;
         browser.open_until(&self.url("/wp-admin/post-new.php"), |page| {
-            contains(page, ".edit-post-welcome-guide", "Welcome to the block editor")
+            contains(page, ".edit-post-welcome-guide", "Welcome to the ")
         });
-        browser.press(".edit-post-welcome-guide button[aria-label='Close dialog']");
+        browser.press(".edit-post-welcome-guide .components-modal__header button");
+        // A newer WordPress has a frame around what is written.
+        browser.enter("iframe[name='editor-canvas']", TITLE_FIELD);
         browser.write(TITLE_FIELD, &format!("{POST}{ENTER}"));
         browser.write(PARAGRAPH, WORDS);
         browser.read(TITLE_FIELD, POST);
         browser.read(PARAGRAPH, WORDS);
+        browser.leave();
         browser.picture("editor");
         browser.press(".editor-post-publish-panel__toggle[aria-disabled='false']");
         browser.press(".editor-post-publish-button[aria-disabled='false']");

@@ -137,7 +137,11 @@ arrange_mariadb() {
 # the time.
 with_packages() {
     packages=$cache/packages-$({ uname -m; echo "$suite $1"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
-    [ -f "$packages" ] || ./packages.sh "$temporary" "$packages" "$suite" "$1"
+    if [ ! -f "$packages" ]; then
+        ./packages.sh "$temporary" "$packages" "$suite" "$1"
+        # The next image begins with none.
+        rm -rf --one-file-system "$temporary/packages"
+    fi
     mkdir "$root"
     tar --extract --numeric-owner --file="$packages" --directory="$root"
 }
