@@ -37,9 +37,9 @@ e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under
 	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
 	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: --skip wordpress:: --skip kudo:: $(ALONE:%=--skip %::)
 
-drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress and KUDO on a cluster (root, Linux; MARIADB=11.8)
-	more=$$(tests/e2e/images/build.sh wordpress kudo)/more; \
-	GATERA_WORDPRESS_IMAGE=$$more/wordpress.tar GATERA_KUDO_IMAGE=$$more/kudo.tar \
+drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
+	images=$$(tests/e2e/images/build.sh wordpress browser kudo)/more && \
+	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
 	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign:: wordpress:: kudo::
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)

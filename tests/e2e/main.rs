@@ -12,6 +12,7 @@
 )]
 
 mod advice;
+mod browser;
 mod chance;
 mod drills;
 mod foreign;
@@ -39,5 +40,6 @@ mod seed;
 mod transfer;
 mod unguarded;
 mod volumes;
+mod webdriver;
 mod wordpress;
 mod writer;

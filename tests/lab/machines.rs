@@ -98,8 +98,13 @@ impl ControlPlane {
     /// Makes an image known to every node: what `ctr images import` reads.
     pub(crate) fn import_image(&self, archive: &Path) {
         for number in NODES {
-            Node::new(self.folder(), number).import(archive).unwrap_or_else(|error| panic!("{error}"));
+            self.import_image_to(number, archive);
         }
+    }
+
+    /// The same, for one node.
+    pub(crate) fn import_image_to(&self, number: u8, archive: &Path) {
+        Node::new(self.folder(), number).import(archive).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// Volumes for claims that name no storage class, as the seed documents' do. They survive their claims.

@@ -1,9 +1,9 @@
 #!/bin/sh
 # Builds the node lab's images from Debian packages, without a container engine, once, into a cache outside the tree.
 #
-# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress kudo
+# usage: build.sh [IMAGE...]     default: busybox pause mariadb, which every node knows; also: wordpress browser kudo
 #
-# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those in more/, which `ctr images
+# The last line on stdout is the folder with mariadb.tar, busybox.tar, pause.tar and those of the others in more/, which `ctr images
 # import` takes; progress goes to stderr. The folder is named after the hash of everything the images are made from here, so a changed
 # script gets a new folder and what is in one is never stale. The packages, which take nearly all the time, are kept
 # beside it: a changed entrypoint takes seconds.
@@ -43,7 +43,7 @@ all_built() {
 archive_of() {
     case $1 in
     busybox | pause | mariadb) echo "$folder/$1.tar" ;;
-    wordpress | kudo) echo "$folder/more/$1.tar" ;;
+    wordpress | browser | kudo) echo "$folder/more/$1.tar" ;;
     *)
         say "$0: no image is called '$1'"
         exit 2 ;;
@@ -138,7 +138,11 @@ arrange_mariadb() {
 # the time.
 with_packages() {
     packages=$cache/packages-$({ uname -m; echo "$suite $1"; cat packages.sh; } | sha256sum | cut -c 1-16).tar
-    [ -f "$packages" ] || ./packages.sh "$temporary" "$packages" "$suite" "$1"
+    if [ ! -f "$packages" ]; then
+        ./packages.sh "$temporary" "$packages" "$suite" "$1"
+        # The next image begins with none.
+        rm -rf --one-file-system "$temporary/packages"
+    fi
     mkdir "$root"
     tar --extract --numeric-owner --file="$packages" --directory="$root"
 }
@@ -185,6 +189,20 @@ build_kudo() {
     version=$(sed -n 's|^require github.com/kudobuilder/kudo \(v[0-9.]*\).*|\1|p' "$tools/kudo/go.mod")
     ./archive.sh "$root" '{"Env":["PATH=/root"],"Cmd":["/root/manager"]}' "$(archive_of kudo)" \
         "docker.io/kudobuilder/controller:$version"
+}
+
+# Chromium without a screen, and what drives it: chromedriver, by the W3C's protocol on port 9515. Whoever reaches the port may do
+# anything to the browser, and nobody does but who is in the lab's network. Its user is nobody else: it has no rights and no home.
+build_browser() {
+    root=$temporary/browser
+    # debootstrap does not find by itself which package brings the session bus that another one wants.
+    with_packages chromium,chromium-driver,dbus-x11,fonts-dejavu-core
+    # A quarter of it is for graphics cards and desktops.
+    rm -rf "$root"/usr/lib/*/dri "$root"/usr/lib/*/libLLVM* "$root"/usr/lib/*/libz3.so* \
+        "$root"/usr/lib/chromium/libVkLayer_* "$root"/usr/share/icons
+    ./archive.sh "$root" "{\"User\":\"65534:65534\",\"Env\":[\"PATH=$path\",\"LANG=C.UTF-8\",\"HOME=/tmp\"],
+\"Entrypoint\":[\"chromedriver\",\"--port=9515\",\"--allowed-ips=\",\"--allowed-origins=*\"],
+\"ExposedPorts\":{\"9515/tcp\":{}}}" "$(archive_of browser)" docker.io/library/browser:lab
 }
 
 # The quick ones first: what is missing there is said before the long one begins.
