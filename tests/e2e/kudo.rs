@@ -167,6 +167,7 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     assert_eq!(galera.until_synced(3, 3), cluster);
     writer.until_writes();
     deploy_again_founds_nothing(&galera);
+    it_leaves_kudo_and_comes_back(&galera, &["-p", &version, "-p", "ANTI_AFFINITY=false"]);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
@@ -196,7 +197,7 @@ fn what_would_destroy_it_is_refused_at_the_instance(galera: &Galera<'_>) {
 
 /// Whoever insists gets the plan and no second cluster: its bootstrap node stays at 0 replicas, and KUDO is content with that.
 fn deploy_again_founds_nothing(galera: &Galera<'_>) {
-    confirm(galera, "K01");
+    confirm(galera, "K01", &format!("instance/{INSTANCE}"));
     let again = kudo(galera, &["plan", "trigger", "--name", "deploy", "--instance", INSTANCE]);
     assert_eq!(again.status, 0, "{again}");
     until_complete(galera, "deploy");
@@ -205,16 +206,41 @@ fn deploy_again_founds_nothing(galera: &Galera<'_>) {
     assert_eq!(pods, "", "no second bootstrap node");
 }
 
-fn confirm(galera: &Galera<'_>, rule: &str) {
+/// As the words of K05 say; and whoever gives it back to KUDO is told what that means.
+fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
+    let members = galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded();
+    galera.kubectl(&["delete", "instance", INSTANCE, "--cascade=orphan"]).succeeded();
+    let set = format!("statefulset/{INSTANCE}-galera");
+    let owners =
+        || galera.kubectl(&["get", &set, "--output=jsonpath={.metadata.ownerReferences}"]).succeeded();
+    assert_eq!(owners(), "");
+    assert_eq!(
+        galera.kubectl(&["get", "pods", "--selector=app=galera", "--output=name"]).succeeded(),
+        members
+    );
+
+    assert_eq!(install(galera, "mended", parameters).status, 0);
+    let words =
+        format!("when Instance {INSTANCE} is gone, or never was, the whole cluster is deleted with it");
+    patiently("KUDO's plan to tell what is refused", || {
+        let said = plans(galera);
+        if said.contains("[G03]") && said.contains(&words) { Ok(()) } else { Err(said) }
+    });
+    confirm(galera, "G03", &set);
+    until_complete(galera, "deploy");
+    assert!(owners().contains("kudo.dev"), "{}", owners());
+}
+
+fn confirm(galera: &Galera<'_>, rule: &str, what: &str) {
     let until = jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30);
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
     let mark = format!("gatera.dev/override={rule} until={until} reason=drill");
-    galera.kubectl(&["annotate", "--overwrite", "instance", INSTANCE, &mark]).succeeded();
+    galera.kubectl(&["annotate", "--overwrite", what, &mark]).succeeded();
 }
 
 /// The garbage collector is not held up, and the data stays.
 fn it_goes_when_that_is_confirmed(galera: &Galera<'_>) {
-    confirm(galera, "K05");
+    confirm(galera, "K05", &format!("instance/{INSTANCE}"));
     let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
     assert_eq!(gone.status, 0, "{gone}");
     for what in [
