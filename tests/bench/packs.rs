@@ -94,8 +94,10 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
 pub struct Writes {
     /// The guard knows all instances.
     pub guard: Percentiles,
-    /// The server that does nothing, by turns.
+    /// The server that does nothing, by turns: how long a machine that is idle takes to wake.
     pub nothing: Percentiles,
+    /// The guard, one write after the other.
+    pub without_a_pause: Percentiles,
 }
 
 /// Ten times a second, first to the one, then to the other.
@@ -115,8 +117,10 @@ pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
             latencies.add(&block.latencies).expect("histograms of one kind");
         }
     }
-    let [guard, nothing] = arms.map(|(_, latencies)| Percentiles::of(&latencies));
-    Writes { guard, nothing }
+    let [(mut lines, guard), (_, nothing)] = arms;
+    let busy = load::run(&mut lines, Pace::Closed, plan.length());
+    let [guard, nothing, without_a_pause] = [guard, nothing, busy.latencies].each_ref().map(Percentiles::of);
+    Writes { guard, nothing, without_a_pause }
 }
 
 /// All instances, in the namespaces of as many clusters.
