@@ -103,9 +103,3 @@ fn memory(pid: u32, field: &str) -> f64 {
     let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("it has memory");
     line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number of kB") / 1024.0
 }
-
-/// Nanoseconds this thread has run, as the scheduler counts them.
-pub fn on_processor() -> u64 {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts for every thread");
-    text.split(' ').next().and_then(|ran| ran.parse().ok()).expect("the first number is the time it ran")
-}

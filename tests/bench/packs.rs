@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::child::{Server, on_processor};
+use crate::child::Server;
 use crate::decide::{Engine, Percentiles};
 use crate::fleet::{self, Spread};
 use crate::load::{self, Line, Pace, count};
@@ -24,7 +24,7 @@ use crate::plan::Plan;
 use crate::reviews::{ALLOWED, Envelope, Request};
 use crate::series::quartiles;
 
-/// One turn, in nanoseconds: short beside the waves of noise on a shared machine.
+/// One turn, in nanoseconds: so short that a shared machine seldom takes the processor away in the middle of it.
 const TURN: f64 = 200_000.0;
 /// As many as an operator is known to look after.
 const INSTANCES: usize = 100;
@@ -59,14 +59,13 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
         let id = read.as_ref().map(|it| it.meta().clone()).expect("the fleet is made of readable objects");
         let review = Review::as_created(Origin::Validating, kind, &id.namespace, &id.name, read);
         let world = engine.world();
-        // Processor time: the clock on the wall also counts what others do.
         let turn = |settings: &Settings, times: u64| {
             let view = View::new(&world, Timestamp::now(), settings);
-            let before = on_processor();
+            let started = Instant::now();
             for _ in 0..times {
                 drop(black_box(rules::evaluate(black_box(&review), &view)));
             }
-            count(on_processor() - before) / count(times)
+            started.elapsed().as_secs_f64() * 1e9 / count(times)
         };
         let mut times = 1;
         while times < 1024 && turn(&off, times) * count(times) < TURN {
@@ -95,8 +94,10 @@ pub fn unconcerned(plan: &Plan, engine: &Engine) -> Vec<Unconcerned> {
 pub struct Writes {
     /// The guard knows all instances.
     pub guard: Percentiles,
-    /// The server that does nothing, by turns.
+    /// The server that does nothing, by turns: how long a machine that is idle takes to wake.
     pub nothing: Percentiles,
+    /// The guard, one write after the other.
+    pub without_a_pause: Percentiles,
 }
 
 /// Ten times a second, first to the one, then to the other.
@@ -116,8 +117,10 @@ pub fn operator(plan: &Plan, guard: &Server, nothing: &Server) -> Writes {
             latencies.add(&block.latencies).expect("histograms of one kind");
         }
     }
-    let [guard, nothing] = arms.map(|(_, latencies)| Percentiles::of(&latencies));
-    Writes { guard, nothing }
+    let [(mut lines, guard), (_, nothing)] = arms;
+    let busy = load::run(&mut lines, Pace::Closed, plan.length());
+    let [guard, nothing, without_a_pause] = [guard, nothing, busy.latencies].each_ref().map(Percentiles::of);
+    Writes { guard, nothing, without_a_pause }
 }
 
 /// All instances, in the namespaces of as many clusters.
