@@ -13,8 +13,10 @@ pub mod wordpress;
 use serde_json::Value;
 
 use crate::object::{Kind, Meta, Object};
+use crate::review::Review;
 use crate::rules::Rule;
 use crate::verdict::{Decision, Finding, Verdict};
+use crate::view::View;
 use crate::webhooks::Entry;
 
 /// Rules for one system.
@@ -98,6 +100,16 @@ pub(crate) fn keep(object: &Object) -> bool {
 /// About as many bytes as a custom resource of a pack takes in memory; 0 of everything else.
 pub(crate) fn weight(object: &Object) -> usize {
     PACKS.iter().map(|pack| (pack.weighs)(object)).sum()
+}
+
+/// The command that confirms what this review is about, for half an hour.
+fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
+    // Of a Namespace the namespace is the Namespace itself.
+    let place =
+        if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
+    let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
+    let until = view.half_an_hour_from_now();
+    format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
 }
 
 /// No override of a single rule releases this.

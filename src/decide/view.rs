@@ -180,6 +180,11 @@ impl<'a> View<'a> {
         kept + facts.unreadable.keys().filter(|(of, _)| *of == kind).count()
     }
 
+    /// There is none of this kind in any namespace, as far as is known now.
+    pub fn has_none(&self, kind: Kind) -> bool {
+        self.freshness == Freshness::Current && self.how_many(kind) == 0
+    }
+
     /// The cluster of this StatefulSet.
     pub fn cluster(&self, namespace: &str, name: &str) -> Option<&'a Cluster> {
         self.world.cluster(namespace, name)

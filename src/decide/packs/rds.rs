@@ -132,14 +132,6 @@ impl<'r> Write<'r> {
     }
 }
 
-/// The command that confirms what this review is about, for half an hour.
-fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
-    let place = if review.namespace.is_empty() { String::new() } else { format!("-n {} ", review.namespace) };
-    let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
-    let until = view.half_an_hour_from_now();
-    format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
-}
-
 /// The command that ends when the operator works on the instance again.
 fn wait_until_active(namespace: &str, name: &str) -> String {
     format!("kubectl -n {namespace} wait rds/{name} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m")

@@ -51,6 +51,8 @@ const LABEL: &str = "gatera.dev/wordpress";
 /// The API group of the example's operator.
 const GROUP: &str = "example.com";
 
+/// CEL: a Wordpress, or the definition of all of them.
+const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'wordpresses.example.com'";
 /// CEL: it is a part of a WordPress, before or after.
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
@@ -72,11 +74,14 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "wordpresses",
         endpoint: Endpoint::Validate,
-        asks: &[(GROUP, "wordpresses", &["CREATE", "UPDATE", "DELETE"])],
+        asks: &[
+            (GROUP, "wordpresses", &["CREATE", "UPDATE", "DELETE"]),
+            ("apiextensions.k8s.io", "customresourcedefinitions", &["DELETE"]),
+        ],
         selects: Selects::Anywhere,
-        only: Only::All,
+        only: Only::When("wordpress", OURS),
         fail_closed: true,
-        why: "every write and the end of a Wordpress, whose volumes go with it",
+        why: "every write and the end of a Wordpress, whose volumes go with it, and of all of them with their definition",
     },
     Entry {
         name: "wordpress-parts",

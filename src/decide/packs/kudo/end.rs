@@ -28,6 +28,7 @@
 //! same (G07).
 
 use crate::object::{Kind, Object};
+use crate::packs::confirmation;
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Findings, Verdict};
@@ -65,16 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let stopped = |it: &Cluster| it.is_stopped() && current;
     let mut going: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !stopped(it)).collect();
     going.sort_by(|a, b| a.id.cmp(&b.id));
-    let until = view.half_an_hour_from_now();
-    let (kind, place) = if of_one {
-        ("instance", format!("-n {} ", review.namespace))
-    } else {
-        ("customresourcedefinition", String::new())
-    };
-    let release = format!(
-        "kubectl {place}annotate {kind} {} 'gatera.dev/override=K05 until={until} reason=…'",
-        review.name
-    );
+    let release = confirmation(review, RULE.id, view);
     let Some(first) = going.first() else {
         let says = format!("clusters may go with it ({})", view.seen());
         let unknown = || RULE.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN);

@@ -1,7 +1,7 @@
 //! R14: a database in the cloud outlives a careless command.
 //!
-//! Refuses to delete an Rds whose instance is in the cloud, and to delete the definition `rdss.otc.mcsps.de`, with which all of them go.
-//! Warns where no `status.id` says which instance there is.
+//! Refuses to delete an Rds whose instance is in the cloud, the namespace that it is in, and the definition `rdss.otc.mcsps.de`, with which
+//! all of them go. Warns where no `status.id` says which instance there is.
 //!
 //! # Why
 //!
@@ -21,11 +21,12 @@
 //!
 //! # How to waive it
 //!
-//! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. The end of a
-//! namespace is not judged by this rule: what the control plane deletes in it is not held up.
+//! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. On a
+//! Namespace it is one for all that are in it: what the control plane then deletes is not held up.
 
-use super::{Rds, confirmation, wait_until_active};
+use super::{Rds, wait_until_active};
 use crate::object::{Kind, Object};
+use crate::packs::confirmation;
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -34,7 +35,11 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "R14",
     name: "rds-end",
-    touches: &[(Kind::Rds, &[Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    touches: &[
+        (Kind::Rds, &[Verb::Delete]),
+        (Kind::Definition, &[Verb::Delete]),
+        (Kind::Namespace, &[Verb::Delete]),
+    ],
     source: include_str!("end.rs"),
     check,
 };
@@ -48,7 +53,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     match &review.old {
         Some(Object::Rds(rds)) => vec![of_one(rds, review, view)],
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => vec![of_all(review, view)],
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(Kind::Rds) => {
+            vec![of_all(review, view)]
+        }
+        Some(Object::Namespace(_)) => of_namespace(review, view).into_iter().collect(),
         _ => Findings::new(),
     }
 }
@@ -98,4 +106,19 @@ fn of_all(review: &Review, view: &View<'_>) -> Finding {
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
     RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
+}
+
+fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let mut all = view.named(Kind::Rds, &review.name);
+    let first = all.next()?;
+    let others = match all.count() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let says = format!(
+        "it holds Rds {first}{others} ({}), and the instance in the cloud goes with each",
+        view.seen()
+    );
+    let why = "everything in a namespace goes with it, and the operator deletes the instances in the cloud";
+    Some(RULE.finding(Verdict::Deny, "", says, why, instead(review, view)))
 }

@@ -24,9 +24,10 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
 //! to let go of an instance that is to stay in the cloud.
 
+use super::Write;
 use super::spec::{Rds, Status};
-use super::{Write, confirmation};
 use crate::object::Kind;
+use crate::packs::confirmation;
 use crate::packs::loose::Loose;
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, WRITTEN};

@@ -1,6 +1,7 @@
 //! W04: what a WordPress holds outlives a careless command.
 //!
-//! Refuses to delete a Wordpress, and to delete the claim of its database or of its files.
+//! Refuses to delete a Wordpress, the claim of its database or of its files, the namespace that they are in, and the definition
+//! `wordpresses.example.com`, with which all of them go.
 //!
 //! # Why
 //!
@@ -26,6 +27,7 @@
 
 use super::{Tier, part};
 use crate::object::{Kind, Object};
+use crate::packs::confirmation;
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
@@ -34,39 +36,58 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "W04",
     name: "wp-data",
-    touches: &[(Kind::Wordpress, &[Verb::Delete]), (Kind::Claim, &[Verb::Delete])],
+    touches: &[
+        (Kind::Wordpress, &[Verb::Delete]),
+        (Kind::Claim, &[Verb::Delete]),
+        (Kind::Namespace, &[Verb::Delete]),
+        (Kind::Definition, &[Verb::Delete]),
+    ],
     source: include_str!("data.rs"),
     check,
 };
+
+/// The definition of all Wordpresses.
+const DEFINITION: &str = "wordpresses.example.com";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation != Operation::Delete {
         return Findings::new();
     }
     let says = match &review.old {
-        Some(Object::Wordpress(_)) if review.options.orphans() => return Findings::new(),
-        Some(Object::Wordpress(_)) => {
-            "its two volumes go with it: the database (mysql-pv-claim) and the files (wp-pv-claim)".to_owned()
+        Some(Object::Wordpress(_)) if review.options.orphans() => None,
+        Some(Object::Wordpress(_)) => Some(
+            "its two volumes go with it: the database (mysql-pv-claim) and the files (wp-pv-claim)"
+                .to_owned(),
+        ),
+        Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
+        Some(Object::Namespace(_)) => of_namespace(review, view),
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(Kind::Wordpress) => {
+            Some(format!(
+                "every Wordpress in every namespace goes with it ({}, {}), and so do their volumes",
+                view.how_many(Kind::Wordpress),
+                view.seen()
+            ))
         }
-        Some(Object::Claim(claim)) => match part(&claim.metadata) {
-            Some(Tier::Database) => "it holds the database of a WordPress".to_owned(),
-            Some(Tier::Site) => {
-                "it holds the files of a WordPress: its plugins and what people uploaded".to_owned()
-            }
-            None => return Findings::new(),
-        },
-        _ => return Findings::new(),
+        _ => None,
     };
-    let (kind, ns, name) = (review.kind.name().to_ascii_lowercase(), &review.namespace, &review.name);
-    let until = view.half_an_hour_from_now();
-    let instead = format!(
-        "take a backup; then kubectl -n {ns} annotate {kind} {name} 'gatera.dev/override=W04 until={until} reason=…', and again"
-    );
-    vec![RULE.finding(
-        Verdict::Deny,
-        "",
-        says,
-        "nothing asks a second time, and nothing brings it back",
-        instead,
-    )]
+    let finding = |says| {
+        let why = "nothing asks a second time, and nothing brings it back";
+        let instead = format!("take a backup; then {}, and again", confirmation(review, RULE.id, view));
+        RULE.finding(Verdict::Deny, "", says, why, instead)
+    };
+    says.map(finding).into_iter().collect()
+}
+
+fn of_claim(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Database => "it holds the database of a WordPress",
+        Tier::Site => "it holds the files of a WordPress: its plugins and what people uploaded",
+    }
+}
+
+/// A claim is a claim, whoever made it: that of a chart is no Wordpress's.
+fn of_namespace(review: &Review, view: &View<'_>) -> Option<String> {
+    let claim = view.claims_in(&review.name).find(|it| part(&it.metadata).is_some())?;
+    let name = &claim.metadata.name;
+    Some(format!("it holds claim {name} of a WordPress ({}), whose data goes with it", view.seen()))
 }
