@@ -65,3 +65,10 @@ pub fn status(galera: &Galera<'_>) -> String {
         .unwrap();
     String::from_utf8(status.stdout).unwrap()
 }
+
+/// Refused by this rule, and nothing else went wrong.
+#[track_caller]
+pub fn refused(output: &Output, rule: &str, words: &str) {
+    assert_eq!(output.status, 1, "{output}");
+    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
+}

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use crate::galera::{Galera, patiently, series};
-use crate::guard::{guarded, status};
+use crate::guard::{guarded, refused, status};
 use crate::install::events;
 use crate::lab::{ControlPlane, Output, User};
 use crate::power;
@@ -64,13 +64,6 @@ fn until_complete(galera: &Galera<'_>, plan: &str) {
         let now = galera.kubectl(&["get", &format!("instance/{INSTANCE}"), &path]).succeeded();
         if now == "COMPLETE" { Ok(()) } else { Err(plans(galera)) }
     });
-}
-
-/// Refused by this rule, in these words, and nothing else went wrong.
-#[track_caller]
-fn refused(output: &Output, rule: &str, words: &str) {
-    assert_ne!(output.status, 0, "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}] ")) && output.stderr.contains(words), "{output}");
 }
 
 #[test]

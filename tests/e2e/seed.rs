@@ -4,9 +4,8 @@
 
 use crate::galera::{Galera, SEED, patiently};
 use crate::gate;
-use crate::guard::{bring_image, install, until_registered};
+use crate::guard::{bring_image, install, refused, until_registered};
 use crate::install::{events, until_bootstrap_is_removed};
-use crate::lab::Output;
 use crate::nodes::lab;
 use crate::power;
 use crate::transfer;
@@ -14,13 +13,6 @@ use crate::writer::Writer;
 use serde_json::json;
 
 const VERBATIM: &str = include_str!("../fixtures/seed-verbatim.yaml");
-
-/// Refused by this rule, and nothing else went wrong.
-#[track_caller]
-fn refused(output: &Output, rule: &str, words: &str) {
-    assert_eq!(output.status, 1, "{output}");
-    assert!(output.stderr.contains(&format!("[{rule}]")) && output.stderr.contains(words), "{output}");
-}
 
 #[test]
 fn what_erased_the_database_is_refused_or_harmless() {
