@@ -12,6 +12,7 @@ use crate::guard::{guarded, refused, status};
 use crate::install::events;
 use crate::lab::{ControlPlane, Output, User};
 use crate::power;
+use crate::recover::{outcome, walk};
 use crate::writer::Writer;
 
 const INSTANCE: &str = "galera-instance";
@@ -112,7 +113,8 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     galera.lab.create(&secret);
     let version = format!("MARIADB={}", series());
     // Five members on three nodes.
-    let installed = install(&galera, "mended", &["-p", &version, "-p", "ANTI_AFFINITY=false"]);
+    let parameters: &[_] = &["-p", &version, "-p", "ANTI_AFFINITY=false"];
+    let installed = install(&galera, "mended", parameters);
     assert_eq!((installed.status, installed.stderr.matches("Warning: ").count()), (0, 1), "{installed}");
     assert!(installed.stderr.contains("[K03]"), "{installed}");
     until_complete(&galera, "deploy");
@@ -160,11 +162,12 @@ fn an_operator_as_the_guard_wants_it_does_all_its_work_and_loses_no_row() {
     assert_eq!(galera.until_synced(3, 3), cluster);
     writer.until_writes();
     deploy_again_founds_nothing(&galera);
-    it_leaves_kudo_and_comes_back(&galera, &["-p", &version, "-p", "ANTI_AFFINITY=false"]);
+    it_leaves_kudo_and_comes_back(&galera, parameters);
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("kudo: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+    it_is_away_for_a_while(&galera, &cluster, parameters);
     it_goes_when_that_is_confirmed(&galera);
 }
 
@@ -222,6 +225,7 @@ fn it_leaves_kudo_and_comes_back(galera: &Galera<'_>, parameters: &[&str]) {
     confirm(galera, "G03", &set);
     until_complete(galera, "deploy");
     assert!(owners().contains("kudo.dev"), "{}", owners());
+    galera.kubectl(&["annotate", &set, "gatera.dev/override-"]).succeeded();
 }
 
 fn confirm(galera: &Galera<'_>, rule: &str, what: &str) {
@@ -229,6 +233,31 @@ fn confirm(galera: &Galera<'_>, rule: &str, what: &str) {
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ");
     let mark = format!("gatera.dev/override={rule} until={until} reason=drill");
     galera.kubectl(&["annotate", "--overwrite", what, &mark]).succeeded();
+}
+
+/// Stopped in order it may go; what is installed under its name later founds nothing, and is started from its claims.
+fn it_is_away_for_a_while(galera: &Galera<'_>, cluster: &str, parameters: &[&str]) {
+    let (code, text) = outcome(walk("stop", galera, &["--yes"]));
+    assert_eq!(code, Some(0), "{text}");
+    let gone = kudo(galera, &["uninstall", "--instance", INSTANCE]);
+    assert_eq!((gone.status, &*gone.stderr), (0, ""), "{gone}");
+    galera.until_gone(&format!("statefulset/{INSTANCE}-galera"));
+
+    let installed = install(galera, "mended", parameters);
+    assert_eq!(installed.status, 0, "{installed}");
+    patiently("KUDO's plan to wait for the members", || {
+        let said = plans(galera);
+        if said.contains("Step statefulset [IN_PROGRESS]") { Ok(()) } else { Err(said) }
+    });
+    let pods =
+        galera.kubectl(&["get", "pods", "--selector=app=galera-bootstrap", "--output=name"]).succeeded();
+    assert_eq!(pods, "", "over claims with data nothing founds a cluster");
+    let (code, text) = outcome(walk("start", galera, &["--yes"]));
+    println!("{text}");
+    assert_eq!(code, Some(0), "{text}");
+    until_complete(galera, "deploy");
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    assert_eq!(galera.rows(&galera.member(2)).succeeded().trim(), "3");
 }
 
 /// The garbage collector is not held up, and the data stays.

@@ -73,7 +73,13 @@ fn show(told: &Receiver<String>, patience: Duration, out: &mut impl Write) -> io
     let mut due = patience;
     loop {
         match told.recv_timeout(due.saturating_sub(began.elapsed())) {
-            Ok(new) => words = new,
+            Ok(new) => {
+                // While there was nothing to tell nobody waited for us: input was awaited.
+                if words.is_empty() && !new.is_empty() {
+                    due = began.elapsed() + patience;
+                }
+                words = new;
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
