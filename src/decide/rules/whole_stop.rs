@@ -77,7 +77,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
-    if cluster.is_stopped() && view.freshness == Freshness::Current && keeps_claims(cluster) {
+    if cluster.is_stopped() && view.freshness == Freshness::Current && cluster.keeps_claims() {
         let says = "its members are stopped already, and their claims stay".to_owned();
         let instead =
             format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
@@ -90,10 +90,6 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         release("statefulset", Some(ns), name, view)
     );
     Some(finding(Verdict::Deny, says, instead))
-}
-
-fn keeps_claims(cluster: &Cluster) -> bool {
-    cluster.workload.spec.persistent_volume_claim_retention_policy.when_deleted != "Delete"
 }
 
 /// Without its StatefulSet a member that is missing does not come back, and one that fails is not replaced.

@@ -158,6 +158,11 @@ impl Cluster {
         self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.of)).max()
     }
 
+    /// Its claims outlive its StatefulSet.
+    pub fn keeps_claims(&self) -> bool {
+        self.workload.spec.persistent_volume_claim_retention_policy.when_deleted != "Delete"
+    }
+
     /// It was stopped in order, and nothing of it runs.
     pub fn is_stopped(&self) -> bool {
         self.workload.replicas() == 0 && self.pods().next().is_none() && self.stopped_members().is_some()

@@ -1,7 +1,8 @@
 //! K05: a cluster outlives the Instance that it came from.
 //!
 //! Refuses to delete an Instance that owns a cluster with data, and the definition `instances.kudo.dev`, with which all of them go.
-//! Deleting only the object (`--cascade=orphan`) is left alone, and so is the Instance of a cluster that `gatera stop` has stopped.
+//! Deleting only the object (`--cascade=orphan`) is left alone, and so is the Instance of a cluster that `gatera stop` has
+//! stopped, if its StatefulSet leaves its claims behind.
 //!
 //! # Why
 //!
@@ -27,11 +28,11 @@
 //! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are kept all the
 //! same (G07).
 
-use crate::object::{Kind, Object};
+use crate::object::{Kind, Object, Owner};
 use crate::packs::confirmation;
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, UNTIL_SEEN, Verb};
-use crate::verdict::{Findings, Verdict};
+use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, State, View};
 
 pub(super) const RULE: Rule = Rule {
@@ -51,51 +52,66 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation != Operation::Delete {
         return Findings::new();
     }
-    let of_one = match &review.old {
-        Some(Object::Instance(it)) if !it.metadata.going() && !review.options.orphans() => true,
+    let found = match &review.old {
+        Some(Object::Instance(it)) if !it.metadata.going() && !review.options.orphans() => {
+            of_one(review, view)
+        }
         // Whoever leaves the dependents of a definition behind deletes its objects all the same, and what those own.
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => false,
-        _ => return Findings::new(),
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION => of_all(review, view),
+        _ => None,
     };
-    let goes = |it: &Cluster| {
-        let owner = it.workload.metadata.controller().filter(|owner| owner.is_of("kudo.dev", "Instance"));
-        owner.is_some_and(|owner| !of_one || it.id.namespace == review.namespace && owner.name == review.name)
-    };
-    let current = view.freshness == Freshness::Current;
-    let lives = |it: &Cluster| it.has_data() || view.state(it) == State::Unknown;
-    let stopped = |it: &Cluster| it.is_stopped() && current;
-    let mut going: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !stopped(it)).collect();
-    going.sort_by(|a, b| a.id.cmp(&b.id));
-    let release = confirmation(review, RULE.id, view);
-    let Some(first) = going.first() else {
-        let says = format!("clusters may go with it ({})", view.seen());
-        let unknown = || RULE.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN);
-        return (!current).then(unknown).into_iter().collect();
-    };
+    found.into_iter().collect()
+}
+
+fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let ns = &review.namespace;
+    let of_it = |it: &Cluster, owner: &Owner| it.id.namespace == *ns && owner.name == review.name;
+    let going = going(view, of_it);
+    let Some(first) = going.first() else { return unknown(view) };
     let name = &first.id.name;
-    let (says, instead) = if of_one {
-        let ns = &review.namespace;
-        let says = format!("cluster {name} goes with it ({})", view.describe(first));
-        let instead = format!(
-            "to have the cluster without KUDO: kubectl -n {ns} delete instance {} --cascade=orphan; to have it gone for a while: gatera stop \
-             {name} -n {ns}, then delete it; to remove the cluster for good: take a backup, then {release}",
-            review.name
-        );
-        (says, instead)
-    } else {
-        let others = match going.len() - 1 {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let says = format!(
-            "every Instance goes with it, and cluster {}/{name}{others} with those",
-            first.id.namespace
-        );
-        let instead = format!(
-            "to have the clusters without KUDO: delete each Instance with --cascade=orphan first; to remove them for good: take backups, \
-             then {release}"
-        );
-        (says, instead)
+    let says = format!("cluster {name} goes with it ({})", view.describe(first));
+    let pause = format!("to have it gone for a while: gatera stop {name} -n {ns}, then delete it; ");
+    let instead = format!(
+        "to have the cluster without KUDO: kubectl -n {ns} delete instance {} --cascade=orphan; {}to remove the cluster for good: take a \
+         backup, then {}",
+        review.name,
+        if first.keeps_claims() { &pause } else { "" },
+        confirmation(review, RULE.id, view)
+    );
+    Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
+}
+
+fn of_all(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let going = going(view, |_, _| true);
+    let Some(first) = going.first() else { return unknown(view) };
+    let others = match going.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
     };
-    vec![RULE.finding(Verdict::Deny, "", says, WHY, instead)]
+    let says = format!("every Instance goes with it, and cluster {}{others} with those", first.id);
+    let instead = format!(
+        "to have the clusters without KUDO: delete each Instance with --cascade=orphan first; to remove them for good: take backups, then {}",
+        confirmation(review, RULE.id, view)
+    );
+    Some(RULE.finding(Verdict::Deny, "", says, WHY, instead))
+}
+
+/// The clusters with something to lose that go with such an Instance.
+fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'a Cluster> {
+    let goes = |it: &&Cluster| {
+        let owner = it.workload.metadata.controller().filter(|owner| owner.is_of("kudo.dev", "Instance"));
+        owner.is_some_and(|owner| with(it, owner))
+    };
+    let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
+    let current = view.freshness == Freshness::Current;
+    let waits = |it: &&Cluster| it.is_stopped() && current && it.keeps_claims();
+    let mut going: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !waits(it)).collect();
+    going.sort_by(|a, b| a.id.cmp(&b.id));
+    going
+}
+
+/// None is known, which says little while nothing is heard.
+fn unknown(view: &View<'_>) -> Option<Finding> {
+    let says = format!("clusters may go with it ({})", view.seen());
+    (view.freshness != Freshness::Current).then(|| RULE.finding(Verdict::Unknown, "", says, WHY, UNTIL_SEEN))
 }
