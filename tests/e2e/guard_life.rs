@@ -86,9 +86,13 @@ fn rolled_back_and_forth_it_misses_nothing(lab: &ControlPlane) {
         // As a node that fails: no good-bye.
         let leader =
             ["get", "lease", "gatera", "--namespace", NAMESPACE, "--output=jsonpath={.spec.holderIdentity}"];
-        let leader = lab.kubectl(User::Admin, &leader).succeeded();
-        let pod = leader.split('_').next().unwrap_or_default();
-        lab.kubectl(User::Admin, &["delete", "pod", pod, "--namespace", NAMESPACE]).succeeded();
+        // The one that was replaced has let go of it; another takes it a moment later.
+        let pod = patiently("somebody to lead", || {
+            let leader = lab.kubectl(User::Admin, &leader).succeeded();
+            let pod = leader.split('_').next().filter(|it| !it.is_empty());
+            pod.map(str::to_owned).ok_or_else(|| "nobody does".to_owned())
+        });
+        lab.kubectl(User::Admin, &["delete", "pod", &pod, "--namespace", NAMESPACE]).succeeded();
         until_registered(lab);
         done.store(true, Ordering::Relaxed);
         clients
