@@ -26,7 +26,7 @@
 //! # How to waive it
 //!
 //! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are kept all the
-//! same (G07).
+//! same (G07), unless their StatefulSet takes them along (`whenDeleted: Delete`).
 
 use crate::object::{Kind, Object, Owner};
 use crate::packs::confirmation;
