@@ -8,7 +8,7 @@
 //! two members share a node, and with that node goes the majority.
 //!
 //! The guard gives each pod the rule that is left out, unless the pod template carries the annotation `gatera.dev/anti-affinity: none`: an
-//! operator whose members shall be able to share a node writes that, too.
+//! operator whose members may share a node has to write that as well.
 //!
 //! # Example
 //!
@@ -51,7 +51,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         "false" => (
             Verdict::Warn,
             format!(
-                "{NAME} is off: members whose template carries gatera.dev/anti-affinity: none may share a node"
+                "{NAME} is off: members may share a node if their template carries gatera.dev/anti-affinity: none"
             ),
         ),
         _ => (Verdict::Deny, format!("{NAME} is neither true nor false, so it is off")),
