@@ -27,20 +27,26 @@ matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and 
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
 
-# Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own, two at a time, the
-# longest first; the others share one.
+# Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others share one.
+# Three labs at a time, the longest first: they wait for servers and kubelets more than they compute.
 ALONE = recover seed unguarded guard_life from_before
+DRILLS = drills outage volumes held foreign wordpress kudo
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)
 	$(E2E) --list >/dev/null
-	printf '%s\n' $(ALONE) | xargs -P 2 -I @ sh -c '$(E2E) --nocapture @:: >target/e2e-@.log 2>&1; code=$$?; cat target/e2e-@.log; exit $$code'
-	$(E2E) --nocapture --test-threads=2 --skip lab:: --skip drills:: --skip outage:: --skip volumes:: --skip held:: --skip foreign:: --skip wordpress:: --skip kudo:: $(ALONE:%=--skip %::)
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target --keep-going e2e-shared $(ALONE:%=e2e-%)
+
+e2e-shared:
+	$(E2E) --nocapture --test-threads=2 --skip lab:: $(DRILLS:%=--skip %::) $(ALONE:%=--skip %::)
+
+e2e-%:
+	$(E2E) --nocapture $*::
 
 drills: gatera-image ## every kind of power failure and outage, under a writer, one after the other; WordPress in a browser; KUDO (root, Linux; MARIADB=11.8)
 	images=$$(tests/e2e/images/build.sh wordpress browser kudo)/more && \
 	GATERA_WORDPRESS_IMAGE=$$images/wordpress.tar GATERA_BROWSER_IMAGE=$$images/browser.tar GATERA_KUDO_IMAGE=$$images/kudo.tar \
-	$(E2E) --nocapture --test-threads=1 drills:: outage:: volumes:: held:: foreign:: wordpress:: kudo::
+	$(E2E) --nocapture --test-threads=1 $(DRILLS:%=%::)
 
 lab: gatera-image ## a shell in a cluster with three real nodes, for trying things by hand (root, Linux; RUN='…' runs that instead)
 	@$(CARGO) build --quiet --example lab

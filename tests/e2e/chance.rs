@@ -1,7 +1,7 @@
 //! Whatever happened: servers are killed, members are made to leave, in an order and at moments that a seed chose, rows are written
 //! between, until nobody serves. `gatera recover`, killed now and then, leads back, and every acknowledged row is there.
 //!
-//! Part of `make drills`; GATERA_ROUNDS says how many, GATERA_SEED which. Two of them are part of `make e2e` (`recover.rs`).
+//! Part of `make drills`; GATERA_ROUNDS says how many, GATERA_SEED which.
 
 use std::env;
 use std::thread;
@@ -46,7 +46,7 @@ pub fn whatever_happens_no_acknowledged_row_is_lost() {
 }
 
 /// So many, each from a seed of its own.
-pub fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, rounds: u64) {
+fn rounds(galera: &Galera<'_>, cluster: &str, writer: &Writer<'_>, seed: u64, rounds: u64) {
     for seed in seed..seed.wrapping_add(rounds) {
         let mut chance = Chance(seed);
         println!("GATERA_SEED={seed}");

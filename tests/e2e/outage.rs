@@ -96,6 +96,12 @@ fn a_recovery_outlives_the_api_server_and_the_guard() {
     recover::it_outlives_the_api_server_and_the_guard();
 }
 
+/// By the command, or by the page.
+#[test]
+fn a_recovery_is_finished_however_often_it_is_killed() {
+    recover::it_is_finished_however_often_it_is_killed();
+}
+
 /// One, two, five, and three at once.
 #[test]
 fn of_any_size_it_comes_back() {

@@ -16,9 +16,9 @@ use crate::gate;
 use crate::guard::guarded;
 use crate::install::{events, helm, password, until_bootstrap_is_removed};
 use crate::lab::{Output, User};
+use crate::page;
 use crate::power::{self, Kill};
 use crate::writer::Writer;
-use crate::{chance, page};
 
 pub fn recover(galera: &Galera<'_>, more: &[&str]) -> Command {
     walk("recover", galera, more)
@@ -289,6 +289,27 @@ fn made_anew_with(galera: &Galera<'_>, policy: &str) {
     galera.apply(&set.to_string()).succeeded();
 }
 
+/// It is killed after every line that it prints, and run again; then a person leads the same cluster back who has only the page.
+/// Part of `make drills`.
+pub fn it_is_finished_however_often_it_is_killed() {
+    let (galera, cluster) = gate::known("killed");
+    let writer = Writer::start(&galera, &password(&galera));
+    writer.until_writes();
+    all_made_to_leave(&galera, 3);
+    println!("{}", killed_after_every_line(&galera).join("\n"));
+    galera.until_ready(3);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+
+    all_made_to_leave(&galera, 3);
+    page::followed(&galera);
+    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
+    writer.until_writes();
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("killed: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
+
 #[test]
 fn a_cluster_that_is_down_comes_back_by_one_command() {
     let (galera, cluster) = gate::known("back");
@@ -310,13 +331,14 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
     let (_, plan) = outcome(recover(&galera, &["--dry-run"]));
     println!("{plan}");
     assert!(plan.contains("next would be: "), "{plan}");
-    let said = killed_after_every_line(&galera);
-    println!("{}", said.join("\n"));
-    galera.until_ready(3);
+    let began = Instant::now();
+    let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));
+    println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
+    assert_eq!(code, Some(0), "{text}");
     assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
     let newest =
         format!("{}: asking the guard whether it may start the cluster from {cluster}:", galera.member(1));
-    assert!(said.iter().any(|line| line.starts_with(&newest)), "{said:#?}");
+    assert!(text.contains(&newest), "{text}");
     assert_eq!(set(), before, "the StatefulSet is as it was");
     for reason in ["RecoveryGranted", "RecoveryOver"] {
         patiently(reason, || {
@@ -324,24 +346,8 @@ fn a_cluster_that_is_down_comes_back_by_one_command() {
         });
     }
     writer.until_writes();
-
-    // The first of the two everyday commands, by somebody who does not listen.
-    all_made_to_leave(&galera, 3);
-    let began = Instant::now();
-    let (code, text) = while_somebody_heals(&galera, || outcome(recover(&galera, &["--yes"])));
-    println!("{text}after {:.1} s", began.elapsed().as_secs_f64());
-    assert_eq!(code, Some(0), "{text}");
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-    writer.until_writes();
     stopped_uninstalled_and_started(&galera, &cluster);
     writer.until_writes();
-
-    // By a person who has only the page.
-    all_made_to_leave(&galera, 3);
-    page::followed(&galera);
-    assert_eq!(galera.until_synced(3, 3), cluster, "its history goes on");
-    writer.until_writes();
-    chance::rounds(&galera, &cluster, &writer, 1, 2);
     power::members_agree(&galera, "shop.t");
     let (acknowledged, failed) = writer.finish(3);
     println!("back: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
