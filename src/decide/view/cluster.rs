@@ -20,7 +20,7 @@ use crate::revision::{self, Revision, Unknown};
 pub enum State {
     /// Every member is Ready and none is going.
     Healthy,
-    /// A member is missing, going, or will not become Ready by waiting.
+    /// A member is missing, going, or will not become Ready by waiting; or the cluster has no identity.
     Degraded,
     /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
     Joining,
@@ -297,7 +297,8 @@ impl Cluster {
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
         if all_ready && self.leaving.is_empty() {
-            return State::Healthy;
+            // Whoever leaves a cluster without an identity never joins again: there is nobody to spare.
+            return if self.has_no_identity() { State::Degraded } else { State::Healthy };
         }
         match (self.has_data(), self.ready()) {
             (false, _) => State::Forming,
@@ -346,6 +347,8 @@ impl Cluster {
             let _ = write!(text, ", {} {trouble}", member.name);
         } else if let Some(pod) = self.leaving.first() {
             let _ = write!(text, ", {} is leaving", pod.name);
+        } else if self.has_no_identity() {
+            text.push_str(", without an identity");
         }
         text
     }
