@@ -118,7 +118,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
         None => view.orphans(&review.namespace).find(|pod| pod.name == review.name).map(|_| view.seen())?,
     };
     let end = finding(Verdict::Deny, format!("it is a member of a cluster ({seen})"), "", String::new());
-    Some(added.finding(end, review, view))
+    Some(added.finding(&end, review, view))
 }
 
 /// The cluster of the pod that is to go.

@@ -90,8 +90,8 @@ const WHY: &str = "Kubernetes deletes what has owners once none of them is there
 
 impl Added<'_> {
     /// What is said of it, by what the rule says of the end of the object.
-    pub(crate) fn finding(&self, end: Finding, review: &Review, view: &View<'_>) -> Finding {
-        let Owner { kind, name, uid, .. } = self.owner;
+    pub(crate) fn finding(&self, end: &Finding, review: &Review, view: &View<'_>) -> Finding {
+        let Owner { kind, name, .. } = self.owner;
         let says = if self.absent {
             format!("it would be deleted at once, because its new owner {kind} {name} does not exist")
         } else {
@@ -111,12 +111,13 @@ impl Added<'_> {
             )
         };
         Finding {
-            // By its uid: an owner that was there before makes no other one milder.
-            field: format!("metadata.ownerReferences[{uid}]"),
+            // An owner that was there before makes no other one milder.
+            field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),
             says: format!("{says}, and {}", end.says),
             why: WHY.to_owned(),
             instead,
-            ..end
+            rule: end.rule,
+            verdict: end.verdict,
         }
     }
 }

@@ -71,7 +71,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// It would be deleted with an owner.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let added = owners::added(review, view)?;
-    Some(added.finding(deleted(review, view)?, review, view))
+    Some(added.finding(&deleted(review, view)?, review, view))
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {

@@ -63,7 +63,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         },
         (Kind::Namespace, Operation::Delete) => namespace(review, view),
         (Kind::Namespace, Operation::Update) => owners::added(review, view)
-            .and_then(|added| Some(added.finding(namespace(review, view)?, review, view))),
+            .and_then(|added| Some(added.finding(&namespace(review, view)?, review, view))),
         _ => None,
     };
     found.into_iter().collect()
@@ -203,7 +203,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
             let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
             let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
             let says = format!("the whole cluster goes with it ({})", view.count(cluster));
-            return Some(added.finding(finding(Verdict::Deny, says, String::new()), review, view));
+            return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
         }
         _ if !is_cluster_by_template(new, view.adoption()) => return None,
         _ if view.orphans_for(&review.namespace, &review.name).next().is_some() => {
@@ -215,7 +215,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
         _ => return None,
     };
     let added = owners::added(review, view)?;
-    Some(added.finding(finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
+    Some(added.finding(&finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
 }
 
 /// It holds data, or may.

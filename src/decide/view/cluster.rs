@@ -20,7 +20,7 @@ use crate::revision::{self, Revision, Unknown};
 pub enum State {
     /// Every member is Ready and none is going.
     Healthy,
-    /// A member is missing, going, or will not become Ready by waiting; or the cluster has no identity.
+    /// A member is missing, going, or will not become Ready by waiting; or the cluster has lost its identity.
     Degraded,
     /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
     Joining,
@@ -296,11 +296,9 @@ impl Cluster {
     /// The state, if the facts are current.
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
-        if all_ready && self.leaving.is_empty() {
-            // Whoever leaves a cluster without an identity never joins again: there is nobody to spare.
-            return if self.has_no_identity() { State::Degraded } else { State::Healthy };
-        }
         match (self.has_data(), self.ready()) {
+            _ if all_ready && self.leaving.is_empty() && self.has_no_identity() => State::Degraded,
+            _ if all_ready && self.leaving.is_empty() => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) => State::Down,
             _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {

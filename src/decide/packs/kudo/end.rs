@@ -52,7 +52,7 @@ const WHY: &str = "KUDO's Instance owns what was made for it: members stop all a
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation == Operation::Update {
         let owned =
-            owners::added(review, view).and_then(|it| Some(it.finding(of_one(review, view)?, review, view)));
+            owners::added(review, view).and_then(|it| Some(it.finding(&of_one(review, view)?, review, view)));
         return owned.into_iter().collect();
     }
     if review.operation != Operation::Delete {

@@ -99,7 +99,7 @@ fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
 pub(super) fn written(review: &Review, new: &Claim, view: &View<'_>) -> Findings {
     let owned = owners::added(review, view).and_then(|added| {
         let end = deleted(review, view).or_else(|| to_be(review, new, view))?;
-        Some(added.finding(end, review, view))
+        Some(added.finding(&end, review, view))
     });
     owned.into_iter().chain(unprotected(review, new, view)).collect()
 }

@@ -19,7 +19,7 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
         // With such an owner it goes, too.
         if let Some(added) = &added {
             let end = judged(review, cluster, new.as_ref(), None, view).into_iter();
-            found.extend(end.map(|it| added.finding(it, review, view)));
+            found.extend(end.map(|it| added.finding(&it, review, view)));
         }
         found
     };
