@@ -43,6 +43,7 @@ mod looks;
 mod marks;
 mod monitoring;
 mod outages;
+mod owners;
 mod packs;
 mod paths;
 mod port;

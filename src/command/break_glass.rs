@@ -15,7 +15,7 @@ use decide::config::Settings;
 use decide::marks::overrides::{LONGEST_OVERRIDE, Override};
 use decide::marks::{BREAK_GLASS, PREFIX};
 use decide::report::visible;
-use decide::rules::open_until;
+use decide::rules::{self, open_until};
 use decide::view::View;
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
@@ -299,7 +299,7 @@ async fn until_it_is(asks: &Asks, namespace: &str, is: impl Fn(&Answer) -> bool)
 /// What the guard makes of it.
 fn opened(answer: &Answer, namespace: &str, honours: impl Fn(&str) -> bool) -> (Exit, String) {
     match answer {
-        Answer::Admitted(said) => match (said.iter().find(|it| it.starts_with("[G")), said.iter().any(|it| honours(it))) {
+        Answer::Admitted(said) => match (said.iter().find(|it| rules::said_by(it).is_some()), said.iter().any(|it| honours(it))) {
             (Some(words), true) => (Exit::Clean, format!("the guard honours it, and says so each time: {words}")),
             (Some(words), false) => (
                 Exit::Undecided,

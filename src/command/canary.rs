@@ -88,7 +88,7 @@ fn warning(header: &str) -> Option<String> {
 
 /// The rule that these words begin with.
 pub fn rule(words: &str) -> Option<&'static rules::Rule> {
-    rules::find(words.strip_prefix('[')?.split_once(']')?.0)
+    rules::find(rules::said_by(words)?.id)
 }
 
 /// A StatefulSet that breaks more than one rule, so that one mode does not make it harmless.

@@ -34,7 +34,7 @@ pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;
 pub use kinds::{KINDS, Kind, Object, Row};
-pub(crate) use meta::LONGEST_NAME;
+pub(crate) use meta::{LONGEST_NAME, PROTECTION};
 pub use meta::{Labels, Meta, Owner};
 pub use node::Node;
 pub use pod::{Pod, PodSpec, Template, Volume};

@@ -103,7 +103,7 @@ pub(crate) fn weight(object: &Object) -> usize {
 }
 
 /// The command that confirms what this review is about, for half an hour.
-fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
+pub(crate) fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
     // Of a Namespace the namespace is the Namespace itself.
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };

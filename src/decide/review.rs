@@ -320,6 +320,7 @@ fn parent_kind(resource: &str) -> Kind {
         "statefulsets" => Kind::StatefulSet,
         "deployments" => Kind::Deployment,
         "pods" => Kind::Pod,
+        "persistentvolumeclaims" => Kind::Claim,
         "namespaces" => Kind::Namespace,
         _ => Kind::Other,
     }

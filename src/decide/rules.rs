@@ -18,6 +18,7 @@ mod member_data;
 mod newly_read;
 mod one_at_a_time;
 mod own_marks;
+pub(crate) mod owners;
 mod password_drift;
 mod plain_password;
 mod probes;
@@ -184,6 +185,12 @@ pub fn page(name: &str) -> Option<Page> {
     pages().find(|it| it.id.eq_ignore_ascii_case(name) || it.name.eq_ignore_ascii_case(name))
 }
 
+/// The page that a guard's words begin with, as each of its refusals and warnings does: `[G07] …`.
+pub fn said_by(words: &str) -> Option<Page> {
+    let (id, _) = words.strip_prefix('[')?.split_once("] ")?;
+    pages().find(|page| page.id == id)
+}
+
 impl Page {
     /// The module documentation of its file.
     pub fn text(&self) -> String {
@@ -316,11 +323,11 @@ fn half_guarded(review: &Review, view: &View<'_>) -> Option<String> {
 
 /// What is never held up, whatever the rules say: the control plane's own namespaces, the guard's own writes (but not the
 /// members that it evicts), and everything that is already on its way out. A pod that is going may still be forced, so its
-/// DELETE is judged.
+/// DELETE is judged; a claim that is going holds its data for as long as a pod uses it, so what is written to it is judged.
 fn let_through(review: &Review, view: &View<'_>) -> bool {
     let again = review.operation == Operation::Delete && review.kind != Kind::Pod;
-    let going = (review.operation == Operation::Update || again)
-        && review.objects().any(|object| object.meta().going());
+    let written = review.operation == Operation::Update && review.kind != Kind::Claim;
+    let going = (written || again) && review.objects().any(|object| object.meta().going());
     going
         || view.settings.is_own(&review.user) && review.subresource != "eviction"
         || NEVER_GUARDED.contains(&&*review.namespace)
@@ -334,6 +341,16 @@ mod tests {
     #[test]
     fn ids_are_unique_and_in_order() {
         assert!(RULES.windows(2).all(|pair| pair[0].id < pair[1].id));
+    }
+
+    #[test]
+    fn words_of_every_rule_are_known_by_their_beginning() {
+        for page in pages() {
+            assert_eq!(said_by(&format!("[{}] Pod a/b: c", page.id)).map(|it| it.id), Some(page.id));
+        }
+        for words in ["[G99] x", "G07 x", "[G07", "[g07] x", "[G07]x", ""] {
+            assert!(said_by(words).is_none(), "{words}");
+        }
     }
 
     #[test]

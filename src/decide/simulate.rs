@@ -13,6 +13,7 @@ use crate::object::{DeleteOptions, Kind, Object};
 use crate::report::pages::Pages;
 use crate::report::{refusal, warnings};
 use crate::review::{Operation, Origin, Review};
+use crate::rules;
 use crate::stored::{Patch, applied, complete, last, patched};
 use crate::verdict::Decision;
 
@@ -236,7 +237,7 @@ impl Passage {
 
 /// Warnings of a guard's begin with a rule, or say that a namespace is open.
 pub fn is_a_guards(warning: &str) -> bool {
-    warning.starts_with("[G") || warning.starts_with("until ")
+    rules::said_by(warning).is_some() || warning.starts_with("until ")
 }
 
 impl Compared {
@@ -273,7 +274,7 @@ impl There {
             .filter(|(name, _)| name.ends_with(".gatera.dev"));
         match denied {
             // An eviction is refused with 429, so that whoever drains waits.
-            Some((_, words)) if matches!(code, 403 | 429) && words.starts_with("[G") => {
+            Some((_, words)) if matches!(code, 403 | 429) && rules::said_by(words).is_some() => {
                 return Self::Refused(words.to_owned());
             }
             Some((_, words)) => return Self::Unanswered(words.to_owned()),

@@ -45,7 +45,7 @@ pub use last_look::{Changed, LastLook};
 pub use pod_fact::{PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
 pub use wish::Wish;
-pub use world::{World, is_cluster};
+pub use world::{World, is_cluster, is_cluster_by_template};
 
 /// Namespaces that no rule ever touches: the control plane must be able to mend itself.
 pub const NEVER_GUARDED: [&str; 2] = ["kube-system", "kube-node-lease"];

@@ -18,7 +18,7 @@ use crate::passing::exempt;
 use crate::passing::unread;
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
-use conditions::{glass_changed, marks_changed, no_plain_member, selected, to_amend};
+use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
@@ -118,6 +118,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
             Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
+            Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
             Only::Glass => Some(("glass", glass_changed(MODE_LABEL))),
             Only::ToAmend => Some(("to-amend", to_amend())),
             Only::When(name, condition) => Some((name, condition.to_owned())),

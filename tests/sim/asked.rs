@@ -72,6 +72,15 @@ fn own(object: &Value) -> Vec<(String, Value)> {
     all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
 }
 
+fn metadata(object: &Option<Value>, what: &str) -> Value {
+    object.as_ref().map(|it| it["metadata"][what].clone()).unwrap_or_default()
+}
+
+/// The control plane finishes what was judged before.
+fn is_a_controllers(request: &Request) -> bool {
+    exempt::passes(&request.who, Operation::Delete, request.kind)
+}
+
 fn sends(only: Only, request: &Request) -> bool {
     let annotations = |object: &Option<Value>| object.as_ref().map(own).unwrap_or_default();
     match only {
@@ -91,10 +100,14 @@ fn sends(only: Only, request: &Request) -> bool {
         }
         // Of a namespace with the mode label another row sends every update.
         Only::Glass => request.operation == Operation::Create && !annotations(&request.object).is_empty(),
-        Only::Marks => {
-            let labels = |object: &Option<Value>| object.as_ref().map(|it| it["metadata"]["labels"].clone());
-            labels(&request.object) != labels(&request.old)
+        Only::OwnedOrMarked if request.operation == Operation::Create => {
+            !metadata(&request.object, "ownerReferences").is_null() && !is_a_controllers(request)
+        }
+        Only::Marks | Only::OwnedOrMarked => {
+            let changed = |what| metadata(&request.object, what) != metadata(&request.old, what);
+            changed("labels")
                 || annotations(&request.object) != annotations(&request.old)
+                || (changed("ownerReferences") || changed("finalizers")) && !is_a_controllers(request)
         }
     }
 }

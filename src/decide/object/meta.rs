@@ -109,6 +109,9 @@ pub struct Meta {
     pub owner_references: Vec<Owner>,
     /// Set once it is going away.
     pub deletion_timestamp: Option<String>,
+    /// Kubernetes keeps it, a claim, until no pod uses it any more.
+    #[serde(rename = "finalizers", deserialize_with = "is_protected")]
+    pub protected: bool,
 }
 
 impl Meta {
@@ -152,13 +155,13 @@ pub struct Owner {
     #[serde(deserialize_with = "or_default")]
     pub api_version: String,
     /// Kind of the owner.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub kind: String,
     /// Name of the owner.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub name: String,
     /// uid of the owner.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub uid: String,
     /// The one owner that manages the object.
     #[serde(deserialize_with = "or_default")]
@@ -170,6 +173,15 @@ impl Owner {
     pub fn is_of(&self, group: &str, kind: &str) -> bool {
         self.kind == kind && self.api_version.split('/').next() == Some(group)
     }
+}
+
+/// Keeps claims that pods use.
+pub(crate) const PROTECTION: &str = "kubernetes.io/pvc-protection";
+
+/// Of all finalizers this one alone matters.
+fn is_protected<'de, D: Deserializer<'de>>(input: D) -> Result<bool, D::Error> {
+    let finalizers: Vec<String> = or_default(input)?;
+    Ok(finalizers.iter().any(|it| it == PROTECTION))
 }
 
 /// Helm writes it on everything that it manages.

@@ -38,9 +38,8 @@ pub const PACK: Pack = Pack {
     amend: |_, _| {},
 };
 
-/// CEL: KUDO writes their status and their finalizers all the time.
-const ANOTHER_SPEC: &str =
-    "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec";
+/// CEL: KUDO writes their status and their finalizers all the time; owners nobody does.
+const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
 /// CEL: an Instance, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'instances.kudo.dev'";
 

@@ -77,14 +77,30 @@ pub fn passes(user: &str, operation: Operation, kind: Kind) -> bool {
     operation == Operation::Delete && EXEMPT.iter().filter(may).any(|row| row.is(user))
 }
 
+/// It takes the finalizer off a claim when no pod uses it any more.
+const PROTECTION_CONTROLLER: &str = "system:serviceaccount:kube-system:pvc-protection-controller";
+
+/// This user knows when nothing uses a claim any more.
+pub fn may_unprotect(user: &str) -> bool {
+    user == PROTECTION_CONTROLLER || passes(user, Operation::Delete, Kind::Claim)
+}
+
 /// CEL: this request is a DELETE of a pod by somebody who is exempt.
 pub fn pod_delete_condition() -> String {
+    format!("request.operation == 'DELETE' && ({})", controllers(""))
+}
+
+/// CEL: somebody who is exempt, or takes finalizers off claims, asks.
+pub fn controller_condition() -> String {
+    controllers(&format!("', '{PROTECTION_CONTROLLER}"))
+}
+
+fn controllers(more: &str) -> String {
     let rows = EXEMPT.iter().filter(|row| row.deletes.is_empty() || row.deletes.contains(&Kind::Pod));
     let (prefixes, names): (Vec<_>, Vec<_>) = rows.map(|row| row.user).partition(|user| user.ends_with(':'));
-    let one_of = format!("request.userInfo.username in ['{}']", names.join("', '"));
+    let one_of = format!("request.userInfo.username in ['{}{more}']", names.join("', '"));
     let begins = prefixes.iter().map(|prefix| format!("request.userInfo.username.startsWith('{prefix}')"));
-    let who = std::iter::once(one_of).chain(begins).collect::<Vec<_>>().join(" || ");
-    format!("request.operation == 'DELETE' && ({who})")
+    std::iter::once(one_of).chain(begins).collect::<Vec<_>>().join(" || ")
 }
 
 #[cfg(test)]

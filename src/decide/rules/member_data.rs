@@ -1,6 +1,8 @@
 //! G07: a member's data outlives a careless command.
 //!
-//! Refuses to delete the claim of a member, a retention policy that deletes claims, a data directory that goes with the pod
+//! Refuses to delete the claim of a member, also of one that `gatera stop` stopped and whose StatefulSet is gone; to give it
+//! an owner (`metadata.ownerReferences`) with which it would be deleted; to take its finalizer off while it is being deleted
+//! under a pod; a retention policy that deletes claims, a data directory that goes with the pod
 //! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
 //! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all.
 //!
@@ -10,6 +12,9 @@
 //! restarts, and then the member comes up empty. If the whole cluster is down, an empty member is even "safe to
 //! bootstrap": it founds a new cluster and the others throw their data away when they join it. A mount that is moved does the
 //! same without deleting anything: every member comes up empty, one after the other, and Ready.
+//!
+//! An owner does the same: what has owners is deleted when the last of them is gone, and at once where none ever was, by the
+//! garbage collector, which asks nobody. A claim is to outlive everything, so nothing but the control plane gives it one.
 //!
 //! # Example
 //!
@@ -30,18 +35,23 @@
 //! the StatefulSet it releases what stands there, and all of its claims. The override of a whole cluster (G03) does not
 //! release its data.
 
-use super::{Rule, UNTIL_SEEN, Verb, WRITTEN};
+mod claims;
+
+use super::{Rule, Verb, WRITTEN};
 use crate::galera::data::{Backing, Place};
 use crate::galera::server;
 use crate::object::{Kind, Object, Volume, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{ClaimOf, Cluster, State, View, is_cluster};
+use crate::view::{ClaimOf, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G07",
     name: "member-data",
-    touches: &[(Kind::Claim, &[Verb::Delete]), (Kind::StatefulSet, WRITTEN)],
+    touches: &[
+        (Kind::Claim, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
+        (Kind::StatefulSet, WRITTEN),
+    ],
     source: include_str!("member_data.rs"),
     check,
 };
@@ -49,8 +59,9 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.new, review.kind) {
         (_, Kind::Claim) if review.operation == Operation::Delete => {
-            claim_deleted(review, view).into_iter().collect()
+            claims::deleted(review, view).into_iter().collect()
         }
+        (Some(Object::Claim(new)), _) => claims::written(review, new, view),
         (Some(Object::StatefulSet(new)), _) if is_cluster(new, view.adoption()) => {
             let mut found = retention(new);
             let place = view.place_of_data(&review.namespace, new);
@@ -68,68 +79,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         }
         _ => Findings::new(),
     }
-}
-
-fn claim_deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (ns, name) = (&*review.namespace, &*review.name);
-    let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
-    let Some(cluster) = view.clusters_in(ns).find(owner) else {
-        return left_over(review, view);
-    };
-    if !cluster.has_data() && view.state(cluster) == State::Forming {
-        // An install that never got anywhere: nothing is on it.
-        return None;
-    }
-    let ordinal = cluster.claims.iter().find(|claim| claim.name == name)?.ordinal;
-    let seen = view.count(cluster);
-    if let Some(member) = cluster.members.iter().find(|member| member.ordinal == ordinal) {
-        let says = format!("it holds the data of member {} ({seen})", member.name);
-        let until = view.half_an_hour_from_now();
-        let instead = match view.state(cluster) {
-            State::Down => format!(
-                "keep it: nobody is Ready, so it may hold the newest data; {} starts the cluster",
-                cluster.recover_command()
-            ),
-            _ => format!(
-                "to let {0} copy everything anew while all others are Ready: kubectl -n {ns} annotate pvc {name} \
-                 'gatera.dev/override=G07 until={until} reason=…', delete the claim, then kubectl -n {ns} delete pod {0}",
-                member.name
-            ),
-        };
-        return Some(finding(Verdict::Deny, String::new(), says, instead));
-    }
-    let says =
-        format!("it holds what member {}-{ordinal} had before it was scaled away ({seen})", cluster.id.name);
-    let (verdict, instead) = match view.state(cluster) {
-        State::Healthy => (Verdict::Warn, "nothing is lost but a faster way back up".to_owned()),
-        State::Unknown => (Verdict::Unknown, UNTIL_SEEN.to_owned()),
-        State::Joining | State::Transfer => {
-            (Verdict::Wait, "repeat the command when all members are Ready".to_owned())
-        }
-        _ => (
-            Verdict::Deny,
-            "bring all members to Ready first: until then it may hold the newest data".to_owned(),
-        ),
-    };
-    Some(finding(verdict, String::new(), says, instead))
-}
-
-/// The StatefulSet is gone; its claims are what is left of the database.
-fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (instance, left) = view.left_behind_with(&review.namespace, &review.name)?;
-    let run = view.orphans_of(&review.namespace, instance);
-    if let Some(first) = run.first() {
-        let says =
-            format!("its StatefulSet is gone, but {} of its members still run ({} …)", run.len(), first.name);
-        let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
-        return Some(finding(Verdict::Deny, String::new(), says, instead));
-    }
-    let says = format!(
-        "no StatefulSet uses it any more; it is one of {} claims that hold this database",
-        left.len()
-    );
-    let instead = "apply the StatefulSet again to have it back, or be sure that there is a backup".to_owned();
-    Some(finding(Verdict::Warn, String::new(), says, instead))
 }
 
 fn retention(new: &Workload) -> Findings {

@@ -2,8 +2,9 @@
 //!
 //! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a rollout of the
 //! StatefulSet is about to stop the next one, to force a deletion while its server runs, to restart a member whose claim is
-//! being deleted before all others are Synced, to restart anybody of a cluster that has lost its identity, and to delete one
-//! that serves beyond the replicas while another is missing. A member whose server does not run may always be deleted: a
+//! being deleted before all others are Synced, to restart anybody of a cluster that has lost its identity, to delete one
+//! that serves beyond the replicas while another is missing, and to give a member an owner (`metadata.ownerReferences`) with
+//! which it would be deleted. A member whose server does not run may always be deleted: a
 //! crash loop must be curable.
 //!
 //! # Why
@@ -65,7 +66,7 @@
 mod others;
 mod strays;
 
-use super::{Rule, Verb, managed};
+use super::{Rule, Verb, managed, owners};
 use crate::galera::quorum::survives;
 use crate::object::{Kind, Object};
 use crate::recovery;
@@ -77,12 +78,15 @@ use crate::view::{Cluster, Member, PodFact, State, View};
 pub(super) const RULE: Rule = Rule {
     id: "G02",
     name: "one-at-a-time",
-    touches: &[(Kind::Pod, &[Verb::Delete, Verb::Evict])],
+    touches: &[(Kind::Pod, &[Verb::Update, Verb::Delete, Verb::Evict])],
     source: include_str!("one_at_a_time.rs"),
     check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation == Operation::Update {
+        return owned(review, view).into_iter().collect();
+    }
     if review.operation != Operation::Delete && review.subresource != "eviction" {
         return Findings::new();
     }
@@ -103,6 +107,18 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.is_the_last())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
+}
+
+/// A member that would be deleted with an owner, whatever the others do at that moment.
+fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let added = owners::added(review, view)?;
+    let cluster = view.cluster_of_pod(&review.namespace, &review.name);
+    let seen = match cluster {
+        Some(cluster) => view.count(cluster),
+        None => view.orphans(&review.namespace).find(|pod| pod.name == review.name).map(|_| view.seen())?,
+    };
+    let end = finding(Verdict::Deny, format!("it is a member of a cluster ({seen})"), "", String::new());
+    Some(added.finding(&end, review, view))
 }
 
 /// The cluster of the pod that is to go.

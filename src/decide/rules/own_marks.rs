@@ -50,7 +50,7 @@ pub use kept::{Correction, corrections};
 
 use std::collections::BTreeSet;
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, Verb, WRITTEN, owners};
 use crate::amend::inject::{self, Doubt};
 use crate::galera::adopt;
 use crate::marks::overrides::{Invalid, Override};
@@ -205,7 +205,10 @@ fn unknown_mode(new: &Meta) -> Option<Finding> {
 fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Option<Finding> {
     let (before, after, field) = match (old, new) {
         (Object::StatefulSet(old), Object::StatefulSet(new)) => {
-            let lost = is_cluster(old, view.adoption()) && !is_cluster(new, view.adoption());
+            // An owner by which it is no longer the guard's is for G03 to judge.
+            let lost = is_cluster(old, view.adoption())
+                && !is_cluster(new, view.adoption())
+                && owners::takes_over(old, new, view).is_none();
             let labels = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
             if !lost {
                 return None;

@@ -1,13 +1,18 @@
 //! G10: what a cluster uses stays, and is whole.
 //!
-//! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, and a ConfigMap without a
-//! key that its members mount.
+//! Refuses to delete a ConfigMap, Secret, Service or ServiceAccount that a cluster with data uses, to give it an owner
+//! (`metadata.ownerReferences`) with which it would be deleted, and a ConfigMap without a key that its members mount.
 //!
 //! # Why
 //!
 //! Members that run do not notice at first. The next one that restarts does not start without its ConfigMap or Secret, is
 //! not even created without its ServiceAccount, or cannot be found by the others without the governing Service. A script that is missing under its key becomes an empty
 //! folder, and the hook that should run it fails silently.
+//!
+//! What has owners goes when the last of them is gone, and at once where none ever was. The garbage collector asks nobody, so
+//! the owner is judged when it is written. The cluster's StatefulSet and KUDO's Instance may own what the cluster uses;
+//! so may whatever a service account adds, because operators own what they make, unless it is known that there is no such
+//! owner.
 //!
 //! # Example
 //!
@@ -19,7 +24,8 @@
 //! # What to do instead
 //!
 //! Change it in place (`kubectl apply`, `kubectl edit`); to rename it, create the new one, change the StatefulSet, wait
-//! until all members have restarted, then delete the old one. Files belong under `data:` of a ConfigMap. To remove a
+//! until all members have restarted, then delete the old one. Leave `metadata.ownerReferences` out of manifests that were
+//! exported from elsewhere. Files belong under `data:` of a ConfigMap. To remove a
 //! whole cluster, release it with the override of G03 on its StatefulSet: that covers everything it uses.
 //!
 //! # How to waive it
@@ -27,7 +33,7 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, Verb, WRITTEN, owners};
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -38,9 +44,9 @@ pub(super) const RULE: Rule = Rule {
     name: "references",
     touches: &[
         (Kind::ConfigMap, &[Verb::Create, Verb::Update, Verb::Delete]),
-        (Kind::Secret, &[Verb::Delete]),
-        (Kind::Service, &[Verb::Delete]),
-        (Kind::ServiceAccount, &[Verb::Delete]),
+        (Kind::Secret, &[Verb::Create, Verb::Update, Verb::Delete]),
+        (Kind::Service, &[Verb::Create, Verb::Update, Verb::Delete]),
+        (Kind::ServiceAccount, &[Verb::Create, Verb::Update, Verb::Delete]),
         (Kind::StatefulSet, WRITTEN),
     ],
     source: include_str!("references.rs"),
@@ -50,10 +56,22 @@ pub(super) const RULE: Rule = Rule {
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match &review.new {
         None if review.operation == Operation::Delete => deleted(review, view).into_iter().collect(),
-        Some(Object::ConfigMap(new)) => incomplete(new, review, view),
         Some(Object::StatefulSet(new)) if is_cluster(new, view.adoption()) => missing_keys(new, review, view),
-        _ => Findings::new(),
+        Some(Object::StatefulSet(_)) | None => Findings::new(),
+        Some(new) => {
+            let mut found: Findings = owned(review, view).into_iter().collect();
+            if let Object::ConfigMap(new) = new {
+                found.extend(incomplete(new, review, view));
+            }
+            found
+        }
     }
+}
+
+/// It would be deleted with an owner.
+fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let added = owners::added(review, view)?;
+    Some(added.finding(&deleted(review, view)?, review, view))
 }
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {

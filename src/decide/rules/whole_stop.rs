@@ -1,7 +1,8 @@
 //! G03: a whole cluster is not stopped by deleting what holds it together.
 //!
-//! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives. Deleting
-//! only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready, with advice.
+//! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives, or waits on its
+//! claims since `gatera stop`; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or by
+//! which the cluster becomes another operator's. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready, with advice.
 //!
 //! # Why
 //!
@@ -36,28 +37,33 @@
 //! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also releases the deletion of
 //! everything the cluster uses, except its claims.
 
-use super::{Rule, UNTIL_SEEN, Verb};
-use crate::object::{Kind, Object, Owner};
+use super::{Rule, UNTIL_SEEN, Verb, owners};
+use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Freshness, State, View, is_cluster};
+use crate::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
 
 pub(super) const RULE: Rule = Rule {
     id: "G03",
     name: "whole-cluster-stop",
-    touches: &[(Kind::StatefulSet, &[Verb::Update, Verb::Delete]), (Kind::Namespace, &[Verb::Delete])],
+    touches: &[
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Report, Verb::Delete]),
+        (Kind::Namespace, &[Verb::Update, Verb::Delete]),
+    ],
     source: include_str!("whole_stop.rs"),
     check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let found = match (review.kind, review.operation) {
-        (Kind::StatefulSet, Operation::Update) => owned(review, view),
+        (Kind::StatefulSet, Operation::Create | Operation::Update) => owned(review, view),
         (Kind::StatefulSet, Operation::Delete) => match view.cluster(&review.namespace, &review.name) {
             Some(cluster) => stateful_set(cluster, review, view),
             None => not_seen_yet(review, view),
         },
         (Kind::Namespace, Operation::Delete) => namespace(review, view),
+        (Kind::Namespace, Operation::Update) => owners::added(review, view)
+            .and_then(|added| Some(added.finding(&namespace(review, view)?, review, view))),
         _ => None,
     };
     found.into_iter().collect()
@@ -135,7 +141,9 @@ fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
 fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
     living.sort_by(|a, b| a.id.cmp(&b.id));
-    let Some(first) = living.first() else { return orphans(review, view) };
+    let Some(first) = living.first() else {
+        return orphans(review, view).or_else(|| waiting(review, view));
+    };
     let others = match living.len() - 1 {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -149,8 +157,28 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
         "take a backup and move what uses the database, then {}",
         release("namespace", None, &review.name, view)
     );
-    let why = "everything in a namespace goes with it, in no order: members, claims and the data on them";
-    Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, says, instead) })
+    Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
+}
+
+const EVERYTHING: &str =
+    "everything in a namespace goes with it, in no order: members, claims and the data on them";
+
+/// Members that were stopped in order, and whose StatefulSet is gone, wait on their claims.
+fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let mut claims = view.waiting_claims(&review.name);
+    let (first, others) = (claims.next()?, claims.count());
+    let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+    let says = format!(
+        "it holds claim {}{others} of a cluster that was stopped and waits for its return ({}), and the data goes with it",
+        first.metadata.name,
+        view.seen()
+    );
+    let instead = format!(
+        "to have the cluster back, apply its StatefulSet again under the same name, and gatera start; to remove its data for good: take a \
+         backup, then {}",
+        release("namespace", None, &review.name, view)
+    );
+    Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
 /// Members whose StatefulSet is gone are still a cluster.
@@ -167,25 +195,27 @@ fn orphans(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(finding(Verdict::Deny, says, instead))
 }
 
-/// With an owner the StatefulSet goes when that goes, or at once if there is none of this uid; the garbage collector asks
-/// nobody, because it only finishes what was decided.
+/// An owner with which the StatefulSet would be deleted, or by which it becomes another operator's.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
-    let (old, new) = (review.old.as_ref()?.meta(), review.new.as_ref()?.meta());
-    let known = |owner: &&Owner| old.owner_references.iter().any(|other| other.uid == owner.uid);
-    let owner = new.owner_references.iter().find(|owner| !known(owner))?;
-    let (ns, name) = (&cluster.id.namespace, &cluster.id.name);
-    let says = format!(
-        "when {} {} is gone, or never was, the whole cluster is deleted with it ({})",
-        owner.kind,
-        owner.name,
-        view.count(cluster)
-    );
-    let instead = format!(
-        "leave metadata.ownerReferences out; if it is meant so: {}",
-        release("statefulset", Some(ns), name, view)
-    );
-    Some(Finding { field: "metadata.ownerReferences".into(), ..finding(Verdict::Deny, says, instead) })
+    let Some(Object::StatefulSet(new)) = &review.new else { return None };
+    let says = match &review.old {
+        Some(Object::StatefulSet(old)) => {
+            let cluster = view.cluster(&review.namespace, &review.name).filter(|it| lives(it, view))?;
+            let added = owners::added(review, view).or_else(|| owners::takes_over(old, new, view))?;
+            let says = format!("the whole cluster goes with it ({})", view.count(cluster));
+            return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
+        }
+        _ if !is_cluster_by_template(new, view.adoption()) => return None,
+        _ if view.orphans_for(&review.namespace, &review.name).next().is_some() => {
+            "the members that run and that it takes over go with it"
+        }
+        _ if view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound) => {
+            "the members that start from its claims go with it"
+        }
+        _ => return None,
+    };
+    let added = owners::added(review, view)?;
+    Some(added.finding(&finding(Verdict::Deny, says.to_owned(), String::new()), review, view))
 }
 
 /// It holds data, or may.

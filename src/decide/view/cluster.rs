@@ -20,7 +20,7 @@ use crate::revision::{self, Revision, Unknown};
 pub enum State {
     /// Every member is Ready and none is going.
     Healthy,
-    /// A member is missing, going, or will not become Ready by waiting.
+    /// A member is missing, going, or will not become Ready by waiting; or the cluster has lost its identity.
     Degraded,
     /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
     Joining,
@@ -296,10 +296,9 @@ impl Cluster {
     /// The state, if the facts are current.
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
-        if all_ready && self.leaving.is_empty() {
-            return State::Healthy;
-        }
         match (self.has_data(), self.ready()) {
+            _ if all_ready && self.leaving.is_empty() && self.has_no_identity() => State::Degraded,
+            _ if all_ready && self.leaving.is_empty() => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) => State::Down,
             _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {
@@ -346,6 +345,8 @@ impl Cluster {
             let _ = write!(text, ", {} {trouble}", member.name);
         } else if let Some(pod) = self.leaving.first() {
             let _ = write!(text, ", {} is leaving", pod.name);
+        } else if self.has_no_identity() {
+            text.push_str(", without an identity");
         }
         text
     }

@@ -303,7 +303,7 @@ impl Facts {
             Kind::ConfigMap => &self.config_maps.get(id)?.metadata.uid,
             Kind::Budget => &self.budgets.get(id)?.metadata.uid,
             Kind::Namespace => &self.namespaces.get(&id.name)?.uid,
-            _ => return None,
+            kind => &self.kept.of(kind)?.get(id)?.meta().uid,
         };
         Some(uid)
     }

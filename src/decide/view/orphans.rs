@@ -9,6 +9,7 @@ use super::facts::tail;
 use super::index::By;
 use super::{Facts, Id, PodFact, View, World};
 use crate::galera::adopt;
+use crate::marks;
 use crate::object::{Claim, Labels, ordinal};
 
 impl<'a> View<'a> {
@@ -16,6 +17,16 @@ impl<'a> View<'a> {
     pub fn left_over_claims(&self, namespace: &str, labels: &Labels) -> Vec<&'a str> {
         let instance = adopt::instance(labels);
         instance.map(|instance| self.world.left_over(namespace, instance)).unwrap_or_default()
+    }
+
+    /// Claims of members that were stopped in order and whose StatefulSet is gone: their data waits for its return.
+    pub fn waiting_claims(&self, namespace: &'a str) -> impl Iterator<Item = &'a Claim> {
+        let used = |claim: &Claim| {
+            let mut clusters = self.clusters_in(namespace);
+            clusters.any(|cluster| cluster.claims.iter().any(|it| it.name == claim.metadata.name))
+        };
+        let claims = self.claims_in(namespace).filter(|claim| claim.bound() && !claim.metadata.going());
+        claims.filter(|claim| claim.metadata.mark(marks::STOPPED).is_some()).filter(move |claim| !used(claim))
     }
 
     /// The members of a namespace that no StatefulSet looks after.

@@ -107,11 +107,14 @@ impl World {
 /// A StatefulSet is a cluster if its *template* is adopted (real manifests often label nothing else), a server runs in
 /// it, and no other operator looks after it — unless it was labelled for us on purpose.
 pub fn is_cluster(workload: &Workload, adoption: &adopt::Adoption) -> bool {
+    let on_purpose = workload.spec.template.metadata.labels.contains_key("gatera.dev/cluster");
+    is_cluster_by_template(workload, adoption) && (on_purpose || workload.metadata.operator().is_none())
+}
+
+/// It would be a cluster, unless another operator looks after it.
+pub fn is_cluster_by_template(workload: &Workload, adoption: &adopt::Adoption) -> bool {
     let template = &workload.spec.template;
-    let on_purpose = template.metadata.labels.contains_key("gatera.dev/cluster");
-    adoption.adopts(&template.metadata.labels)
-        && (on_purpose || workload.metadata.operator().is_none())
-        && server::of(template).is_some()
+    adoption.adopts(&template.metadata.labels) && server::of(template).is_some()
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crate::galera::adopt::{Requirement, Selector};
 use crate::marks::{self, PREFIX, Whose};
+use crate::passing::exempt;
 
 /// CEL: the labels at this place, before or after, are selected by one of these. Keys and values are plain words
 /// (`adopt.rs` sees to it), so they need no escaping.
@@ -42,15 +43,37 @@ pub(super) fn no_plain_member() -> String {
     )
 }
 
-/// CEL: labels, the guard's annotations or a pod's images are not what they were. Everything else changes all the time,
-/// and networks and volumes write annotations of theirs while a member starts: it must not wait for a guard that is down.
+/// CEL: labels, the guard's annotations, owners, a pod's images, or the finalizers of what is going are not what they were.
+/// Everything else changes all the time, and networks and volumes write annotations of theirs while a member starts: it must
+/// not wait for a guard that is down. Nor do the control plane's controllers, which own what they make and finish what is going.
 pub(super) fn marks_changed() -> String {
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
-    let other_image =
-        format!("(has(object.spec.containers) && {} != {})", images("object"), images("oldObject"));
+    let other_image = format!(
+        "(has(object.spec) && has(object.spec.containers) && {} != {})",
+        images("object"),
+        images("oldObject")
+    );
     let (labels, annotations) = (changed("metadata.labels", "{}"), "metadata.annotations");
     let (new, old) = (there("object", annotations, "{}"), there("oldObject", annotations, "{}"));
-    format!("{labels} || !{} || !{} || {other_image}", kept(&new, &old), kept(&old, &new))
+    let owners = changed("metadata.ownerReferences", "[]");
+    let finalizers =
+        format!("has(oldObject.metadata.deletionTimestamp) && {}", changed("metadata.finalizers", "[]"));
+    let controllers = exempt::controller_condition();
+    format!(
+        "{labels} || !{} || !{} || {other_image} || ({owners} || {finalizers}) && !({controllers})",
+        kept(&new, &old),
+        kept(&old, &new)
+    )
+}
+
+/// CEL: what is created has owners, or marks of what is there change.
+pub(super) fn owned_or_marked() -> String {
+    let created = format!(
+        "{} != [] && !({})",
+        there("object", "metadata.ownerReferences", "[]"),
+        exempt::controller_condition()
+    );
+    format!("request.operation == 'CREATE' ? {created} : {}", marks_changed())
 }
 
 /// CEL: what opens a namespace is written, and no other row sends that: of namespaces with the mode label all changes travel anyway.

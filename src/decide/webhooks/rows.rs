@@ -69,8 +69,10 @@ pub enum Only {
     NotExempt,
     /// Not what no server reads (`passing/unread.rs`).
     Read,
-    /// Changes of labels, of the guard's annotations, or of a running pod's images.
+    /// Changes of labels, of the guard's annotations, of owners, of a running pod's images, or of the finalizers of what is going.
     Marks,
+    /// What is created with owners; of what is there, the same changes.
+    OwnedOrMarked,
     /// Where a namespace is opened (`gatera.dev/break-glass`), and no other row sends that.
     Glass,
     /// Where there may be something to amend, or to say before the API server speaks: most updates of a StatefulSet travel once.
@@ -106,6 +108,13 @@ impl Entry {
 
 const WRITES: &[&str] = &["CREATE", "UPDATE"];
 const ALL: &[&str] = &["CREATE", "UPDATE", "DELETE"];
+
+/// Claims and accounts that are written: most writes change nothing that is judged.
+const CLAIMS: &[(&str, &str, &[&str])] = &[
+    ("", "persistentvolumeclaims", WRITES),
+    ("", "persistentvolumeclaims/status", &["UPDATE"]),
+    ("", "serviceaccounts", WRITES),
+];
 
 /// Every entry.
 pub const ENTRIES: &[Entry] = &[
@@ -157,15 +166,29 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "marks",
         endpoint: Endpoint::Validate,
-        asks: &[
-            ("", "pods", &["UPDATE"]),
-            ("", "pods/status", &["UPDATE"]),
-            ("", "persistentvolumeclaims", &["UPDATE"]),
-        ],
+        asks: &[("", "pods", &["UPDATE"]), ("", "pods/status", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::Marks,
         fail_closed: true,
         why: "a label that is taken off would make everything else slip past",
+    },
+    Entry {
+        name: "claims",
+        endpoint: Endpoint::Validate,
+        asks: CLAIMS,
+        selects: Selects::LabelsElsewhere,
+        only: Only::OwnedOrMarked,
+        fail_closed: true,
+        why: "with an owner that is not there a claim is deleted, and without its finalizer it goes under a server that runs",
+    },
+    Entry {
+        name: "claims-in-namespace",
+        endpoint: Endpoint::Validate,
+        asks: CLAIMS,
+        selects: Selects::LabelledNamespaces,
+        only: Only::OwnedOrMarked,
+        fail_closed: true,
+        why: "the same of what carries no labels, in namespaces that are guarded as a whole",
     },
     Entry {
         name: "workloads-status",

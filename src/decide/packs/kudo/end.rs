@@ -1,6 +1,7 @@
 //! K05: a cluster outlives the Instance that it came from.
 //!
-//! Refuses to delete an Instance that owns a cluster with data, and the definition `instances.kudo.dev`, with which all of them go.
+//! Refuses to delete an Instance that owns a cluster with data, to give it an owner with which it would be deleted, and to delete
+//! the definition `instances.kudo.dev`, with which all of them go.
 //! Deleting only the object (`--cascade=orphan`) is left alone, and so is the Instance of a cluster that `gatera stop` has
 //! stopped, if its StatefulSet leaves its claims behind.
 //!
@@ -31,14 +32,14 @@
 use crate::object::{Kind, Object, Owner};
 use crate::packs::confirmation;
 use crate::review::{Operation, Review};
-use crate::rules::{Rule, UNTIL_SEEN, Verb};
+use crate::rules::{Rule, UNTIL_SEEN, Verb, owners};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, State, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
-    touches: &[(Kind::Instance, &[Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    touches: &[(Kind::Instance, &[Verb::Update, Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
     source: include_str!("end.rs"),
     check,
 };
@@ -49,6 +50,11 @@ const WHY: &str = "KUDO's Instance owns what was made for it: members stop all a
                    garbage collector asks nobody";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if review.operation == Operation::Update {
+        let owned =
+            owners::added(review, view).and_then(|it| Some(it.finding(&of_one(review, view)?, review, view)));
+        return owned.into_iter().collect();
+    }
     if review.operation != Operation::Delete {
         return Findings::new();
     }

@@ -1,5 +1,6 @@
 //! The part of G14 about disruption budgets: how many members a drain may take.
 
+use super::super::owners;
 use super::{deny, warn};
 use crate::object::{Budget, Kind, Object, Workload};
 use crate::review::Review;
@@ -12,7 +13,16 @@ pub(super) fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => None,
     };
     let (old, new) = (budget(&review.old), budget(&review.new));
-    let judge = |cluster| judged(review, cluster, old.as_ref(), new.as_ref(), view);
+    let added = owners::added(review, view);
+    let judge = |cluster| {
+        let mut found = judged(review, cluster, old.as_ref(), new.as_ref(), view);
+        // With such an owner it goes, too.
+        if let Some(added) = &added {
+            let end = judged(review, cluster, new.as_ref(), None, view).into_iter();
+            found.extend(end.map(|it| added.finding(&it, review, view)));
+        }
+        found
+    };
     view.clusters_in(&review.namespace).flat_map(judge).collect()
 }
 
