@@ -41,6 +41,20 @@ pub const UNREADABLE: &str = "G00";
 pub(super) const PAGE: Page =
     Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
+/// Its template reads ConfigMaps that no cluster read before, and they could not be read in time.
+pub(super) fn busy() -> Finding {
+    Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Unknown,
+        field: String::new(),
+        says:
+            "the ConfigMaps that its template reads could not be looked at: too many requests ask for others"
+                .into(),
+        why: "what its servers would read decides whether they start and stay together".into(),
+        instead: "repeat the command in a moment".into(),
+    }
+}
+
 /// An object that cannot be read is refused: allowing it would be a guess.
 pub(super) fn found(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;

@@ -94,6 +94,20 @@ fn entry(by: By, id: &Id, word: &str) -> Box<str> {
     format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
 }
 
+impl Facts {
+    /// The pods that read what its members have.
+    pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
+
+    /// The pods that a StatefulSet owns.
+    pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
