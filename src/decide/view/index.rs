@@ -3,10 +3,11 @@
 //! Must not know: what the words mean; `facts.rs` says what an object is found by. Order decides nothing: names come sorted.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::Id;
+use super::{Facts, Id, PodFact};
 
 /// By what an object is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
