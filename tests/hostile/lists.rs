@@ -180,7 +180,9 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
         let pod = json!({ "metadata": {
             "name": "a-1-0", "namespace": NAMESPACE, "labels": mine["metadata"]["labels"],
             "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a-1", "uid": "u-1", "controller": true }],
-        } });
+        }, "spec": mine["spec"]["template"]["spec"], "status": { "phase": "Running", "containerStatuses": [
+            { "name": "mariadb", "ready": true, "started": true, "state": { "running": { "startedAt": "2026-11-21T08:20:00Z" } } },
+        ] } });
         let said = asked(guard.webhooks, &bundle, review("DELETE", ("", "Pod"), &pod)).await;
         let words = said["status"]["message"].as_str().unwrap_or_default();
         assert!(said["allowed"] == false && words.contains("not all of its namespace is known"), "{said}");
