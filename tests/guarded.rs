@@ -162,18 +162,22 @@ pub fn guard_of(shell: u32) -> Option<u32> {
 impl Guard {
     /// Starts the program and waits until it listens.
     pub fn start(plane: &ControlPlane, program: &Path, start: &Start) -> Guard {
-        let kubeconfig = kubeconfig(plane, start);
+        Self::start_by(&kubeconfig(plane, start), plane.folder(), program, start)
+    }
+
+    /// The same, of an API server that is somewhere else.
+    pub fn start_by(kubeconfig: &Path, folder: &Path, program: &Path, start: &Start) -> Guard {
         for attempt in 0.. {
             let webhooks = free_address();
             let operations = free_address();
-            let log = plane.folder().join(format!("guard-{}-{attempt}.log", start.identity));
+            let log = folder.join(format!("guard-{}-{attempt}.log", start.identity));
             let url = start.url.clone().unwrap_or_else(|| format!("https://{webhooks}"));
             let url = (!start.by_service).then(|| format!("--webhook-url={url}"));
             let namespace = start.namespace.as_deref().or(start.home.as_deref()).unwrap_or("gatera");
             let file = File::create(&log).expect("the guard's log");
             let mut child = lab::lives_as_long_as_we_do(program)
                 .args(["serve", "--kubeconfig"])
-                .arg(&kubeconfig)
+                .arg(kubeconfig)
                 .args([&format!("--namespace={namespace}"), &format!("--identity={}", start.identity)])
                 .args([&format!("--listen={webhooks}"), &format!("--operations={operations}")])
                 .args(url)

@@ -2,6 +2,7 @@
 //! allows, and answers real requests in time.
 
 mod crowd;
+mod lists;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -38,12 +39,7 @@ struct Told {
 
 /// A guard with certificates of ours, which registers nothing.
 fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let material =
-        Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap();
-    for (name, bytes) in material.data() {
-        std::fs::write(folder.join(name), bytes.0).unwrap();
-    }
+    let bundle = certificates(folder);
     let (plane, _) = guarded::shared();
     let start = Start {
         identity: identity.into(),
@@ -53,7 +49,18 @@ fn guard(folder: &std::path::Path, identity: &str) -> (Guard, String) {
     };
     let guard = Guard::start(plane, &program(), &start);
     eventually("a guard that is ready", || guard.get("/readyz").filter(|(status, _)| *status == 200));
-    (guard, material.bundle())
+    (guard, bundle)
+}
+
+/// Certificates of ours in this folder, and what to trust.
+fn certificates(folder: &std::path::Path) -> String {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let material =
+        Material::new(&["127.0.0.1".to_owned()], Lives::default(), jiff::Timestamp::now()).unwrap();
+    for (name, bytes) in material.data() {
+        std::fs::write(folder.join(name), bytes.0).unwrap();
+    }
+    material.bundle()
 }
 
 /// A line of `/proc/PID/status`, in KiB.

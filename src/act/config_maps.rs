@@ -5,6 +5,7 @@
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
 //! twice is harmless; something else of that name is not a copy.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use decide::marks::{self, PREFIX};
@@ -14,6 +15,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tracing::warn;
 
@@ -22,12 +24,14 @@ use crate::act::telemetry::chain;
 /// A pod waits for it, and API servers wait two seconds for some answers.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// So many ConfigMaps are read for one request.
+/// So many ConfigMaps are read for one request,
 const MOST: usize = 16;
+/// and for so many requests at once: each ConfigMap may have a megabyte, and any request may name them.
+const AT_ONCE: usize = 2;
 
 /// Where they are asked for while a request waits; `None`: nowhere.
 #[derive(Clone, Default)]
-pub struct ConfigMaps(Option<Client>);
+pub struct ConfigMaps(Option<(Client, Arc<Semaphore>)>);
 
 impl std::fmt::Debug for ConfigMaps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -38,13 +42,16 @@ impl std::fmt::Debug for ConfigMaps {
 impl ConfigMaps {
     /// There.
     pub fn at(client: Client) -> Self {
-        Self(Some(client))
+        Self(Some((client, Arc::new(Semaphore::new(AT_ONCE)))))
     }
 
     /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
-    /// not known is not judged.
-    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Vec<object::ConfigMap> {
-        let Some(client) = self.0.as_ref().filter(|_| !names.is_empty()) else { return Vec::new() };
+    /// not known is not judged. `None`: others were being read all the while.
+    pub async fn look(&self, namespace: &str, names: Vec<String>) -> Option<Vec<object::ConfigMap>> {
+        let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
+            return Some(Vec::new());
+        };
+        let _turn = timeout(PATIENCE, turns.acquire()).await.ok()?;
         let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
         let one = async |name: String| api.get_opt(&name).await;
         let all = try_join_all(names.into_iter().take(MOST).map(one));
@@ -53,13 +60,13 @@ impl ConfigMaps {
             Ok(Object::ConfigMap(map)) => Some(map),
             _ => None,
         };
-        found.into_iter().flatten().filter_map(read).collect()
+        Some(found.into_iter().flatten().filter_map(read).collect())
     }
 
     /// Makes these copies, and says which of them are there now. A pod does not wait for long: without its copy it reads the
     /// ConfigMap itself.
     pub async fn copy(&self, namespace: &str, wanted: Vec<Value>) -> Vec<String> {
-        let Some(client) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
+        let Some((client, _)) = self.0.as_ref().filter(|_| !wanted.is_empty()) else { return Vec::new() };
         let all = async {
             let mut made = Vec::new();
             for copy in wanted {
@@ -116,7 +123,6 @@ fn is_ours(there: &ConfigMap, map: &ConfigMap) -> bool {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::http::{Request, Response};
@@ -150,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
         let (maps, asked) = server(true);
-        let found = maps.look("db", names(300)).await;
+        let found = maps.look("db", names(300)).await.unwrap();
         assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
         assert_eq!(&*found[1].metadata.name, "map-1");
     }
@@ -159,17 +165,28 @@ mod tests {
     async fn nobody_waits_for_an_api_server_that_does_not_answer() {
         let (maps, asked) = server(false);
         let begun = tokio::time::Instant::now();
-        assert!(maps.look("db", names(2)).await.is_empty());
+        assert_eq!(maps.look("db", names(2)).await, Some(Vec::new()));
         assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
         assert_eq!(asked.load(Ordering::Relaxed), 2);
         let copy = serde_json::json!({ "metadata": { "name": "a" } });
         assert!(maps.copy("db", vec![copy]).await.is_empty());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn no_more_than_two_requests_read_at_once() {
+        let (maps, asked) = server(true);
+        let ConfigMaps(Some((_, turns))) = maps.clone() else { unreachable!("there is a client") };
+        let turns = turns.acquire_many(2).await.unwrap();
+        assert_eq!(maps.look("db", names(2)).await, None);
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        drop(turns);
+        assert_eq!(maps.look("db", names(2)).await.map(|found| found.len()), Some(2));
+    }
+
     #[tokio::test]
     async fn nothing_is_asked_for_nothing() {
         let (maps, asked) = server(true);
-        assert!(maps.look("db", Vec::new()).await.is_empty());
+        assert_eq!(maps.look("db", Vec::new()).await, Some(Vec::new()));
         assert!(maps.copy("db", Vec::new()).await.is_empty());
         assert_eq!(asked.load(Ordering::Relaxed), 0);
     }

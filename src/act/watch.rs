@@ -3,13 +3,15 @@
 //! Owns: which objects are listed and watched, and which World is shown. `watch/keeper.rs` keeps the facts. Must not know: rules, requests.
 //! Data: watch events -> objects (read by the same reader as reviews) -> Facts -> World::after the last -> one atomic swap.
 //! The guard is ready when every list is complete. Each watch says when it was heard last (`watch/follow.rs`); the view is
-//! as old as the most silent of them.
+//! as old as the most silent of them. Nothing waits for the kinds of packs: an operator that is gone may leave a definition behind
+//! whose objects no API server can list.
 
 mod contents;
 mod follow;
 mod keeper;
 pub mod member_events;
 mod once;
+pub(crate) mod pages;
 mod sent;
 
 use std::sync::Arc;
@@ -36,10 +38,8 @@ use follow::Follower;
 use keeper::{Keeper, Source};
 use sent::Sent;
 
-/// So many objects in one answer,
-const PAGE: u32 = 500;
-/// and of custom resources, any of which may be a megabyte and a half of whatever somebody wrote.
-const PAGE_OF_PACKS: u32 = 16;
+/// So many messages of watches wait for the keeper. Each may hold an object of some hundred kilobytes.
+const MESSAGES: usize = 64;
 /// How often somebody looks whether the view has become old.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -71,6 +71,8 @@ enum Message {
     Listed,
     /// The API server offers this kind of a pack, or does not.
     Serves(bool),
+    /// What there is of this kind of a pack is known, or cannot be known now.
+    Heard(bool),
     Unreadable(Id, Unreadable),
     /// Events about members that are not Ready, or of a StatefulSet that lacks one.
     Said(member_events::Topic, Vec<member_events::MemberEvent>),
@@ -115,6 +117,7 @@ pub async fn keep(
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
             guard.metrics.holds(world.sizes());
+            guard.ready.unheard.store(unheard(&world).map(Arc::new));
             guard.show(world);
         }
         let is_current = guard.freshness(&guard.world.load()) == Freshness::Current;
@@ -124,6 +127,20 @@ pub async fn keep(
         }
         was_current = is_current;
     }
+}
+
+/// Which kinds of packs cannot be listed, and of what there is no room, for `/readyz`.
+fn unheard(world: &World) -> Option<String> {
+    let facts = world.facts();
+    let names = facts.kept.unheard().iter().map(|kind| format!("{}.{}", kind.plural(), kind.group()));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let unheard =
+        (!names.is_empty()).then(|| format!("{names} cannot be listed: rules about them answer UNKNOWN"));
+    let large = facts.unreadable.iter().find(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)));
+    let large =
+        large.map(|((kind, id), problem)| format!("no room for {} {id}, which {problem}", kind.name()));
+    let words: Vec<_> = unheard.into_iter().chain(large).collect();
+    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// Waits until these watches, if there are any, know everything, and takes them out. `None`: one of them has ended.
@@ -150,9 +167,10 @@ impl Watches {
     /// Starts every list and watch.
     fn start(client: &Client, guard: &Arc<Guard>, adoption: Adoption) -> Self {
         let mut tasks = JoinSet::new();
-        let (tell, told) = mpsc::channel(1024);
+        let (tell, told) = mpsc::channel(MESSAGES);
         let collections: Vec<_> = collections(&adoption).collect();
-        let heard = Heard::of(collections.len() + 1);
+        let needed = collections.iter().map(|(kind, ..)| !packs::has(*kind)).chain([true]);
+        let heard = Heard::of(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
@@ -194,10 +212,6 @@ fn collections(adoption: &Adoption) -> impl Iterator<Item = (Kind, String, Optio
     });
     // Last, because their contents are told beside them.
     watched.chain([(Kind::ConfigMap, ConfigMap::url_path(&(), None), None)])
-}
-
-fn page(kind: Kind) -> u32 {
-    if packs::has(kind) { PAGE_OF_PACKS } else { PAGE }
 }
 
 fn resource(kind: Kind) -> ApiResource {

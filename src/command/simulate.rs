@@ -175,7 +175,8 @@ async fn judged(
             Ok(review) => {
                 let view = View::new(&world, Timestamp::now(), settings);
                 let unread = view.unread_config_maps(review);
-                let view = View { fetched: &maps.look(&review.namespace, unread).await, ..view };
+                let fetched = maps.look(&review.namespace, unread).await.unwrap_or_default();
+                let view = View { fetched: &fetched, ..view };
                 passage.compared(Ok((review, &rules::evaluate(review, &view))), &settings.pages)
             }
             Err(why) => passage.compared(Err(why.clone()), &settings.pages),

@@ -53,7 +53,7 @@ pub(crate) use meta::or_default;
 use meta::by_name;
 
 /// Something is there. What, nobody asks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Present;
 
 impl<'de> Deserialize<'de> for Present {
@@ -71,7 +71,7 @@ pub struct Plain {
 }
 
 /// A PersistentVolumeClaim.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Claim {
     /// Name, labels, marks.
@@ -84,7 +84,7 @@ pub struct Claim {
     status: ClaimStatus,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 struct ClaimStatus {
     #[serde(deserialize_with = "or_default")]

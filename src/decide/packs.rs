@@ -112,6 +112,20 @@ pub(crate) fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> Stri
     format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
 }
 
+/// Said where it matters what there is of a kind that the API server does not list.
+fn unheard(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let called = format!("{}.{}", kind.plural(), kind.group());
+    let says = format!("{called} cannot be listed, so it is not known which there are");
+    let why = "the API server offers them and answers with an error: often the conversion webhook of their definition is gone";
+    let instead = format!(
+        "`kubectl get {called} --all-namespaces` prints the error; if that webhook is gone for good, \
+         `kubectl patch customresourcedefinition {called} --type=merge --patch='{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'` \
+         has them listed without it; to go on unseen: {}, and again",
+        confirmation(review, rule.id, view)
+    );
+    view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
+}
+
 /// No override of a single rule releases this.
 pub(crate) fn is_beside_overrides(finding: &Finding) -> bool {
     PACKS.iter().any(|pack| (pack.stands)(finding))

@@ -243,7 +243,7 @@ impl Rule {
 
 /// Judges one change. Pure: the same review and view give the same decision.
 pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
-    let mut decision = Decision::default();
+    let (view, mut decision) = (&view.of_namespace(&review.namespace), Decision::default());
     if exempt::passes(&review.user, review.operation, review.kind) {
         return decision;
     }
@@ -256,6 +256,12 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         return decision;
     }
     if let_through(review, view) {
+        return decision;
+    }
+    if view.busy {
+        let (glass, mode) =
+            (waived::glass(review, view, &mut decision), view.mode(UNREADABLE, &review.namespace));
+        decision.add(unreadable::busy(), mode, false, glass.as_ref());
         return decision;
     }
     let waived = Waived::of(review, view, &mut decision);

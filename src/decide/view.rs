@@ -20,6 +20,7 @@ mod orphans;
 mod pod_fact;
 mod reads;
 mod reservations;
+mod room;
 mod wish;
 mod world;
 
@@ -65,6 +66,8 @@ pub enum Freshness {
     Current,
     /// A watch has been silent for so long: what happened meanwhile is not known.
     Stale(SignedDuration),
+    /// Every watch was heard a moment ago, and there is no room to keep all of the namespace that it is asked of.
+    Partial,
 }
 
 impl Freshness {
@@ -104,6 +107,8 @@ pub struct View<'a> {
     pub made: &'a [String],
     /// ConfigMaps that were asked for because a template comes that reads them: the world holds only what somebody reads.
     pub fetched: &'a [ConfigMap],
+    /// ConfigMaps that a template comes with could not be asked for: others were being read.
+    pub busy: bool,
     /// Nobody looked: the world is drawn from files, and how members are is supposed.
     pub supposed: bool,
 }
@@ -121,8 +126,16 @@ impl<'a> View<'a> {
             reservations: &NOBODY,
             made: &[],
             fetched: &[],
+            busy: false,
             supposed: false,
         }
+    }
+
+    /// What is known of one namespace: not all, if something in it finds no room.
+    #[must_use]
+    pub fn of_namespace(self, namespace: &str) -> Self {
+        let partial = self.freshness == Freshness::Current && self.world.facts.lacks(namespace);
+        if partial { Self { freshness: Freshness::Partial, ..self } } else { self }
     }
 
     /// By what pods are adopted: as it was when the world was built, whatever the settings say by now.
@@ -182,7 +195,12 @@ impl<'a> View<'a> {
 
     /// There is none of this kind in any namespace, as far as is known now.
     pub fn has_none(&self, kind: Kind) -> bool {
-        self.freshness == Freshness::Current && self.how_many(kind) == 0
+        self.freshness == Freshness::Current && !self.is_unheard(kind) && self.how_many(kind) == 0
+    }
+
+    /// The API server offers this kind and does not list it.
+    pub fn is_unheard(&self, kind: Kind) -> bool {
+        self.world.facts.kept.unheard().contains(&kind)
     }
 
     /// The cluster of this StatefulSet.
@@ -284,12 +302,14 @@ impl<'a> View<'a> {
             Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),
+            Freshness::Partial => "not all of its namespace is known: it is too large".to_owned(),
         }
     }
 
     /// The state of a cluster, as far as it can be known now.
     pub fn state(&self, cluster: &Cluster) -> State {
-        if self.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
+        let view = self.of_namespace(&cluster.id.namespace);
+        if view.freshness == Freshness::Current { cluster.state() } else { State::Unknown }
     }
 
     /// "3 of 3 members Synced, seen now", where the trouble is told already.

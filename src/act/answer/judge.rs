@@ -20,13 +20,15 @@ pub(super) struct Known<'a> {
     pub(super) now: Timestamp,
     pub(super) settings: &'a Settings,
     pub(super) freshness: Freshness,
-    pub(super) fetched: Vec<ConfigMap>,
+    /// `None`: there was no turn for it.
+    pub(super) fetched: Option<Vec<ConfigMap>>,
 }
 
 impl Known<'_> {
     pub(super) fn after<'b>(&'b self, reservations: &'b Reservations) -> View<'b> {
         let Self { world, now, settings, freshness, ref fetched } = *self;
-        View { world, now, settings, freshness, reservations, made: &[], fetched, supposed: false }
+        let (busy, fetched) = (fetched.is_none(), fetched.as_deref().unwrap_or_default());
+        View { world, now, settings, freshness, reservations, made: &[], fetched, busy, supposed: false }
     }
 }
 

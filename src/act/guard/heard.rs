@@ -1,7 +1,7 @@
 //! When each watch was heard last, and how old the view is therefore.
 //!
 //! Must not know: clients, facts. A watch tells whenever something proves that it has missed nothing; the age of the view is
-//! that of its most silent watch. Counted by a clock that nobody can set.
+//! that of its most silent watch, of those that the rules of Galera need. Counted by a clock that nobody can set.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,15 @@ pub struct Heard {
     begun: Instant,
     /// Milliseconds since then, plus one; 0: never.
     watches: Arc<[AtomicU64]>,
+    /// Whether the view is as old as this watch.
+    needed: Arc<[bool]>,
 }
 
 impl Heard {
-    /// So many watches, of which none was heard.
-    pub fn of(watches: usize) -> Self {
-        Self { begun: Instant::now(), watches: (0..watches).map(|_| AtomicU64::new(0)).collect() }
+    /// These watches, of which none was heard, and whether the view is as old as each.
+    pub fn of(needed: impl IntoIterator<Item = bool>) -> Self {
+        let needed: Arc<[bool]> = needed.into_iter().collect();
+        Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
     }
 
     /// The last of them.
@@ -42,9 +45,10 @@ impl Heard {
         }
     }
 
-    /// How current a view is that is made of all of them.
+    /// How current a view is that is made of those that are needed.
     pub fn freshness(&self) -> Freshness {
-        let oldest = self.watches.iter().map(|last| last.load(Ordering::Relaxed)).min();
+        let needed = self.watches.iter().zip(&*self.needed).filter(|(_, needed)| **needed);
+        let oldest = needed.map(|(last, _)| last.load(Ordering::Relaxed)).min();
         let oldest = oldest.and_then(|oldest| oldest.checked_sub(1));
         let age = oldest.map(|oldest| millis(self.begun.elapsed()).saturating_sub(oldest));
         Freshness::at_age(age.map(|age| SignedDuration::from_millis(i64::try_from(age).unwrap_or(i64::MAX))))
@@ -63,7 +67,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_most_silent_watch_counts() {
-        let heard = Heard::of(2);
+        // The third is never heard, and not needed.
+        let heard = Heard::of([true, true, false]);
         heard.now(0);
         assert_eq!(heard.freshness(), Freshness::Loading, "one was never heard");
         heard.now(1);

@@ -28,6 +28,8 @@ pub struct Readiness {
     pub settings: ArcSwapOption<String>,
     /// The watches still list what another adoption selects.
     pub adopting: AtomicBool,
+    /// What of the packs' kinds cannot be listed now, in words; `None` while all can be.
+    pub unheard: ArcSwapOption<String>,
 }
 
 /// The answer of `/readyz`.
@@ -44,7 +46,10 @@ impl Readiness {
     pub fn report(&self, freshness: Freshness, now: Timestamp) -> Report {
         let view = match freshness {
             Freshness::Loading => Err("the first lists are not complete".to_owned()),
-            Freshness::Current => Ok("current".to_owned()),
+            Freshness::Current | Freshness::Partial => Ok(match self.unheard.load().as_deref() {
+                Some(words) => format!("current; {words}"),
+                None => "current".to_owned(),
+            }),
             Freshness::Stale(age) => Ok(format!(
                 "stale for {}s: a watch is silent; what destroys is refused as UNKNOWN",
                 age.as_secs()

@@ -8,11 +8,15 @@ use decide::plan::{self, Condemned, Finish, Found, Step, Warrant};
 use decide::view::RemovalTarget;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
-use kube::core::Request;
 use kube::{Api, Client};
+
+use crate::act::watch::pages::Pages;
 
 use super::apply::{announce, delete, mark, spare};
 use super::{Done, Means};
+
+/// So many bytes of what reads a ConfigMap, or makes what may read it, are looked at. An ordinary ReplicaSet has four thousand.
+const ROOM: usize = 8 << 20;
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
 pub(super) async fn finish(means: &Means, step: &Step, it: &Finish) -> kube::Result<Done> {
@@ -81,7 +85,7 @@ async fn look_up(client: &Client, namespace: &str, target: &RemovalTarget) -> ku
         if !asked {
             continue;
         }
-        match readers(client, namespace, (kind, api, plural)).await? {
+        match readers(client, namespace, &target.name, (kind, api, plural)).await? {
             Ok(readers) => all.extend(readers),
             Err(why) => return Ok(Found { map, readers: Err(why) }),
         }
@@ -104,16 +108,36 @@ async fn config_map(
     })
 }
 
-/// All of one kind; or why that cannot be known.
+/// Of one kind all that reads this ConfigMap, or makes what may read it; or why that cannot be known.
 async fn readers(
     client: &Client,
     namespace: &str,
+    config_map: &str,
     (kind, api, plural): (&'static str, &str, &str),
 ) -> kube::Result<Result<Vec<Reader>, String>> {
-    let path = Request::new(format!("/{api}/namespaces/{namespace}/{plural}"));
-    let request = path.list(&ListParams::default()).map_err(kube::Error::BuildRequest)?;
-    match client.request_text(request).await {
-        Ok(text) => Ok(Reader::list(kind, &text).map_err(|problem| format!("a {kind} {problem}"))),
+    let url = format!("/{api}/namespaces/{namespace}/{plural}");
+    let (mut pages, mut found, mut room) = (Pages::of(client, url, ListParams::default()), Vec::new(), ROOM);
+    let outcome = loop {
+        let piece = match pages.next().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        let reader = match Reader::read(kind, &piece.text) {
+            Ok(reader) => reader,
+            Err(problem) => return Ok(Err(format!("a {kind} {problem}"))),
+        };
+        // Pods come from ReplicaSets, and those from Deployments: these matter also if they read something else.
+        if reader.reads(config_map) || ["Deployment", "ReplicaSet"].contains(&kind) {
+            let Some(left) = room.checked_sub(piece.text.len()) else {
+                return Ok(Err(format!("the {plural} of {namespace} are larger than gatera can look at")));
+            };
+            room = left;
+            found.push(reader);
+        }
+    };
+    match outcome {
+        Ok(()) => Ok(Ok(found)),
         // An API server that does not serve this kind has none.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Ok(Vec::new())),
         Err(kube::Error::Api(status)) if status.code == 403 => {

@@ -16,7 +16,7 @@ use decide::packs;
 use http_body_util::BodyExt as _;
 use kube::api::{ListParams, WatchParams};
 use kube::client::Body;
-use kube::core::{ObjectList, Request, Status};
+use kube::core::{Request, Status};
 use kube::{Client, Resource as _, ResourceExt as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -24,8 +24,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::warn;
 
+use super::pages::{self, Pages};
 use super::sent::Sent;
-use super::{Message, id, page, read};
+use super::{Message, id, read};
 use crate::act::guard::{Guard, Heard};
 use crate::act::telemetry::chain;
 
@@ -35,10 +36,10 @@ const ROUND: u32 = 8;
 const CATCH_UP: u32 = 1;
 /// Beyond a round's end a live API server is never so silent.
 const SILENCE: Duration = Duration::from_secs(3);
+/// Neither a round nor a list of what packs look after takes longer, unless something is wrong.
+const LONGEST_ROUND: Duration = Duration::from_secs(15);
 /// The first word of a watch.
 const ANSWER: Duration = Duration::from_secs(10);
-/// One page of a list, which may be megabytes; that it comes at all, the client sees to.
-const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 /// A round that ends so much earlier than it was to end was not ended by its time.
 const EARLY: Duration = Duration::from_millis(500);
 /// After a failure it is begun again, a little later each time.
@@ -58,6 +59,14 @@ pub(super) struct Follower {
     /// Its settings say which packs are on.
     pub(super) guard: Arc<Guard>,
     pub(super) tell: mpsc::Sender<(usize, Message)>,
+}
+
+/// What the keeper knows of a pack's kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    Heard,
+    Unheard,
 }
 
 /// Where a watch is.
@@ -110,12 +119,22 @@ impl From<kube::Error> for Interruption {
 impl Follower {
     /// Lists and watches until nobody listens any more.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut absent) = (None, FIRST_PAUSE, false);
+        let (mut place, mut pause, mut absent, mut said) = (None, FIRST_PAUSE, false, Said::Nothing);
         loop {
-            let turn = if self.is_off() { Err(Interruption::Off) } else { self.turn(&mut place).await };
+            let turn = if self.is_off() {
+                Err(Interruption::Off)
+            } else {
+                self.turn_or_word(&mut place, &mut said).await
+            };
             let trouble = match turn {
                 Ok(()) => {
                     (pause, absent) = (FIRST_PAUSE, false);
+                    if packs::has(self.kind) && said != Said::Heard {
+                        if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
+                            return;
+                        }
+                        said = Said::Heard;
+                    }
                     continue;
                 }
                 Err(Interruption::Over) => return,
@@ -127,7 +146,7 @@ impl Follower {
                 if !absent && self.absent().await.is_err() {
                     return;
                 }
-                absent = true;
+                (absent, said) = (true, Said::Heard);
                 self.heard.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
@@ -137,6 +156,10 @@ impl Follower {
                 (Interruption::Expired, place) => *place = None,
                 (_, Some(place)) => place.caught_up = false,
                 (_, None) => {}
+            }
+            // One failure is nothing new where all is known, for it is tried again at once.
+            if (said == Said::Nothing || pause > FIRST_PAUSE) && self.unheard(&mut said).await.is_err() {
+                return;
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -156,6 +179,30 @@ impl Follower {
         Ok(())
     }
 
+    /// The kind of a pack cannot be listed now: nobody waits for it, and its rules are to know. It is offered: of what is not, an API
+    /// server says so.
+    async fn unheard(&self, said: &mut Said) -> Result<(), Interruption> {
+        if packs::has(self.kind) && *said != Said::Unheard {
+            *said = Said::Unheard;
+            self.send(Message::Serves(true)).await?;
+            self.send(Message::Heard(false)).await?;
+        }
+        Ok(())
+    }
+
+    /// The same as `turn`, and a word to the keeper while a pack's kind has it wait.
+    async fn turn_or_word(&self, place: &mut Option<Reached>, said: &mut Said) -> Result<(), Interruption> {
+        let patience = if *said == Said::Nothing { SILENCE } else { LONGEST_ROUND };
+        let mut turn = std::pin::pin!(self.turn(place));
+        if packs::has(self.kind) {
+            if let Ok(outcome) = timeout(patience, turn.as_mut()).await {
+                return outcome;
+            }
+            self.unheard(said).await?;
+        }
+        turn.await
+    }
+
     /// One list, or one round of the watch.
     async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
         let Some(place) = place else {
@@ -171,37 +218,24 @@ impl Follower {
         Ok(())
     }
 
-    /// Everything there is, page by page; the version from which the watch goes on.
+    /// Everything there is; the version from which the watch goes on.
     async fn list(&self) -> Result<String, Interruption> {
         self.send(Message::Begun).await?;
         let asked = Instant::now();
-        let mut params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() }
-            .limit(page(self.kind));
-        loop {
-            let request = Request::new(&self.url);
-            let request = if self.kind == Kind::ConfigMap {
-                request.list_metadata(&params)
-            } else {
-                request.list(&params)
-            };
-            let request = request.map_err(kube::Error::BuildRequest)?;
-            let page: ObjectList<Sent> = within(PAGE_DEADLINE, self.client.request(request)).await??;
-            for sent in &page.items {
-                self.send(self.told(sent)).await?;
-            }
-            match page.metadata.continue_.filter(|token| !token.is_empty()) {
-                Some(token) => params = params.continue_token(&token),
-                None => {
-                    if packs::has(self.kind) {
-                        self.send(Message::Serves(true)).await?;
-                    }
-                    self.send(Message::Listed).await?;
-                    // All pages show what there was when the first one was asked for.
-                    self.heard.at(self.watch, asked);
-                    return Ok(page.metadata.resource_version.unwrap_or_default());
-                }
-            }
+        let params = ListParams { label_selector: self.selector.clone(), ..ListParams::default() };
+        let pages = Pages::of(&self.client, self.url.clone(), params);
+        let mut pages = pages.metadata_only(self.kind == Kind::ConfigMap);
+        while let Some(piece) = pages.next().await? {
+            let told = self.told(&piece.read().map_err(Interruption::Line)?);
+            self.send(told).await?;
         }
+        if packs::has(self.kind) {
+            self.send(Message::Serves(true)).await?;
+        }
+        self.send(Message::Listed).await?;
+        // All pages show what there was when the first one was asked for.
+        self.heard.at(self.watch, asked);
+        Ok(pages.version())
     }
 
     /// The watch for so many seconds.
@@ -230,9 +264,12 @@ impl Follower {
             ));
         }
         let silence = SILENCE + Duration::from_secs(u64::from(seconds));
-        let (mut text, mut seen) = (Vec::new(), 0);
+        let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
         while let Some(frame) = within(silence, body.frame()).await? {
             let Ok(data) = frame?.into_data() else { continue };
+            if turn.is_none() && text.len() + data.len() > pages::LITTLE {
+                turn = pages::turn().await;
+            }
             text.extend_from_slice(&data);
             while let Some(end) = text[seen..].iter().position(|byte| *byte == b'\n') {
                 let rest = text.split_off(seen + end + 1);
@@ -240,6 +277,7 @@ impl Follower {
                 (text, seen) = (rest, 0);
             }
             seen = text.len();
+            turn = turn.filter(|_| seen > pages::LITTLE);
         }
         // API servers also end the watch of somebody who reads too slowly, and then something is missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {

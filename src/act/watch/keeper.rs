@@ -148,8 +148,17 @@ impl Keeper {
                 self.facts.kept.serves(kind, serves);
                 return before != serves;
             }
+            Message::Heard(is_so) => {
+                // What cannot be listed keeps nobody else waiting.
+                source.listed |= !is_so;
+                let kind = source.kind;
+                let news = self.facts.kept.unheard().contains(&kind) == is_so;
+                self.facts.kept.hears(kind, is_so);
+                return news;
+            }
             Message::Listed => {
                 source.listed = true;
+                self.facts.kept.hears(source.kind, true);
                 for id in take(&mut source.before) {
                     self.forget(index, &id);
                 }

@@ -13,12 +13,13 @@ use decide::view::{Cluster, Id, PodFact, View};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Client, Resource as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
 
-use super::{Message, PAGE};
+use super::Message;
+use super::pages::Pages;
 use crate::act::guard::Guard;
 use crate::act::telemetry::chain;
 
@@ -30,10 +31,8 @@ const EAGER: u32 = 4;
 const MOST_PATIENT: Duration = Duration::from_secs(120);
 /// A pod is missing for a moment whenever one restarts: nobody asks why before that.
 const MISSES: Duration = Duration::from_secs(30);
-/// So many in one answer, since an Event may be as long as etcd lets it be;
-const AT_ONCE: u32 = 10;
-/// so many answers,
-const MOST_PAGES: u32 = 100;
+/// So many Events of one object are read,
+const MOST: usize = 1000;
 /// and no probe of ours says more than this.
 const LONGEST_MESSAGE: usize = 2048;
 
@@ -74,11 +73,7 @@ pub async fn events(
     about: Topic,
     namespace: Option<&str>,
 ) -> kube::Result<Vec<MemberEvent>> {
-    let api: Api<Event> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    list(&api, &ListParams::default().fields(about.fields()).limit(PAGE)).await
+    list(client, namespace, about.fields(), usize::MAX).await
 }
 
 /// Those of one object, by its uid. A guard must not be filled up by whoever may write Events.
@@ -89,19 +84,21 @@ pub async fn events_of(
     uid: &str,
 ) -> kube::Result<Vec<MemberEvent>> {
     let fields = format!("{},involvedObject.uid={uid}", about.fields());
-    let api = Api::namespaced(client.clone(), namespace);
-    list(&api, &ListParams::default().fields(&fields).limit(AT_ONCE)).await
+    list(client, Some(namespace), &fields, MOST).await
 }
 
-async fn list(api: &Api<Event>, params: &ListParams) -> kube::Result<Vec<MemberEvent>> {
-    let (mut params, mut found) = (params.clone(), Vec::new());
-    for _ in 0..MOST_PAGES {
-        let page = api.list(&params).await?;
-        found.extend(page.items.into_iter().filter_map(event));
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => break,
-        }
+async fn list(
+    client: &Client,
+    namespace: Option<&str>,
+    fields: &str,
+    most: usize,
+) -> kube::Result<Vec<MemberEvent>> {
+    let (mut found, mut seen) = (Vec::new(), 0);
+    let url = Event::url_path(&(), namespace);
+    let mut pages = Pages::of(client, url, ListParams::default().fields(fields));
+    while let Some(piece) = pages.next().await?.filter(|_| seen < most) {
+        seen += 1;
+        found.extend(event(serde_json::from_str(&piece.text).map_err(kube::Error::SerdeError)?));
     }
     found.sort_by_key(|event| event.at);
     Ok(found)

@@ -11,12 +11,13 @@ use decide::view::{Facts, Id};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::ListParams;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 
 use super::contents::{self, AT_ONCE};
 use super::member_events::{MemberEvent, Topic, events};
+use super::pages::Pages;
 use super::sent::Sent;
-use super::{Message, WATCHED, page, read, resource};
+use super::{Message, WATCHED, read, resource};
 
 /// What was listed.
 #[derive(Debug)]
@@ -56,20 +57,15 @@ fn is_forbidden(error: &kube::Error) -> bool {
 pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption) -> Result<Listed, Error> {
     let mut listed = Listed { facts: Facts::of(adoption), unseen: Vec::new() };
     for kind in WATCHED.iter().map(|(kind, _)| *kind).chain(packs::kinds()) {
-        let (resource, plural) = (resource(kind), kind.plural());
-        let api: Api<Sent> = match namespace {
-            Some(namespace) if !matches!(kind, Kind::Node | Kind::Namespace) => {
-                Api::namespaced_with(client.clone(), namespace, &resource)
-            }
-            _ => Api::all_with(client.clone(), &resource),
-        };
+        let plural = kind.plural();
         match (kind, namespace) {
             (Kind::Namespace, Some(name)) => {
+                let api: Api<Sent> = Api::all_with(client.clone(), &resource(kind));
                 let found = api.get_opt(name).await.map_err(|error| Error::List(plural, error))?;
                 let found = found.ok_or_else(|| Error::NoNamespace(name.to_owned()))?;
                 take(&mut listed.facts, kind, read(kind, &found));
             }
-            _ => match all(&api, kind, &mut listed.facts).await {
+            _ => match all(client, namespace, kind, &mut listed.facts).await {
                 Err(error) if kind == Kind::Node && namespace.is_some() && is_forbidden(&error) => {
                     listed.unseen.push(plural);
                 }
@@ -135,19 +131,15 @@ async fn hear(client: &Client, namespace: Option<&str>, facts: &mut Facts) {
     }
 }
 
-/// Page by page, so that a large cluster is never in memory as text.
-async fn all(api: &Api<Sent>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
-    let mut params = ListParams::default().limit(page(kind));
-    loop {
-        let page = api.list(&params).await?;
-        for sent in &page.items {
-            take(facts, kind, read(kind, sent));
-        }
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params = params.continue_token(&token),
-            None => return Ok(()),
-        }
+/// Never in memory as text altogether.
+async fn all(client: &Client, namespace: Option<&str>, kind: Kind, facts: &mut Facts) -> kube::Result<()> {
+    let namespace = namespace.filter(|_| !kind.is_cluster_wide());
+    let url = Sent::url_path(&resource(kind), namespace);
+    let mut pages = Pages::of(client, url, ListParams::default());
+    while let Some(piece) = pages.next().await? {
+        take(facts, kind, read(kind, &piece.read().map_err(kube::Error::SerdeError)?));
     }
+    Ok(())
 }
 
 async fn content(client: &Client, id: Id) -> Result<Option<Message>, Error> {

@@ -6,7 +6,7 @@ use super::meta::{list, or_default};
 use super::{Labels, Selector};
 
 /// Where a pod wants to run, and beside whom.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Affinity {
     /// Not beside these.
@@ -18,7 +18,7 @@ pub struct Affinity {
 }
 
 /// Not beside these.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct AntiAffinity {
     /// Rather wait for ever than run beside them.
@@ -30,7 +30,7 @@ pub struct AntiAffinity {
 }
 
 /// Only on these nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeAffinity {
     /// Terms that only the scheduler understands.
@@ -39,7 +39,7 @@ pub struct NodeAffinity {
 }
 
 /// A preference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Weighted {
     /// Not beside these.
@@ -48,7 +48,7 @@ pub struct Weighted {
 }
 
 /// Not beside such pods, where "beside" is sharing the value of a node label.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Term {
     /// Such pods; absent: nobody.

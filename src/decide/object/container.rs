@@ -9,7 +9,7 @@ use super::meta::{list, name, or_default, variable};
 use super::references::SourceRef;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct Literal(String);
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Literal {
 }
 
 /// One container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
     /// Its name in the pod.
@@ -93,7 +93,7 @@ impl Container {
 }
 
 /// One environment variable.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVar {
     /// Its name.
@@ -107,7 +107,7 @@ pub struct EnvVar {
 }
 
 /// Where the value of a variable comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as the API calls them")]
 pub struct ValueFrom {
@@ -120,7 +120,7 @@ pub struct ValueFrom {
 }
 
 /// All keys of one object as variables.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvFrom {
     /// A ConfigMap.
@@ -130,7 +130,7 @@ pub struct EnvFrom {
 }
 
 /// A declared port.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
     /// The number.
@@ -139,7 +139,7 @@ pub struct Port {
 }
 
 /// Where a volume appears.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(clippy::struct_field_names, reason = "as Kubernetes calls them")]
 pub struct Mount {
@@ -158,7 +158,7 @@ pub struct Mount {
 }
 
 /// A probe or hook: its command, and of a probe its patience.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Handler {
     /// The command; empty for HTTP, TCP and gRPC.
@@ -184,7 +184,7 @@ impl Handler {
 }
 
 /// A command run in a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Exec {
     /// Program and arguments.
@@ -193,7 +193,7 @@ pub struct Exec {
 }
 
 /// Hooks of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Lifecycle {
     /// Before it stops.

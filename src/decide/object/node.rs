@@ -8,7 +8,7 @@ use super::pod::{PodSpec, Toleration};
 use super::pod_status::{Condition, condition};
 
 /// A Node, as far as it decides where a member can run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Node {
     /// Its name and labels.
@@ -23,7 +23,7 @@ pub struct Node {
 }
 
 /// Taints and cordon.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
     /// Cordoned.
@@ -35,7 +35,7 @@ pub struct NodeSpec {
 }
 
 /// What keeps pods away from a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Taint {
     /// Its key.
@@ -50,7 +50,7 @@ pub struct Taint {
 }
 
 /// Conditions of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
     /// Ready counts.

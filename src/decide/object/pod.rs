@@ -25,7 +25,7 @@ pub struct Pod {
 }
 
 /// The pod template of a StatefulSet or Deployment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Template {
     /// Labels and marks that every pod gets.
     pub metadata: Meta,
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Template {
 }
 
 /// What a pod runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
     /// Main containers.
@@ -91,7 +91,7 @@ pub struct PodSpec {
 }
 
 /// A taint that a pod does not mind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Toleration {
     /// Its key; empty: any.
@@ -125,7 +125,7 @@ impl PodSpec {
 }
 
 /// A volume, as far as it refers to an object. It is one of these kinds, so what is large is boxed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
     /// Name that mounts use.
@@ -151,7 +151,7 @@ pub struct Volume {
 }
 
 /// A folder of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct HostPath {
     /// Where.
@@ -160,7 +160,7 @@ pub struct HostPath {
 }
 
 /// An empty folder that goes with the pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct EmptyDir {
     /// Empty for the node's disk, or Memory.
@@ -169,7 +169,7 @@ pub struct EmptyDir {
 }
 
 /// Fields of the pod itself as files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct DownwardApi {
     /// The files.
@@ -178,7 +178,7 @@ pub struct DownwardApi {
 }
 
 /// One field as a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DownwardFile {
     /// Its name in the volume.
@@ -190,7 +190,7 @@ pub struct DownwardFile {
 }
 
 /// A field of the pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FieldRef {
     /// `metadata.annotations['…']`
@@ -199,7 +199,7 @@ pub struct FieldRef {
 }
 
 /// A claim, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimVolume {
     /// Name of the claim, the same for every pod of the template.
@@ -208,7 +208,7 @@ pub struct ClaimVolume {
 }
 
 /// Several sources in one folder.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Projected {
     /// The sources.
@@ -217,7 +217,7 @@ pub struct Projected {
 }
 
 /// One source of a projected volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Source {
     /// A ConfigMap as files.

@@ -24,7 +24,7 @@ pub struct PodStatus {
 }
 
 /// One condition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Condition {
     /// Its name.

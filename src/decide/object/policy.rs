@@ -7,7 +7,7 @@ use super::quantity::Quantity;
 use super::{Labels, Meta, Selector};
 
 /// A `PodDisruptionBudget`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Budget {
     /// Name, labels, marks.
@@ -19,7 +19,7 @@ pub struct Budget {
 }
 
 /// How many of which pods may go.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BudgetSpec {
     /// Which pods; empty: all of the namespace, absent: none.
@@ -50,7 +50,7 @@ impl Budget {
 }
 
 /// A `HorizontalPodAutoscaler`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Autoscaler {
     /// Name, labels, marks.
@@ -70,7 +70,7 @@ impl Autoscaler {
 }
 
 /// What an autoscaler scales.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AutoscalerSpec {
     /// Kind and name.
@@ -79,7 +79,7 @@ pub struct AutoscalerSpec {
 }
 
 /// Kind and name of what is scaled.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ScaleTarget {
     /// StatefulSet, Deployment …

@@ -1,10 +1,17 @@
 //! A value that may be written as a number or as text: `2`, `"2"`, `"50%"`, `10Gi`.
 
+use std::hash::{Hash, Hasher};
+
 use serde::{Deserialize, Deserializer, de};
 
 /// As it was written, without quotes. API servers write it in their own way, so `1024Mi` and `1Gi` are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Quantity(String);
+
+/// Equal amounts may be written in several ways.
+impl Hash for Quantity {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
 
 impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {

@@ -2,11 +2,12 @@
 //!
 //! Read only when a ConfigMap is about to be deleted; the view holds much less.
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::meta::{list, or_default};
 use super::unreadable::read_as;
-use super::{Meta, Pod, PodSpec, Unreadable, Workload};
+use super::{Meta, Pod, Unreadable, Workload};
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -15,14 +16,13 @@ pub struct Reader {
     pub kind: &'static str,
     /// Name, owners.
     pub metadata: Meta,
-    spec: PodSpec,
+    config_maps: Vec<String>,
 }
 
 #[derive(Deserialize)]
-#[serde(bound(deserialize = "T: Deserialize<'de>"))]
-struct List<T> {
-    #[serde(default = "Vec::new", deserialize_with = "list")]
-    items: Vec<T>,
+struct List {
+    #[serde(default, deserialize_with = "list")]
+    items: Vec<Box<RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -55,30 +55,28 @@ impl Reader {
         ("CronJob", "apis/batch/v1", "cronjobs"),
     ];
 
+    /// Reads the JSON text of one object of this kind.
+    pub fn read(kind: &'static str, json: &str) -> Result<Self, Unreadable> {
+        let (metadata, spec) = match kind {
+            "Pod" => read_as(kind, json).map(|it: Pod| (it.metadata, it.spec))?,
+            "CronJob" => read_as(kind, json)
+                .map(|it: CronJob| (it.metadata, it.spec.job_template.spec.template.spec))?,
+            _ => read_as(kind, json).map(|it: Workload| (it.metadata, it.spec.template.spec))?,
+        };
+        let config_maps = spec.config_maps().map(str::to_owned).collect();
+        Ok(Self { kind, metadata, config_maps })
+    }
+
     /// Reads the JSON text of a list of this kind.
     pub fn list(kind: &'static str, json: &str) -> Result<Vec<Self>, Unreadable> {
-        let reader = |metadata, spec| Self { kind, metadata, spec };
-        Ok(match kind {
-            "Pod" => read::<Pod>(kind, json)?.into_iter().map(|it| reader(it.metadata, it.spec)).collect(),
-            "CronJob" => read::<CronJob>(kind, json)?
-                .into_iter()
-                .map(|it| reader(it.metadata, it.spec.job_template.spec.template.spec))
-                .collect(),
-            _ => read::<Workload>(kind, json)?
-                .into_iter()
-                .map(|it| reader(it.metadata, it.spec.template.spec))
-                .collect(),
-        })
+        let List { items } = read_as(kind, json)?;
+        items.iter().map(|it| Self::read(kind, it.get())).collect()
     }
 
     /// It refers to this ConfigMap.
     pub fn reads(&self, config_map: &str) -> bool {
-        self.spec.config_maps().any(|name| name == config_map)
+        self.config_maps.iter().any(|name| name == config_map)
     }
-}
-
-fn read<T: DeserializeOwned>(kind: &'static str, json: &str) -> Result<Vec<T>, Unreadable> {
-    read_as(kind, json).map(|list: List<T>| list.items)
 }
 
 #[cfg(test)]

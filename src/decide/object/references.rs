@@ -6,7 +6,7 @@ use super::meta::{list, name, or_default};
 use super::{PodSpec, Volume};
 
 /// A reference by name, and what of the object is meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct SourceRef {
     /// Name of the object, in the pod's namespace. Volumes from Secrets call it otherwise.
@@ -24,7 +24,7 @@ pub struct SourceRef {
 }
 
 /// A key that becomes a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Item {
     /// The key.
@@ -36,7 +36,7 @@ pub struct Item {
 }
 
 /// What of one object a pod uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Uses<'a> {
     /// All of it.
     pub whole: bool,

@@ -6,7 +6,7 @@ use super::Labels;
 use super::meta::{list, or_default};
 
 /// Which pods are meant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Selector {
     /// Labels a pod must have.
@@ -18,7 +18,7 @@ pub struct Selector {
 }
 
 /// What must hold for one label.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Expression {
     /// The label.

@@ -6,7 +6,7 @@ use super::meta::or_default;
 use super::{Labels, Meta};
 
 /// A Service.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Service {
     /// Name, labels, marks.
@@ -18,7 +18,7 @@ pub struct Service {
 }
 
 /// Which pods a Service leads to, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
     /// Pod labels; empty selects nothing.

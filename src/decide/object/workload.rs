@@ -7,7 +7,7 @@ use super::quantity::Quantity;
 use super::{ByName, Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Workload {
     /// Name, labels, marks.
@@ -22,7 +22,7 @@ pub struct Workload {
 }
 
 /// How far its controller is with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadStatus {
     /// The last change that the controller has seen.
@@ -43,7 +43,7 @@ pub struct WorkloadStatus {
 }
 
 /// What is asked for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct WorkloadSpec {
     replicas: Option<i64>,
@@ -80,7 +80,7 @@ pub struct WorkloadSpec {
 }
 
 /// A claim made for every ordinal.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ClaimTemplate {
     /// Its name is the first part of the claims' names.
@@ -92,7 +92,7 @@ pub struct ClaimTemplate {
 }
 
 /// What a claim asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClaimSpec {
     /// Absent: the cluster's default.
@@ -106,7 +106,7 @@ pub struct ClaimSpec {
 }
 
 /// How much of what.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Resources {
     /// By resource, as written: `storage: 10Gi`.
@@ -115,7 +115,7 @@ pub struct Resources {
 }
 
 /// How new pods take the place of old ones (Deployment).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Strategy {
     /// Recreate or RollingUpdate; empty is RollingUpdate.
@@ -124,7 +124,7 @@ pub struct Strategy {
 }
 
 /// How a new template reaches the pods.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UpdateStrategy {
     /// RollingUpdate or OnDelete; empty is RollingUpdate.
@@ -151,7 +151,7 @@ impl UpdateStrategy {
 }
 
 /// Details of a rolling update.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RollingUpdate {
     /// A number or a percentage; absent is 1.
@@ -162,7 +162,7 @@ pub struct RollingUpdate {
 }
 
 /// What becomes of the claims.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Retention {
     /// When the StatefulSet is deleted: Retain (also if empty) or Delete.
@@ -174,7 +174,7 @@ pub struct Retention {
 }
 
 /// Where counting begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Ordinals {
     /// The first ordinal.
@@ -245,7 +245,7 @@ pub fn ordinal(pod: &str, stateful_set: &str) -> Option<i64> {
 }
 
 /// The body of a `/scale` request. `replicas: 0` travels as an absent field, so absent is zero here.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct Scale {
     /// Name and namespace of the parent; a Scale carries none of its labels.
@@ -257,7 +257,7 @@ pub struct Scale {
 }
 
 /// What a scale request asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default)]
 pub struct ScaleSpec {
     /// How many pods.

@@ -4,7 +4,11 @@
 //! know there: a text where a number belongs, a list where a map does, a name that no API server stores.
 //!
 //! A custom resource of more than 128 KiB, or beside 16 MiB of others, is not refused: requests about it are judged as all others. An
-//! audit, which looks at everything at once, warns that it does not look at this one.
+//! audit, which looks at everything at once, warns that it does not look at this one. The same is so for another object of more than
+//! 128 KiB, or beside 4 MiB of others in its namespace: what would destroy something in that namespace is then unknown, and refused.
+//!
+//! A template that reads ConfigMaps which no cluster read before has them looked at. While too many requests ask for that at once, it
+//! is unknown, and refused, whether its servers would start.
 //!
 //! # Why
 //!
@@ -40,6 +44,20 @@ pub const UNREADABLE: &str = "G00";
 /// What is to be known of it.
 pub(super) const PAGE: Page =
     Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
+
+/// Its template reads ConfigMaps that no cluster read before, and they could not be read in time.
+pub(super) fn busy() -> Finding {
+    Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Unknown,
+        field: String::new(),
+        says:
+            "the ConfigMaps that its template reads could not be looked at: too many requests ask for others"
+                .into(),
+        why: "what its servers would read decides whether they start and stay together".into(),
+        instead: "repeat the command in a moment".into(),
+    }
+}
 
 /// An object that cannot be read is refused: allowing it would be a guess.
 pub(super) fn found(review: &Review) -> Option<Finding> {

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::id::Id;
 use super::index::{By, Index};
 use super::kept::Kept;
+use super::room::Room;
 use super::{PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
@@ -50,6 +51,8 @@ pub struct Facts {
     /// What could not be read as it is now; what was read before stays in its map.
     pub unreadable: OrdMap<(Kind, Id), Unreadable>,
     pub(super) index: Index,
+    /// How much of all this there is.
+    pub(super) room: Room,
     /// StatefulSets whose clusters are not what they were when the last World was drawn.
     touched: BTreeSet<Id>,
 }
@@ -86,7 +89,12 @@ impl Facts {
                 self.put_pod(&id, PodFact::of(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
-            other => return self.change(kind, &id, |facts| facts.keep(other)),
+            other => {
+                let weight = self.will_weigh(&other);
+                if self.has_room(kind, &id, weight) {
+                    return self.change(kind, &id, |facts| facts.keep(other));
+                }
+            }
         }
         true
     }
@@ -97,7 +105,9 @@ impl Facts {
             Some(before) => fact.remembering(before),
             None => fact,
         };
-        self.change(Kind::Pod, id, |facts| facts.pods.insert(id.clone(), Arc::new(fact)));
+        if self.has_room(Kind::Pod, id, fact.weight()) {
+            self.change(Kind::Pod, id, |facts| facts.pods.insert(id.clone(), Arc::new(fact)));
+        }
     }
 
     /// Forgets one object.
@@ -178,9 +188,10 @@ impl Facts {
 
     /// Changes what is known of one object, keeps the index true, and notes which clusters that touches.
     fn change<T>(&mut self, kind: Kind, id: &Id, act: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.words(kind, id);
+        let (before, weight) = (self.words(kind, id), self.weighs(kind, id));
         self.touch(kind, id, &before);
         let result = act(self);
+        self.room.change(&id.namespace, weight, self.weighs(kind, id));
         let after = self.words(kind, id);
         if before != after {
             self.index.remove(id, &before);
@@ -364,18 +375,6 @@ impl Facts {
     pub fn lacks_a_pod(&self) -> bool {
         let has = |id: &Id| i64::try_from(self.pods_of(id).count()).unwrap_or(i64::MAX);
         self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
-    }
-
-    /// The pods that read what its members have.
-    pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
-        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
-        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
-    }
-
-    /// The pods that a StatefulSet owns.
-    pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
-        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
-        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
     }
 }
 

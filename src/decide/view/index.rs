@@ -3,10 +3,11 @@
 //! Must not know: what the words mean; `facts.rs` says what an object is found by. Order decides nothing: names come sorted.
 
 use std::ops::Bound;
+use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::Id;
+use super::{Facts, Id, PodFact};
 
 /// By what an object is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +93,20 @@ fn first_part(by: By, namespace: &str) -> String {
 fn entry(by: By, id: &Id, word: &str) -> Box<str> {
     let Id { namespace, name } = id;
     format!("{}{}:{word}{name}", first_part(by, namespace), word.len()).into()
+}
+
+impl Facts {
+    /// The pods that read what its members have.
+    pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
+
+    /// The pods that a StatefulSet owns.
+    pub(super) fn pods_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
+        let names = self.index.names(By::PodOfSet, &set.namespace, &set.name);
+        names.filter_map(|name| self.pods.get(&Id::new(&set.namespace, name)))
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ pub struct Kept {
     objects: OrdMap<Kind, Map<Object>>,
     weight: usize,
     served: Arc<BTreeSet<Kind>>,
+    unheard: Arc<BTreeSet<Kind>>,
 }
 
 /// It is not larger than any that is kept.
@@ -72,6 +73,21 @@ impl Kept {
     /// The kinds that the API server offers.
     pub fn served(&self) -> &BTreeSet<Kind> {
         &self.served
+    }
+
+    /// The API server lists this kind, or it offers it and does not: then it is not known what there is of it.
+    pub fn hears(&mut self, kind: Kind, is_so: bool) {
+        let unheard = Arc::make_mut(&mut self.unheard);
+        if is_so {
+            unheard.remove(&kind)
+        } else {
+            unheard.insert(kind)
+        };
+    }
+
+    /// The kinds that the API server offers and does not list.
+    pub fn unheard(&self) -> &BTreeSet<Kind> {
+        &self.unheard
     }
 
     /// Those of a kind.
@@ -183,6 +199,41 @@ mod tests {
         assert!(format!("{decision:?}").contains("R10"), "{decision:?}");
         facts.put(small);
         assert!(!facts.unreadable.contains_key(&(Kind::Rds, about)), "it is as it was");
+    }
+
+    #[test]
+    fn a_definition_whose_objects_cannot_be_listed_is_unknown_and_goes_when_that_is_confirmed() {
+        for (kind, rule) in [(Kind::Wordpress, "W04"), (Kind::Rds, "R14")] {
+            let called = format!("{}.{}", kind.plural(), kind.group());
+            let definition = |marks: &str| {
+                let json = format!(r#"{{"metadata":{{"name":"{called}","annotations":{{{marks}}}}}}}"#);
+                Object::read(Kind::Definition, &json).unwrap()
+            };
+            let deletes = |definition: Object| Review {
+                operation: Operation::Delete,
+                user: "editor".to_owned(),
+                old: Some(definition.clone()),
+                new: None,
+                ..Review::as_created(Origin::Validating, Kind::Definition, "", &called, Ok(definition))
+            };
+            let mut facts = Facts::default();
+            let judge = |facts: &Facts, marks: &str| {
+                in_view(facts, |view| rules::evaluate(&deletes(definition(marks)), view))
+            };
+            assert!(judge(&facts, "").allowed(), "there is none");
+            facts.kept.hears(kind, false);
+            let unknown = judge(&facts, "");
+            let words = format!("{unknown:?}");
+            assert!(
+                !unknown.allowed() && words.contains("cannot be listed") && words.contains(rule),
+                "{words}"
+            );
+            let confirmed =
+                format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
+            assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
+            facts.kept.hears(kind, true);
+            assert!(judge(&facts, "").allowed());
+        }
     }
 
     #[test]

@@ -142,6 +142,17 @@ impl PodFact {
         }
     }
 
+    /// About as many bytes as it takes in memory.
+    pub(super) fn weight(&self) -> usize {
+        let Self { name, uid, owner, instance, node, my_cnf, identity, template, .. } = self;
+        let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
+        let marks = [instance, my_cnf, identity].into_iter().flatten().map(String::len).sum::<usize>();
+        let copies = self.revision.iter().flat_map(Revision::copies).map(|name| name.len()).sum::<usize>();
+        let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
+        let texts = [name, uid, node, template].map(String::len).into_iter().sum::<usize>();
+        size_of::<Self>() + texts + owner + marks + copies + claims
+    }
+
     /// What it told.
     pub fn words(&self) -> (Option<Doing>, Option<&StartNote>) {
         (self.seen, self.start_note.as_deref())

@@ -16,6 +16,8 @@ use super::*;
 /// What the API server does with one request.
 enum Reply {
     List(&'static str),
+    /// With this status.
+    Refused(u16),
     /// Lines, each so many milliseconds after the one before, and then the end.
     Watch(Vec<(u64, &'static str)>, End),
 }
@@ -51,7 +53,8 @@ fn api_server(script: Vec<Reply>) -> (Client, Asked) {
             if watches { format!("from {version} for {}s", part("timeoutSeconds=")) } else { "list".into() };
         told.lock().unwrap().push(words);
         let answer = script.lock().unwrap().pop_front();
-        async move { Ok::<_, std::io::Error>(Response::new(body(answer))) }
+        let code = if let Some(Reply::Refused(code)) = answer { code } else { 200 };
+        async move { Ok::<_, std::io::Error>(Response::builder().status(code).body(body(answer)).unwrap()) }
     });
     (Client::new(service, "default"), asked)
 }
@@ -62,6 +65,7 @@ fn body(answer: Option<Reply>) -> StreamBody<impl futures_util::Stream<Item = Sa
     let (lines, end) = match answer {
         Some(Reply::List(text)) => (vec![(0, text)], End::Clean(0)),
         Some(Reply::Watch(lines, end)) => (lines, end),
+        Some(Reply::Refused(_)) => (vec![], End::Clean(0)),
         // The script is over.
         None => (vec![], End::Never),
     };
@@ -94,9 +98,21 @@ async fn followed(
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness) {
+    let (asked, freshness, _) = told_by(kind, guard, seconds, script).await;
+    (asked, freshness)
+}
+
+/// The same, and what the keeper is told of the kind.
+async fn told_by(
+    kind: Kind,
+    guard: Arc<Guard>,
+    seconds: u64,
+    script: Vec<Reply>,
+) -> (Vec<String>, Freshness, Vec<&'static str>) {
+    let mut words = Vec::new();
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
-    let heard = Heard::of(1);
+    let heard = Heard::of([true]);
     let follower = Follower {
         client,
         kind,
@@ -107,10 +123,21 @@ async fn followed(
         guard,
         tell,
     };
-    let listening = async { while told.recv().await.is_some() {} };
+    let listening = async {
+        while let Some((_, told)) = told.recv().await {
+            words.extend(match told {
+                Message::Serves(true) => Some("offered"),
+                Message::Serves(false) => Some("not offered"),
+                Message::Heard(true) => Some("heard"),
+                Message::Heard(false) => Some("unheard"),
+                Message::Listed => Some("listed"),
+                _ => None,
+            });
+        }
+    };
     let _ = timeout(Duration::from_secs(seconds), async { tokio::join!(follower.follow(), listening) }).await;
     let asked = asked.lock().unwrap().clone();
-    (asked, heard.freshness())
+    (asked, heard.freshness(), words)
 }
 
 fn stale(freshness: Freshness) -> Option<i64> {
@@ -187,4 +214,26 @@ async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
     let ((asked, freshness), ()) = tokio::join!(followed, switch);
     assert_eq!(asked, ["list", "from 1 for 1s"]);
     assert_eq!(freshness, Freshness::Current);
+}
+
+/// Its definition has a conversion webhook that is gone, or one that never answers.
+#[tokio::test(start_paused = true)]
+async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent() {
+    let on = || guard(Settings::default());
+    let refused = || Reply::Refused(500);
+    let (.., words) = told_by(Kind::Rds, on(), 20, vec![refused(), refused()]).await;
+    assert_eq!(words, ["offered", "unheard"]);
+    let (.., words) = told_by(Kind::Rds, on(), 2, vec![refused(), Reply::List(LIST)]).await;
+    assert_eq!(words, ["offered", "unheard", "offered", "listed", "heard"]);
+    let (.., words) = told_by(Kind::Rds, on(), 4, vec![]).await;
+    assert_eq!(words, ["offered", "unheard"], "a list that hangs keeps nobody waiting");
+    let (.., words) = told_by(Kind::Rds, on(), 4, vec![Reply::Refused(404)]).await;
+    assert_eq!(words, ["not offered", "listed"]);
+    // One failure is nothing new where all is known.
+    let round = |end| Reply::Watch(vec![], end);
+    let script =
+        vec![Reply::List(LIST), round(End::Clean(1_000)), round(End::Broken), round(End::Clean(1_000))];
+    assert_eq!(told_by(Kind::Rds, on(), 3, script).await.2, ["offered", "listed"]);
+    let (.., words) = told_by(Kind::Service, on(), 4, vec![refused()]).await;
+    assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
 }

@@ -26,7 +26,7 @@
 
 use super::{Rds, wait_until_active};
 use crate::object::{Kind, Object};
-use crate::packs::confirmation;
+use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -50,6 +50,15 @@ const DEFINITION: &str = "rdss.otc.mcsps.de";
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation != Operation::Delete || view.settings.is_rds_operator(&review.user) {
         return Findings::new();
+    }
+    let lists = match &review.old {
+        Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
+        old => {
+            matches!(old, Some(Object::Namespace(_))) && view.named(Kind::Rds, &review.name).next().is_none()
+        }
+    };
+    if lists && let Some(unknown) = unheard(&RULE, Kind::Rds, review, view) {
+        return vec![unknown];
     }
     match &review.old {
         Some(Object::Rds(rds)) => vec![of_one(rds, review, view)],

@@ -27,7 +27,7 @@
 
 use super::{Tier, part};
 use crate::object::{Kind, Object};
-use crate::packs::confirmation;
+use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
@@ -53,6 +53,10 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation != Operation::Delete {
         return Findings::new();
     }
+    let is_definition = matches!(&review.old, Some(Object::Definition(it)) if it.metadata.name == DEFINITION);
+    if is_definition && let Some(unknown) = unheard(&RULE, Kind::Wordpress, review, view) {
+        return vec![unknown];
+    }
     let says = match &review.old {
         Some(Object::Wordpress(_)) if review.options.orphans() => None,
         Some(Object::Wordpress(_)) => Some(
@@ -61,13 +65,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         ),
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(Kind::Wordpress) => {
-            Some(format!(
-                "every Wordpress in every namespace goes with it ({}, {}), and so do their volumes",
-                view.how_many(Kind::Wordpress),
-                view.seen()
-            ))
-        }
+        Some(_) if is_definition && !view.has_none(Kind::Wordpress) => Some(format!(
+            "every Wordpress in every namespace goes with it ({}, {}), and so do their volumes",
+            view.how_many(Kind::Wordpress),
+            view.seen()
+        )),
         _ => None,
     };
     let finding = |says| {

@@ -24,6 +24,7 @@
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
 use crate::object::Kind;
+use crate::packs::unheard;
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
@@ -49,9 +50,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         RULE.finding(Verdict::Deny, "metadata.namespace", says, why, "give it a namespace of its own")
     };
     // An audit tells it of each but the first.
-    others
+    let found: Findings = others
         .filter(|other| review.origin != Origin::Audit || **other < *review.name)
         .take(1)
         .map(finding)
-        .collect()
+        .collect();
+    let unknown = || unheard(&RULE, Kind::Wordpress, review, view).into_iter().collect();
+    if found.is_empty() && review.origin != Origin::Audit { unknown() } else { found }
 }

@@ -1,0 +1,190 @@
+//! A list as it comes from the API server: page by page, and of a page one object at a time.
+//!
+//! Owns: how much text of lists and watches is in memory at once. One object may be three megabytes of whatever people wrote, and
+//! all kinds are listed at the same time, so no page is ever held whole, and few large objects are. Must not know: what is read
+//! of an object.
+
+mod split;
+
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Bytes;
+use kube::Client;
+use kube::api::ListParams;
+use kube::client::Body;
+use kube::core::{ListMeta, Request, Status};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use super::sent::Sent;
+use split::Split;
+
+/// Until the first page comes, which the API server makes whole before it sends any of it,
+const PAGE_DEADLINE: Duration = Duration::from_secs(60);
+/// and the silence within a page.
+const SILENCE: Duration = Duration::from_secs(10);
+/// So many objects in the first page. API servers hold a whole page, so there are more in the next one while pages are small,
+const FIRST: u32 = 64;
+/// up to so many,
+const MOST: u32 = 500;
+/// and fewer when a page has more bytes than this.
+const PAGE_SIZE: usize = 1 << 20;
+/// More text than this of one object is held only in turn,
+pub(super) const LITTLE: usize = 64 << 10;
+/// by so many lists and watches at once. The process has one memory, so this is for all of it.
+static TURNS: Semaphore = Semaphore::const_new(2);
+
+/// Waits until another large text may be held.
+pub(super) async fn turn() -> Option<SemaphorePermit<'static>> {
+    // It is never closed.
+    TURNS.acquire().await.ok()
+}
+
+/// One list. It ends after its last page.
+pub(crate) struct Pages {
+    client: Client,
+    url: String,
+    params: ListParams,
+    metadata_only: bool,
+    page: Option<Page>,
+    /// The version of the whole list, once its last page has come.
+    version: Option<String>,
+}
+
+/// The text of one object. Where it is long, others wait until it is dropped.
+pub(crate) struct Piece {
+    /// The JSON.
+    pub(crate) text: String,
+    /// Drop it after the text.
+    _turn: Option<SemaphorePermit<'static>>,
+}
+
+impl Piece {
+    /// Its name, and the rest unread.
+    pub(super) fn read(&self) -> serde_json::Result<Sent> {
+        serde_json::from_str(&self.text)
+    }
+}
+
+/// One answer.
+struct Page {
+    body: Body,
+    data: Bytes,
+    split: Split,
+    turn: Option<SemaphorePermit<'static>>,
+    bytes: usize,
+}
+
+impl Pages {
+    /// Asks for nothing yet.
+    pub(crate) fn of(client: &Client, url: String, params: ListParams) -> Self {
+        let (client, params) = (client.clone(), params.limit(FIRST));
+        Self { client, url, params, metadata_only: false, page: None, version: None }
+    }
+
+    /// Of each object the API server sends its metadata alone.
+    pub(crate) fn metadata_only(self, is_so: bool) -> Self {
+        Self { metadata_only: is_so, ..self }
+    }
+
+    /// The version of the list, from which a watch goes on.
+    pub(crate) fn version(self) -> String {
+        self.version.unwrap_or_default()
+    }
+
+    /// The next object; `None` after the last one.
+    pub(crate) async fn next(&mut self) -> kube::Result<Option<Piece>> {
+        while self.version.is_none() {
+            let page = match &mut self.page {
+                Some(page) => page,
+                None => {
+                    let page = self.ask().await?;
+                    self.page.insert(page)
+                }
+            };
+            if let Some(piece) = page.next().await? {
+                return Ok(Some(piece));
+            }
+            let (bytes, meta) = (page.bytes, page.split.end().map_err(kube::Error::SerdeError)?);
+            self.page = None;
+            self.turn_over(bytes, meta);
+        }
+        Ok(None)
+    }
+
+    fn turn_over(&mut self, bytes: usize, meta: ListMeta) {
+        self.params.limit = self.params.limit.map(|limit| next_limit(limit, bytes));
+        match meta.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => self.params.continue_token = Some(token),
+            None => self.version = Some(meta.resource_version.unwrap_or_default()),
+        }
+    }
+
+    async fn ask(&mut self) -> kube::Result<Page> {
+        let request = Request::new(&self.url);
+        let request =
+            if self.metadata_only { request.list_metadata(&self.params) } else { request.list(&self.params) };
+        let request = request.map_err(kube::Error::BuildRequest)?.map(Body::from);
+        let answer = in_time(PAGE_DEADLINE, self.client.send(request)).await??;
+        let (code, body) = (answer.status().as_u16(), answer.into_body());
+        if code == 200 {
+            return Ok(Page { body, data: Bytes::new(), split: Split::default(), turn: None, bytes: 0 });
+        }
+        let text = in_time(SILENCE, body.collect()).await??.to_bytes();
+        let plain = || Status::failure(&String::from_utf8_lossy(&text), "").with_code(code);
+        Err(kube::Error::Api(Box::new(serde_json::from_slice(&text).unwrap_or_else(|_| plain()))))
+    }
+}
+
+impl Page {
+    async fn next(&mut self) -> kube::Result<Option<Piece>> {
+        loop {
+            if self.data.is_empty() {
+                let Some(frame) = in_time(SILENCE, self.body.frame()).await? else { return Ok(None) };
+                self.data = frame?.into_data().unwrap_or_default();
+                self.bytes += self.data.len();
+                continue;
+            }
+            if self.turn.is_none() && self.split.held() > LITTLE {
+                self.turn = turn().await;
+            }
+            let some = self.data.len().min(LITTLE);
+            let (used, object) = self.split.take(&self.data[..some]);
+            let _ = self.data.split_to(used);
+            if let Some(object) = object {
+                let text = String::from_utf8(object).map_err(kube::Error::FromUtf8)?;
+                return Ok(Some(Piece { text, _turn: self.turn.take() }));
+            }
+        }
+    }
+}
+
+/// How many objects to ask for after a page of so many, which had so many bytes.
+fn next_limit(limit: u32, bytes: usize) -> u32 {
+    match bytes {
+        _ if bytes < PAGE_SIZE => (limit * 2).min(MOST),
+        _ if bytes > PAGE_SIZE * 4 => (limit / 2).max(1),
+        _ => limit,
+    }
+}
+
+async fn in_time<T>(limit: Duration, what: impl Future<Output = T>) -> kube::Result<T> {
+    let silent = |_| kube::Error::Service(format!("no answer within {}s", limit.as_secs()).into());
+    timeout(limit, what).await.map_err(silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_grow_while_they_are_small_and_shrink_when_they_are_large() {
+        let small = std::iter::successors(Some(FIRST), |limit| Some(next_limit(*limit, 1000)));
+        assert_eq!(small.take(5).collect::<Vec<_>>(), [64, 128, 256, 500, 500]);
+        // Objects of a megabyte and a half.
+        let large =
+            std::iter::successors(Some(FIRST), |limit| Some(next_limit(*limit, *limit as usize * 1_500_000)));
+        assert_eq!(large.take(8).collect::<Vec<_>>(), [64, 32, 16, 8, 4, 2, 2, 2]);
+    }
+}

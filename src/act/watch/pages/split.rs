@@ -1,0 +1,176 @@
+//! Takes the objects out of a list's text while it comes, in pieces of any size.
+//!
+//! Must not know: the API server, and what an object is. What is left without the objects is the list's own metadata.
+
+use std::mem::take;
+
+use kube::core::ListMeta;
+use serde::Deserialize;
+
+/// The text of a list up to some byte.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    /// All of the list but its objects.
+    rest: Vec<u8>,
+    /// The object that is not complete yet.
+    object: Vec<u8>,
+    /// So many braces and brackets are open.
+    depth: usize,
+    /// The list's array of objects is open.
+    in_items: bool,
+    /// Between two quotes.
+    in_text: bool,
+    /// After a backslash.
+    escaped: bool,
+}
+
+/// An array of objects is open at this depth, and each object within it.
+const ITEMS: usize = 2;
+
+impl Split {
+    /// So many bytes of an object are held.
+    pub(super) fn held(&self) -> usize {
+        self.object.len()
+    }
+
+    /// Goes on to the end of an object, or of this text: how many bytes were used, and the object.
+    pub(super) fn take(&mut self, text: &[u8]) -> (usize, Option<Vec<u8>>) {
+        let mut used = 0;
+        while let Some(&byte) = text.get(used) {
+            let rest = &text[used..];
+            let plain = if self.in_text && !self.escaped {
+                rest.iter().position(|byte| matches!(byte, b'"' | b'\\')).unwrap_or(rest.len())
+            } else {
+                0
+            };
+            if plain > 0 {
+                self.place(self.depth).extend_from_slice(&rest[..plain]);
+                used += plain;
+                continue;
+            }
+            used += 1;
+            if self.ends(byte) {
+                return (used, Some(take(&mut self.object)));
+            }
+        }
+        (used, None)
+    }
+
+    /// With this byte an object ends.
+    fn ends(&mut self, byte: u8) -> bool {
+        let before = self.depth;
+        match byte {
+            _ if self.escaped => self.escaped = false,
+            b'\\' if self.in_text => self.escaped = true,
+            b'"' => self.in_text = !self.in_text,
+            _ if self.in_text => {}
+            b'{' | b'[' => {
+                if self.depth == 1 {
+                    self.in_items = byte == b'[' && is_items(&self.rest);
+                }
+                self.depth += 1;
+            }
+            b'}' | b']' => self.depth = self.depth.saturating_sub(1),
+            // Between two objects.
+            _ if self.in_items && self.depth == ITEMS && (byte == b',' || byte.is_ascii_whitespace()) => {
+                return false;
+            }
+            _ => {}
+        }
+        self.place(before.max(self.depth)).push(byte);
+        self.in_items && before > ITEMS && self.depth == ITEMS
+    }
+
+    /// Where text of this depth belongs.
+    fn place(&mut self, depth: usize) -> &mut Vec<u8> {
+        if self.in_items && depth > ITEMS { &mut self.object } else { &mut self.rest }
+    }
+
+    /// The list's own metadata, at its end.
+    pub(super) fn end(&self) -> serde_json::Result<ListMeta> {
+        #[derive(Deserialize)]
+        struct List {
+            #[serde(default)]
+            metadata: ListMeta,
+            /// Whatever stands among the objects and is none would be found here.
+            #[serde(default, rename = "items")]
+            _items: Option<[(); 0]>,
+        }
+        serde_json::from_slice(&self.rest).map(|List { metadata, .. }| metadata)
+    }
+}
+
+/// The array that opens behind this is that of the objects.
+fn is_items(before: &[u8]) -> bool {
+    let key = before.trim_ascii_end().strip_suffix(b":");
+    key.is_some_and(|key| key.trim_ascii_end().ends_with(b"\"items\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The objects of this list, when it comes in pieces of these sizes; and its metadata.
+    fn pieces(text: &str, sizes: &[usize]) -> (Vec<Value>, serde_json::Result<ListMeta>) {
+        let (mut split, mut objects, mut left) = (Split::default(), Vec::new(), text.as_bytes());
+        let mut sizes = sizes.iter().cycle();
+        while !left.is_empty() {
+            let (mut piece, rest) = left.split_at(left.len().min(*sizes.next().unwrap()));
+            left = rest;
+            while !piece.is_empty() {
+                let (used, object) = split.take(piece);
+                piece = &piece[used..];
+                objects.extend(object.map(|it| serde_json::from_slice::<Value>(&it).unwrap()));
+            }
+        }
+        assert_eq!(split.held(), 0);
+        (objects, split.end())
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        let text = prop_oneof![Just("items".to_owned()), r#"[a"\\\\{}\[\]:, ]{0,6}"#];
+        let leaf = prop_oneof![text.clone().prop_map(Value::from), any::<i64>().prop_map(Value::from)];
+        leaf.prop_recursive(3, 12, 4, move |inner| {
+            let list = prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from);
+            prop_oneof![
+                list,
+                prop::collection::hash_map(text.clone(), inner, 0..4)
+                    .prop_map(|map| map.into_iter().collect())
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn objects_are_what_they_were_however_they_come(
+            fields in prop::collection::vec(value(), 0..5),
+            pretty: bool,
+            sizes in prop::collection::vec(1_usize..20, 1..5),
+            first: bool,
+        ) {
+            let objects: Vec<_> =
+                fields.into_iter().map(|it| json!({ "items": [it], "metadata": { "name": "a" } })).collect();
+            let (meta, items) = (json!({ "continue": "it", "resourceVersion": "7" }), json!(objects));
+            // API servers write the metadata of custom resources behind them.
+            let (one, other) = if first { (("metadata", meta), ("items", items)) } else { (("items", items), ("metadata", meta)) };
+            let print = |it: &Value| if pretty { format!("{it:#}") } else { it.to_string() };
+            let text = format!("{{\"kind\":\"List\",\"{}\": {} ,\"{}\":{}}}\n", one.0, print(&one.1), other.0, print(&other.1));
+            let (found, meta) = pieces(&text, &sizes);
+            prop_assert_eq!(found, objects);
+            prop_assert_eq!(meta.unwrap().continue_, Some("it".to_owned()));
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_of_objects_is_not_taken_for_an_empty_one() {
+        for odd in [r#"{"metadata":{},"items":[1]}"#, r#"{"metadata":{},"items":["a"]}"#, r#"{"items":[{}"#] {
+            assert!(pieces(odd, &[3]).1.is_err(), "{odd}");
+        }
+        for none in ["{}", r#"{"items":null}"#, r#"{"metadata":{"resourceVersion":"1"},"items":[ ]}"#] {
+            assert!(pieces(none, &[3]).1.is_ok(), "{none}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! How much is kept of what people write.
+//!
+//! Whoever may write objects in one namespace may write them a megabyte and a half at a time, and the guard has little memory. So each
+//! object, each namespace, and everything larger than people write by hand has room for so much. What finds no room is known by its
+//! name ([`Facts::cannot_read`](super::Facts::cannot_read)), and what would destroy something in its namespace is UNKNOWN. Must not
+//! know: what an object means. Custom resources and texts of ConfigMaps have room of their own.
+
+use std::hash::{Hash, Hasher};
+
+use imbl::OrdMap;
+
+use super::{Facts, Id};
+use crate::object::{Kind, Object, Unreadable};
+
+/// Of one object: some thousand environment variables.
+const OF_ONE: usize = 128 << 10;
+/// Of one namespace: some hundred clusters with everything that belongs to them.
+const OF_A_NAMESPACE: usize = 4 << 20;
+/// Of nodes and namespaces: some ten thousand.
+const OF_NO_NAMESPACE: usize = 8 << 20;
+/// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
+const ORDINARY: usize = 16 << 10;
+/// Of all larger ones, in all namespaces.
+const OF_LARGE_ONES: usize = 16 << 20;
+
+/// What is kept, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    namespaces: OrdMap<String, usize>,
+    large: usize,
+}
+
+impl Room {
+    /// There is room for so much in place of what was kept before.
+    pub(super) fn takes(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
+        let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
+        let most = if namespace.is_empty() { OF_NO_NAMESPACE } else { OF_A_NAMESPACE };
+        let why = match () {
+            () if weight > OF_ONE => "it holds more than 128 KiB",
+            () if here > most && namespace.is_empty() => "8 MiB of nodes and namespaces are kept already",
+            () if here > most => "4 MiB of its namespace are kept already",
+            () if self.large - large(before) + large(weight) > OF_LARGE_ONES => {
+                "16 MiB of large objects are kept already"
+            }
+            () => return Ok(()),
+        };
+        Err(Unreadable::TooMuch(why))
+    }
+
+    /// Instead of so much, so much is kept.
+    pub(super) fn change(&mut self, namespace: &str, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        self.large = self.large - large(before) + large(after);
+        let kept = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + after;
+        if kept == 0 {
+            self.namespaces.remove(namespace);
+        } else {
+            self.namespaces.insert(namespace.to_owned(), kept);
+        }
+    }
+}
+
+fn large(weight: usize) -> usize {
+    if weight > ORDINARY { weight } else { 0 }
+}
+
+/// About as many bytes as this takes in memory: as many as a hash of it is made of.
+pub(super) fn weight(of: &impl Hash) -> usize {
+    struct Count(usize);
+    impl Hasher for Count {
+        fn finish(&self) -> u64 {
+            0
+        }
+        fn write(&mut self, bytes: &[u8]) {
+            self.0 += bytes.len();
+        }
+    }
+    let mut count = Count(0);
+    of.hash(&mut count);
+    count.0
+}
+
+/// What the rules of Galera need of a namespace.
+const NEEDED: [Kind; 6] =
+    [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
+
+impl Facts {
+    /// Something of this namespace that the rules of Galera need found no room.
+    pub(super) fn lacks(&self, namespace: &str) -> bool {
+        let found_none = |kind: Kind| {
+            let from = (kind, Id::new(namespace, ""));
+            let here = self
+                .unreadable
+                .range(from..)
+                .take_while(|((of, id), _)| *of == kind && id.namespace == namespace);
+            here.into_iter().any(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)))
+        };
+        NEEDED.into_iter().any(found_none)
+    }
+
+    /// There is room for so much of this object. Else it is known by its name.
+    pub(super) fn has_room(&mut self, kind: Kind, id: &Id, weight: usize) -> bool {
+        let takes = self.room.takes(&id.namespace, self.weighs(kind, id), weight);
+        takes.map_err(|problem| self.cannot_read(kind, id.clone(), problem)).is_ok()
+    }
+
+    /// What this object has of the room.
+    pub(super) fn weighs(&self, kind: Kind, id: &Id) -> usize {
+        match kind {
+            Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
+            Kind::Deployment => self.deployments.get(id).map(weight),
+            Kind::Pod => self.pods.get(id).map(|it| it.weight()),
+            Kind::Claim => self.claims.get(id).map(weight),
+            Kind::Service => self.services.get(id).map(weight),
+            Kind::Budget => self.budgets.get(id).map(weight),
+            Kind::Autoscaler => self.autoscalers.get(id).map(weight),
+            Kind::Node => self.nodes.get(&id.name).map(weight),
+            Kind::Namespace => self.namespaces.get(&id.name).map(weight),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    /// What it will have, if it is kept.
+    pub(super) fn will_weigh(&self, object: &Object) -> usize {
+        match object {
+            Object::StatefulSet(it) | Object::Deployment(it)
+                if self.adoption().adopts(it.spec.template.as_ref()) =>
+            {
+                weight(it)
+            }
+            Object::Claim(it) => weight(it),
+            Object::Service(it) => weight(it),
+            Object::Budget(it) => weight(it),
+            Object::Autoscaler(it) => weight(it),
+            Object::Node(it) => weight(it),
+            Object::Namespace(it) => weight(&it.metadata),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(namespace: &str, name: &str, size: usize) -> Object {
+        let label = "x".repeat(size);
+        let meta = format!(r#"{{"name":"{name}","namespace":"{namespace}","labels":{{"a":"{label}"}}}}"#);
+        Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()
+    }
+
+    #[test]
+    fn one_namespace_takes_no_room_of_another() {
+        let mut facts = Facts::default();
+        for number in 0..1000 {
+            facts.put(service("mine", &format!("s-{number}"), 100_000));
+            facts.put(service("mine", &format!("t-{number}"), 200_000));
+        }
+        let kept = facts.services.len();
+        assert!((20..50).contains(&kept), "{kept}");
+        assert_eq!(facts.unreadable.len(), 2000 - kept, "the others are known to be there");
+        facts.put(service("yours", "s", 10_000));
+        assert!(facts.services.contains_key(&Id::new("yours", "s")));
+        for number in 0..1000 {
+            facts.remove(Kind::Service, &Id::new("mine", &format!("s-{number}")));
+            facts.remove(Kind::Service, &Id::new("mine", &format!("t-{number}")));
+        }
+        assert_eq!((facts.room.namespaces.len(), facts.unreadable.len()), (1, 0));
+        assert!(facts.room.large == 0 && facts.put(service("mine", "s", 100_000)));
+        assert!(facts.unreadable.is_empty());
+    }
+
+    #[test]
+    fn many_namespaces_of_large_objects_leave_room_for_ordinary_ones() {
+        let mut facts = Facts::default();
+        for number in 0..1000 {
+            facts.put(service(&format!("n-{number}"), "s", 100_000));
+        }
+        let kept = facts.services.len();
+        assert!((150..170).contains(&kept), "{kept}");
+        facts.put(service("yours", "s", 10_000));
+        assert!(facts.services.contains_key(&Id::new("yours", "s")));
+    }
+}

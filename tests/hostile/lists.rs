@@ -1,0 +1,195 @@
+//! What editors of one namespace may write, by the hundred and in every kind that is watched: a guard lists it within the memory that its
+//! chart allows, and judges all other namespaces as ever.
+//!
+//! The API server is a stand-in that makes its lists while it sends them. `GATERA_HOSTILE=2000` has so many objects in every kind.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::response::Response;
+use decide::object::{KINDS, Kind};
+use futures_util::{StreamExt as _, stream};
+use serde_json::{Value, json};
+
+use super::{ALLOWED_KIB, certificates, memory};
+use crate::caller::{Caller, Http, config};
+use crate::guarded::{Guard, Start, program};
+use crate::lab::eventually;
+use crate::scene::{self, Scene};
+
+/// In every kind; whole runs have 2000.
+const USUALLY: usize = 100;
+/// An annotation is never larger.
+const LARGE: usize = 250 << 10;
+/// Before all others by its name, so its objects are listed first.
+const NAMESPACE: &str = "a-hostile";
+/// So many of them change while the guard runs, every time it watches.
+const CHANGES: usize = 5;
+
+fn hostile() -> usize {
+    std::env::var("GATERA_HOSTILE").map_or(USUALLY, |count| count.parse().unwrap())
+}
+
+/// The kind that is listed at this path.
+fn kind_at(path: &str) -> Option<Kind> {
+    let plural = path.rsplit('/').next()?;
+    let row = KINDS.iter().find(|row| row.plural == plural)?;
+    // None is in a namespace: the guard lists all at once.
+    (!path.contains("/namespaces/")).then_some(row.kind)
+}
+
+/// A large one: in what others wrote, in what looks like ours, in labels, and in what members would run.
+fn large(kind: Kind, number: usize) -> String {
+    let text = "x".repeat(LARGE);
+    let labels: String = (0..LARGE / 200).map(|at| format!(r#","l{at}":"{}""#, "x".repeat(190))).collect();
+    let (annotations, more) = match number % 3 {
+        0 => (format!(r#""kubectl.kubernetes.io/last-applied-configuration":"{text}""#), ""),
+        1 => (format!(r#""gatera.dev/identity":"{text}""#), ""),
+        _ => (String::new(), &*labels),
+    };
+    let env = if number % 3 == 0 { text.as_str() } else { "" };
+    let containers =
+        format!(r#"[{{"name":"mariadb","image":"mariadb:10.11","env":[{{"name":"A","value":"{env}"}}]}}]"#);
+    let adopted = r#""app":"galera","galera":"galera","instance":"it""#;
+    let spec = match kind {
+        Kind::StatefulSet | Kind::Deployment => {
+            format!(
+                r#"{{"replicas":0,"template":{{"metadata":{{"labels":{{{adopted}}}}},"spec":{{"containers":{containers}}}}}}}"#
+            )
+        }
+        Kind::Pod => format!(r#"{{"containers":{containers}}}"#),
+        _ => "{}".to_owned(),
+    };
+    let namespace =
+        if kind.is_cluster_wide() { String::new() } else { format!(r#","namespace":"{NAMESPACE}""#) };
+    format!(
+        r#"{{"metadata":{{"name":"a-{number}","uid":"u-{number}","resourceVersion":"5"{namespace},"labels":{{{adopted}{more}}},"annotations":{{{annotations}}}}},"spec":{spec}}}"#
+    )
+}
+
+fn part<'q>(query: &'q str, name: &str) -> Option<&'q str> {
+    query.split('&').find_map(|it| it.strip_prefix(name)?.strip_prefix('='))
+}
+
+type Lines = Vec<Result<Bytes, std::io::Error>>;
+
+/// A page of a list, or a watch in which some of it changes.
+async fn answer(request: Request) -> Response {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let Some(kind) = kind_at(request.uri().path()).filter(|_| request.method() == "GET") else {
+        let status = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "none" });
+        return Response::builder().status(404).body(Body::from(status.to_string())).unwrap();
+    };
+    if part(&query, "watch") == Some("true") {
+        let seconds = part(&query, "timeoutSeconds").and_then(|it| it.parse().ok()).unwrap_or(8);
+        let event = move |number| format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", large(kind, number));
+        let changes =
+            stream::iter((0..CHANGES).map(move |number| Ok::<_, std::io::Error>(Bytes::from(event(number)))));
+        let rest = stream::once(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            Ok(Bytes::new())
+        });
+        return Response::new(Body::from_stream(changes.chain(rest)));
+    }
+    let good: Vec<_> = Scene::default().objects().into_iter().filter(|(of, _)| *of == kind).collect();
+    let all = hostile() + good.len();
+    let from: usize = part(&query, "continue").map_or(0, |it| it.parse().unwrap());
+    let to = part(&query, "limit").map_or(all, |it| from + it.parse::<usize>().unwrap()).min(all);
+    let next = if to < all { to.to_string() } else { String::new() };
+    let head =
+        format!(r#"{{"kind":"List","metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":["#);
+    let items = (from..to).map(move |number| {
+        let text = match number.checked_sub(hostile()) {
+            Some(number) => good[number].1.to_string(),
+            None => large(kind, number),
+        };
+        Ok(Bytes::from(if number == from { text } else { format!(",{text}") }))
+    });
+    let ends: Lines = vec![Ok(Bytes::from("]}"))];
+    let begins: Lines = vec![Ok(Bytes::from(head))];
+    Response::new(Body::from_stream(stream::iter(begins.into_iter().chain(items).chain(ends))))
+}
+
+fn review(operation: &str, kind: (&str, &str), object: &Value) -> Bytes {
+    let (group, kind) = kind;
+    let (new, old) = if operation == "DELETE" { (&Value::Null, object) } else { (object, object) };
+    let meta = &object["metadata"];
+    let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "705ab4f5-6393-11e8-b7cc-000000000000", "operation": operation,
+        "kind": { "group": group, "version": "v1", "kind": kind }, "namespace": meta["namespace"], "name": meta["name"],
+        "userInfo": { "username": "editor" }, "object": new, "oldObject": old,
+    } });
+    Bytes::from(review.to_string())
+}
+
+async fn asked(to: SocketAddr, bundle: &str, body: Bytes) -> Value {
+    let mut caller = Caller::open(Http::One, to, &config(Http::One, bundle, None)).await.unwrap();
+    let (status, _, text) = caller.ask("/validate", &body).await.unwrap();
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str::<Value>(&text).unwrap()["response"].clone()
+}
+
+#[test]
+fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let address = runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().fallback(answer);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        address
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = certificates(folder.path());
+    let file = folder.path().join("kubeconfig");
+    let named = |name: &str, what: &str, value: Value| json!([{ "name": name, what: value }]);
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "it",
+        "clusters": named("it", "cluster", json!({ "server": format!("http://{address}") })),
+        "users": named("it", "user", json!({})),
+        "contexts": named("it", "context", json!({ "cluster": "it", "user": "it" })),
+    });
+    std::fs::write(&file, kubeconfig.to_string()).unwrap();
+    let start = Start {
+        identity: "large".into(),
+        arguments: vec![format!("--tls-folder={}", folder.path().display())],
+        ..Start::default()
+    };
+    let guard = Guard::start_by(&file, folder.path(), &program(), &start);
+    eventually("a guard that is ready", || {
+        assert!(memory(&guard, "VmHWM") < ALLOWED_KIB, "it took {} KiB", memory(&guard, "VmHWM"));
+        guard.get("/readyz").filter(|(status, text)| *status == 200 && text.contains("view: current"))
+    });
+    let at_start = memory(&guard, "VmHWM");
+    let (_, set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
+    runtime.block_on(async {
+        let kind = ("apps", "StatefulSet");
+        for _ in 0..20 {
+            let said = asked(guard.webhooks, &bundle, review("UPDATE", kind, &set)).await;
+            assert_eq!(said["allowed"], true, "{said}");
+            let said = asked(guard.webhooks, &bundle, review("DELETE", kind, &set)).await;
+            let words = said["status"]["message"].as_str().unwrap_or_default();
+            assert!(words.contains("[G03]") && words.contains("seen now"), "{said}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        // Of its own namespace it is said that not all is known.
+        let mine: Value = serde_json::from_str(&large(Kind::StatefulSet, 1)).unwrap();
+        let pod = json!({ "metadata": {
+            "name": "a-1-0", "namespace": NAMESPACE, "labels": mine["metadata"]["labels"],
+            "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "a-1", "uid": "u-1", "controller": true }],
+        }, "spec": mine["spec"]["template"]["spec"], "status": { "phase": "Running", "containerStatuses": [
+            { "name": "mariadb", "ready": true, "started": true, "state": { "running": { "startedAt": "2026-11-21T08:20:00Z" } } },
+        ] } });
+        let said = asked(guard.webhooks, &bundle, review("DELETE", ("", "Pod"), &pod)).await;
+        let words = said["status"]["message"].as_str().unwrap_or_default();
+        assert!(said["allowed"] == false && words.contains("not all of its namespace is known"), "{said}");
+    });
+    let (_, text) = guard.get("/readyz").unwrap();
+    assert!(text.contains("view: current") && text.contains("no room"), "{text}");
+    let peak = memory(&guard, "VmHWM");
+    eprintln!("{at_start} KiB at the start, {peak} KiB after that");
+    assert!(peak < ALLOWED_KIB, "it took {peak} KiB of {ALLOWED_KIB}");
+}
