@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use super::pod::{Outcome, Pod, for_each};
+use super::pod::{Outcome, Pod, for_each, status};
 
 pub(super) const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 pub(super) const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
@@ -67,6 +67,8 @@ struct Case {
     hosts: usize,
     /// What the last server of this pod did, which wrote the view: joined, copied. Or it restored that view, and waited.
     before: &'static str,
+    /// The script of the transfer had begun when the data was as it is.
+    untouched: bool,
 }
 
 fn crashed() -> Case {
@@ -82,18 +84,22 @@ fn crashed() -> Case {
         keeps_view: true,
         hosts: 3,
         before: "",
+        untouched: false,
     }
 }
 
-fn cases() -> Vec<Case> {
-    let in_ddl = || Case {
+fn in_ddl() -> Case {
+    Case {
         what: "a crash in a DDL",
         state: Some(state(ZEROS, "-1", "0")),
         position: None,
         says: format!("position {ID}:363, in a DDL or grastate.dat was lost, safe_to_bootstrap 0"),
         keeps_view: false,
         ..crashed()
-    };
+    }
+}
+
+fn cases() -> Vec<Case> {
     let unknown =
         |what| Case { what, says: in_ddl().says.replace("bootstrap 0", "bootstrap unknown"), ..in_ddl() };
     vec![
@@ -156,6 +162,7 @@ fn cases() -> Vec<Case> {
         Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
         Case { what: "a crash of a server that had joined", before: "joined", ..crashed() },
         Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
+        Case { what: "a crash of one that had joined, and nobody had looked", before: "joined unseen", ..crashed() },
         Case { what: "a crash while it copied", before: "copied", keeps_view: false, ..crashed() },
         Case { what: "the same, in a view of all", before: "copied", hosts: 2, ..crashed() },
         Case {
@@ -184,6 +191,12 @@ fn without_a_database() -> Vec<Case> {
         unfinished(),
         Case { what: "the same, in a view of all", hosts: 2, keeps_view: true, ..unfinished() },
         Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
+        Case {
+            what: "a transfer of what was missing, before it came",
+            untouched: true,
+            says: in_ddl().says,
+            ..unfinished()
+        },
         Case {
             what: "a transfer that had hardly begun",
             data: false,
@@ -217,6 +230,10 @@ fn without_a_database() -> Vec<Case> {
 fn whatever_the_data_directory_holds_the_server_starts_from_there() {
     let all: Vec<_> = cases().into_iter().chain(without_a_database()).collect();
     for_each(&all, |pod, case| {
+        let aged = |name: &str, seconds| {
+            let file = fs::File::options().write(true).open(pod.path(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        };
         server(pod, &case.recovered);
         if let Some(state) = &case.state {
             pod.write("data/grastate.dat", state);
@@ -230,21 +247,22 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         if case.transfer {
             pod.write("data/sst_in_progress", "");
         }
-        let aged = |name: &str, seconds| {
-            let file = fs::File::options().write(true).open(pod.path(name)).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
-        };
-        if case.view.is_some() {
-            aged("data/gvwstate.dat", 60);
+        if case.transfer && case.data {
+            let (older, newer) = if case.untouched { ("ibdata1", "sst_in_progress") } else { ("sst_in_progress", "ibdata1") };
+            aged(&format!("data/{older}"), 60);
+            aged(&format!("data/{newer}"), 50);
         }
         if !case.before.is_empty() {
-            pod.write("start", "…").write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
-            aged("start", if case.before == "waited" { 30 } else { 90 });
+            let at_its_start = if case.before == "waited" { "3 a-b 4 a-b 0 c-d 0\n" } else { "2 a-b 3 a-b 0\n" };
+            pod.write("start", "…").write("view", at_its_start);
+            pod.write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
         }
+        let says = if case.before == "joined unseen" { "SYNCED" } else { "JOINING" };
+        pod.write("status.json", status(says, b""));
         let mut hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
         // It may be long gone, and is no member.
         hosts.insert(0, "galera-bootstrap-svc".to_owned());
-        pod.env("HOSTNAME", "galera-0").write("status.json", "{}");
+        pod.env("HOSTNAME", "galera-0");
         let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
         let address = if case.hosts == 0 { "--wsrep-on=ON".to_owned() } else { address };
         let outcome = run(pod, &format!("mariadbd {address} --datadir=DATA")).exits(0);
@@ -314,6 +332,8 @@ fn data_is_found_where_the_server_looks_for_it() {
         ("docker-entrypoint.sh --datadir=DATA", ""),
         ("tini -g -- docker-entrypoint.sh mariadbd --datadir=DATA", ""),
         ("tini -- mariadbd --datadir=DATA", ""),
+        ("tini mariadbd --datadir=DATA", ""),
+        ("tini docker-entrypoint.sh mariadbd --datadir=DATA", ""),
         ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
         ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
         ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
@@ -322,7 +342,7 @@ fn data_is_found_where_the_server_looks_for_it() {
     for_each(&rows, |pod, (args, file)| {
         server(pod, &line(&format!("{ID}:363")));
         pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
-        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
+        pod.tool("tini", r#"while :; do case $1 in -*) shift ;; *) exec "$@" ;; esac; done"#);
         pod.tool(
             "my_print_defaults",
             r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
