@@ -9,6 +9,7 @@ mod lines;
 mod links;
 mod lives;
 mod pod;
+mod real;
 mod start;
 mod waits;
 

@@ -1,4 +1,5 @@
-//! Which command lines start a server: injection, which puts the step in front, and the step itself say the same.
+//! Which command lines start a server: injection, which puts the step in front, and the step itself say the same. And where the
+//! server then finds its data.
 
 use std::fs::{self, File};
 use std::process::Command;
@@ -7,6 +8,7 @@ use decide::galera::start::Front;
 use decide::object::{Container, Literal};
 
 use super::pod::{STEP, for_each};
+use super::start::{ID, line, run, server, started, state};
 
 const WORDS: [&str; 9] = [
     "dumb-init",
@@ -66,5 +68,73 @@ fn injection_and_the_step_know_the_same_command_lines() {
                 assert!(server || line.get(before).is_some_and(own), "{line:?}: {before}");
             }
         }
+    });
+}
+
+#[test]
+fn data_is_found_where_the_server_looks_for_it() {
+    let rows = [
+        ("mariadbd --datadir=DATA", ""),
+        ("mariadbd --datadir DATA", ""),
+        ("mariadbd --loose-datadir=DATA", ""),
+        ("mariadbd -h DATA", ""),
+        ("mariadbd -hDATA", ""),
+        ("docker-entrypoint.sh --datadir=DATA", ""),
+        ("tini -g -- docker-entrypoint.sh mariadbd --datadir=DATA", ""),
+        ("tini -- mariadbd --datadir=DATA", ""),
+        ("tini mariadbd --datadir=DATA", ""),
+        ("tini docker-entrypoint.sh mariadbd --datadir=DATA", ""),
+        ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
+        ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
+        ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
+        ("mariadbd", "--datadir=DATA\n--wsrep_data_home_dir=DATA/wsrep"),
+    ];
+    for_each(&rows, |pod, (args, file)| {
+        server(pod, &line(&format!("{ID}:363")));
+        pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
+        pod.tool("tini", r#"while :; do case $1 in -*) shift ;; *) exec "$@" ;; esac; done"#);
+        pod.tool(
+            "my_print_defaults",
+            r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
+        );
+        pod.write("file", file.replace("DATA", pod.path("data").to_str().unwrap()) + "\n");
+        let home = if args.contains("wsrep") && args.contains("home") || file.contains("home") {
+            "data/wsrep"
+        } else {
+            "data"
+        };
+        pod.write("data/ibdata1", "x").write(&format!("{home}/grastate.dat"), state(ID, "-1", "0"));
+        let outcome = run(pod, args).exits(0);
+        assert_eq!(
+            started(pod).pop(),
+            Some(format!("--wsrep-start-position={ID}:363")),
+            "{args}: {outcome:#?}"
+        );
+        let defaults = fs::read_to_string(pod.path("defaults")).unwrap();
+        let expected =
+            if args.contains("defaults") { "--defaults-file=/x\n--mysqld\n" } else { "--mysqld\n" };
+        assert_eq!(defaults, expected);
+    });
+}
+
+#[test]
+fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
+    let rows = [
+        ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
+        ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),
+        ("tini -g -- sleeper --datadir=DATA", "--datadir=DATA"),
+        ("sleeper mariadbd --datadir=DATA", "mariadbd"),
+    ];
+    for_each(&rows, |pod, (args, word)| {
+        server(pod, &line(&format!("{ID}:363")));
+        pod.tool("docker-entrypoint.sh", r#"exec "$@""#);
+        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
+        pod.tool("sleeper", r#"printf '%s\n' "$@" >"$POD/started""#);
+        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+        run(pod, args).exits(0);
+        let started = started(pod);
+        let word = word.replace("DATA", pod.path("data").to_str().unwrap());
+        assert!(started.contains(&word) && !started.iter().any(|it| it.contains(ID)), "{started:?}");
+        assert!(!pod.path("asked").exists());
     });
 }

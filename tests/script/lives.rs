@@ -190,7 +190,9 @@ impl Deed {
             }
             End::Order => {
                 truth.view = None;
-                format!("state {ID} 41; rm -f \"$d/gvwstate.dat\"; mv \"$POD/status.END\" \"$POD/status.json\"; exit 0\n")
+                format!(
+                    "state {ID} 41; rm -f \"$d/gvwstate.dat\"; mv \"$POD/status.END\" \"$POD/status.json\"; exit 0\n"
+                )
             }
         }
     }
@@ -221,7 +223,13 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
         let half = before.data == Data::Half && name.ends_with("ibdata1");
         if let Ok(file) = File::options().write(true).open(pod.path(name)) {
             let old = name.ends_with("ibdata1") && before.data == Data::Whole;
-            let ago = if half { 80 } else if old { 100 } else { ago };
+            let ago = if half {
+                80
+            } else if old {
+                100
+            } else {
+                ago
+            };
             file.set_modified(now - Duration::from_secs(ago)).unwrap();
         }
     }
@@ -291,7 +299,7 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
 
 #[test]
 fn however_its_servers_ended_a_member_starts_from_what_it_has() {
-    let members: u64 = env::var("GATERA_START_LIVES").map_or(10, |it| it.parse().unwrap());
+    let members: u64 = env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
     let seeds: Vec<_> = (1..=members).collect();
     for some in seeds.chunks(10) {
         for_each(some, |pod, &seed| {
@@ -301,9 +309,15 @@ fn however_its_servers_ended_a_member_starts_from_what_it_has() {
             for wrapper in ["tini", "dumb-init"] {
                 pod.tool(wrapper, r#"while :; do case $1 in -*) shift ;; *) exec "$@" ;; esac; done"#);
             }
-            pod.tool("my_print_defaults", r#"while IFS= read -r line; do printf '%s\n' "$line"; done <"$POD/option-file""#);
+            pod.tool(
+                "my_print_defaults",
+                r#"while IFS= read -r line; do printf '%s\n' "$line"; done <"$POD/option-file""#,
+            );
             let real = super::program("sleep", true).unwrap();
-            pod.tool("sleep", &format!("case $1 in 1) exec {0} 0.05 ;; *) exec {0} \"$1\" ;; esac", real.display()));
+            pod.tool(
+                "sleep",
+                &format!("case $1 in 1) exec {0} 0.05 ;; *) exec {0} \"$1\" ;; esac", real.display()),
+            );
             pod.env("HOSTNAME", "galera-0").env("GATERA_IDENTITY", pod.path("identity"));
             pod.env("GATERA_PATIENCE", "0");
             let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));

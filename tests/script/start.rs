@@ -248,12 +248,14 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
             pod.write("data/sst_in_progress", "");
         }
         if case.transfer && case.data {
-            let (older, newer) = if case.untouched { ("ibdata1", "sst_in_progress") } else { ("sst_in_progress", "ibdata1") };
+            let (older, newer) =
+                if case.untouched { ("ibdata1", "sst_in_progress") } else { ("sst_in_progress", "ibdata1") };
             aged(&format!("data/{older}"), 60);
             aged(&format!("data/{newer}"), 50);
         }
         if !case.before.is_empty() {
-            let at_its_start = if case.before == "waited" { "3 a-b 4 a-b 0 c-d 0\n" } else { "2 a-b 3 a-b 0\n" };
+            let at_its_start =
+                if case.before == "waited" { "3 a-b 4 a-b 0 c-d 0\n" } else { "2 a-b 3 a-b 0\n" };
             pod.write("start", "…").write("view", at_its_start);
             pod.write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
         }
@@ -318,74 +320,6 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
         );
         assert_eq!(started(pod).len(), 1);
         assert!(!pod.path("data/gvwstate.dat").exists());
-    });
-}
-
-#[test]
-fn data_is_found_where_the_server_looks_for_it() {
-    let rows = [
-        ("mariadbd --datadir=DATA", ""),
-        ("mariadbd --datadir DATA", ""),
-        ("mariadbd --loose-datadir=DATA", ""),
-        ("mariadbd -h DATA", ""),
-        ("mariadbd -hDATA", ""),
-        ("docker-entrypoint.sh --datadir=DATA", ""),
-        ("tini -g -- docker-entrypoint.sh mariadbd --datadir=DATA", ""),
-        ("tini -- mariadbd --datadir=DATA", ""),
-        ("tini mariadbd --datadir=DATA", ""),
-        ("tini docker-entrypoint.sh mariadbd --datadir=DATA", ""),
-        ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
-        ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
-        ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
-        ("mariadbd", "--datadir=DATA\n--wsrep_data_home_dir=DATA/wsrep"),
-    ];
-    for_each(&rows, |pod, (args, file)| {
-        server(pod, &line(&format!("{ID}:363")));
-        pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
-        pod.tool("tini", r#"while :; do case $1 in -*) shift ;; *) exec "$@" ;; esac; done"#);
-        pod.tool(
-            "my_print_defaults",
-            r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
-        );
-        pod.write("file", file.replace("DATA", pod.path("data").to_str().unwrap()) + "\n");
-        let home = if args.contains("wsrep") && args.contains("home") || file.contains("home") {
-            "data/wsrep"
-        } else {
-            "data"
-        };
-        pod.write("data/ibdata1", "x").write(&format!("{home}/grastate.dat"), state(ID, "-1", "0"));
-        let outcome = run(pod, args).exits(0);
-        assert_eq!(
-            started(pod).pop(),
-            Some(format!("--wsrep-start-position={ID}:363")),
-            "{args}: {outcome:#?}"
-        );
-        let defaults = fs::read_to_string(pod.path("defaults")).unwrap();
-        let expected =
-            if args.contains("defaults") { "--defaults-file=/x\n--mysqld\n" } else { "--mysqld\n" };
-        assert_eq!(defaults, expected);
-    });
-}
-
-#[test]
-fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
-    let rows = [
-        ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
-        ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),
-        ("tini -g -- sleeper --datadir=DATA", "--datadir=DATA"),
-        ("sleeper mariadbd --datadir=DATA", "mariadbd"),
-    ];
-    for_each(&rows, |pod, (args, word)| {
-        server(pod, &line(&format!("{ID}:363")));
-        pod.tool("docker-entrypoint.sh", r#"exec "$@""#);
-        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
-        pod.tool("sleeper", r#"printf '%s\n' "$@" >"$POD/started""#);
-        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
-        run(pod, args).exits(0);
-        let started = started(pod);
-        let word = word.replace("DATA", pod.path("data").to_str().unwrap());
-        assert!(started.contains(&word) && !started.iter().any(|it| it.contains(ID)), "{started:?}");
-        assert!(!pod.path("asked").exists());
     });
 }
 
