@@ -58,7 +58,8 @@ struct Case {
     state: Option<String>,
     view: Option<&'static str>,
     data: bool,
-    transfer: bool,
+    /// A script of a transfer has begun: before the data came, or the data was as it is then.
+    transfer: Option<&'static str>,
     recovered: String,
     position: Option<String>,
     says: String,
@@ -67,8 +68,6 @@ struct Case {
     hosts: usize,
     /// What the last server of this pod did, which wrote the view: joined, copied. Or it restored that view, and waited.
     before: &'static str,
-    /// The script of the transfer had begun when the data was as it is.
-    untouched: bool,
 }
 
 fn crashed() -> Case {
@@ -77,14 +76,13 @@ fn crashed() -> Case {
         state: Some(state(ID, "-1", "0")),
         view: Some(VIEW),
         data: true,
-        transfer: false,
+        transfer: None,
         recovered: line(&format!("{ID}:363")),
         position: Some(format!("{ID}:363")),
         says: format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
         keeps_view: true,
         hosts: 3,
         before: "",
-        untouched: false,
     }
 }
 
@@ -181,7 +179,7 @@ fn without_a_database() -> Vec<Case> {
     let unfinished = || Case {
         what: "a transfer that was not finished",
         state: Some(state(ZEROS, "-1", "0")),
-        transfer: true,
+        transfer: Some("copied"),
         position: None,
         says: "a state transfer was not finished, safe_to_bootstrap 0".into(),
         keeps_view: false,
@@ -193,7 +191,7 @@ fn without_a_database() -> Vec<Case> {
         Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
         Case {
             what: "a transfer of what was missing, before it came",
-            untouched: true,
+            transfer: Some("untouched"),
             says: in_ddl().says,
             ..unfinished()
         },
@@ -201,7 +199,7 @@ fn without_a_database() -> Vec<Case> {
             what: "a transfer that had hardly begun",
             data: false,
             state: None,
-            transfer: true,
+            transfer: Some("copied"),
             position: None,
             says: "a state transfer was not finished, safe_to_bootstrap unknown".into(),
             ..unfinished()
@@ -211,7 +209,7 @@ fn without_a_database() -> Vec<Case> {
             state: None,
             data: false,
             says: "empty, safe_to_bootstrap unknown".into(),
-            transfer: false,
+            transfer: None,
             ..unfinished()
         },
         Case {
@@ -244,14 +242,13 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         if case.data {
             pod.write("data/ibdata1", "x");
         }
-        if case.transfer {
+        if case.transfer.is_some() {
             pod.write("data/sst_in_progress", "");
         }
-        if case.transfer && case.data {
-            let (older, newer) =
-                if case.untouched { ("ibdata1", "sst_in_progress") } else { ("sst_in_progress", "ibdata1") };
-            aged(&format!("data/{older}"), 60);
-            aged(&format!("data/{newer}"), 50);
+        if case.transfer.is_some() && case.data {
+            let untouched = case.transfer == Some("untouched");
+            aged("data/sst_in_progress", if untouched { 50 } else { 60 });
+            aged("data/ibdata1", if untouched { 60 } else { 50 });
         }
         if !case.before.is_empty() {
             let at_its_start =
