@@ -30,6 +30,7 @@ fn no_option_keeps_a_real_server_from_printing_its_position() {
         pod.write("my.cnf", format!("[mysqld]\n{}\n", options.replace("ERRORS", &errors)));
         let status = Command::new(&install)
             .args(["--no-defaults", &format!("--datadir={data}"), "--skip-test-db"])
+            .env("TMPDIR", pod.path("data"))
             .output()
             .unwrap();
         assert!(status.status.success(), "{}", String::from_utf8_lossy(&status.stderr));
