@@ -122,6 +122,7 @@ const SERVER: &str = r#"for word; do case $word in
         --wsrep-recover) asked=yes ;;
     esac; done
     if [ -n "${asked:-}" ]; then
+        [ ! -e "$POD/data/ibdata1" ] || echo asked >>"$POD/data/ibdata1"
         [ -e "$POD/silent" ] || while read -r line; do echo "$line"; done <"$POD/recovered" >&2
         exit 0
     fi
@@ -148,7 +149,10 @@ impl Deed {
         acts += "if [ -e \"$d/gvwstate.dat\" ]; then { read -r my; echo \"my_uuid: again\"; while read -r line; do echo \"$line\"; done; } \
                  <\"$d/gvwstate.dat\" >\"$d/tmp\"; mv \"$d/tmp\" \"$d/gvwstate.dat\"; fi\n";
         let (copies, end, joins) = match self {
-            Self::Waits(end) => (Copies::Nothing, end, None),
+            Self::Waits(end) => {
+                acts += "sleep 0.3\n";
+                (Copies::Nothing, end, None)
+            }
             Self::Fails(copies, members, end) => {
                 acts += &view("me", number, members);
                 truth.view = Some((members, false));

@@ -435,6 +435,7 @@ prepare() {
         tell "a state transfer was not finished"
     else
         say "the server was not stopped in order: asking it for its position"
+        rm -f "$datadir/sst_in_progress" 2>/dev/null # nothing came, and being asked makes the data newer
         recover "$@"
         own=${position%%:*}
         ! is_id "$own" || at=${position%%,*}
