@@ -5,6 +5,24 @@ use serde_json::{Value, json};
 use super::{injected, member, with_server};
 use crate::scene::Scene;
 
+/// A kubelet reads the last words of a container where its template says.
+#[test]
+fn last_words_are_left_where_the_template_says() {
+    for (path, variable) in [
+        (json!(null), None),
+        (json!("/dev/termination-log"), None),
+        (json!("/var/log/term"), Some("/var/log/term")),
+    ] {
+        let (after, _) =
+            injected(&with_server(&json!({ "terminationMessagePath": path })), &Scene::default());
+        let container = &after["spec"]["containers"][0];
+        let all = container["env"].as_array().cloned().unwrap_or_default();
+        let found: Vec<_> = all.iter().filter(|it| it["name"] == "GATERA_TERMINATION_LOG").collect();
+        assert_eq!(found.first().and_then(|it| it["value"].as_str()), variable, "{path}: {container}");
+        assert_eq!(container["terminationMessagePolicy"], "FallbackToLogsOnError");
+    }
+}
+
 /// The step in front of the server, and what then is the whole command line.
 #[test]
 fn the_step_is_put_in_front_of_a_command_that_is_known() {

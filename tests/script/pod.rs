@@ -14,8 +14,10 @@ use tempfile::TempDir;
 pub(super) const SCRIPT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/src/decide/amend/inject/wait-for-sync.sh");
 pub(super) const STEP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/decide/amend/inject/start-member.sh");
-pub(super) const TOOLS: [&str; 13] =
-    ["cat", "date", "df", "grep", "head", "mkdir", "mv", "readlink", "sed", "sleep", "stat", "timeout", "tr"];
+pub(super) const TOOLS: [&str; 14] = [
+    "cat", "date", "df", "grep", "head", "mkdir", "mv", "readlink", "rm", "sed", "sleep", "stat", "timeout",
+    "tr",
+];
 pub(super) const BOOT: u64 = 1_700_000_000;
 /// When the server of a new pod started; its status file is ten seconds younger.
 pub(super) const START: u64 = BOOT + 500;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use super::pod::{Outcome, Pod, for_each};
+use super::pod::{Outcome, Pod, for_each, status};
 
 pub(super) const ID: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1";
 pub(super) const OTHER: &str = "7a2c1d10-0000-11f1-91b9-7e68ccac15f1";
@@ -58,7 +58,8 @@ struct Case {
     state: Option<String>,
     view: Option<&'static str>,
     data: bool,
-    transfer: bool,
+    /// A script of a transfer has begun: before the data came, or the data was as it is then.
+    transfer: Option<&'static str>,
     recovered: String,
     position: Option<String>,
     says: String,
@@ -75,7 +76,7 @@ fn crashed() -> Case {
         state: Some(state(ID, "-1", "0")),
         view: Some(VIEW),
         data: true,
-        transfer: false,
+        transfer: None,
         recovered: line(&format!("{ID}:363")),
         position: Some(format!("{ID}:363")),
         says: format!("position {ID}:363, recovered after a crash, safe_to_bootstrap 0"),
@@ -85,15 +86,18 @@ fn crashed() -> Case {
     }
 }
 
-fn cases() -> Vec<Case> {
-    let in_ddl = || Case {
+fn in_ddl() -> Case {
+    Case {
         what: "a crash in a DDL",
         state: Some(state(ZEROS, "-1", "0")),
         position: None,
         says: format!("position {ID}:363, in a DDL or grastate.dat was lost, safe_to_bootstrap 0"),
         keeps_view: false,
         ..crashed()
-    };
+    }
+}
+
+fn cases() -> Vec<Case> {
     let unknown =
         |what| Case { what, says: in_ddl().says.replace("bootstrap 0", "bootstrap unknown"), ..in_ddl() };
     vec![
@@ -156,6 +160,7 @@ fn cases() -> Vec<Case> {
         Case { what: "an empty view", view: Some(""), keeps_view: false, ..crashed() },
         Case { what: "a crash of a server that had joined", before: "joined", ..crashed() },
         Case { what: "a crash while it waited for its last view", before: "waited", ..crashed() },
+        Case { what: "a crash of one that had joined, and nobody had looked", before: "joined unseen", ..crashed() },
         Case { what: "a crash while it copied", before: "copied", keeps_view: false, ..crashed() },
         Case { what: "the same, in a view of all", before: "copied", hosts: 2, ..crashed() },
         Case {
@@ -174,7 +179,7 @@ fn without_a_database() -> Vec<Case> {
     let unfinished = || Case {
         what: "a transfer that was not finished",
         state: Some(state(ZEROS, "-1", "0")),
-        transfer: true,
+        transfer: Some("copied"),
         position: None,
         says: "a state transfer was not finished, safe_to_bootstrap 0".into(),
         keeps_view: false,
@@ -185,10 +190,16 @@ fn without_a_database() -> Vec<Case> {
         Case { what: "the same, in a view of all", hosts: 2, keeps_view: true, ..unfinished() },
         Case { what: "the same, and nothing is known of the members", hosts: 0, ..unfinished() },
         Case {
+            what: "a transfer of what was missing, before it came",
+            transfer: Some("untouched"),
+            says: in_ddl().says,
+            ..unfinished()
+        },
+        Case {
             what: "a transfer that had hardly begun",
             data: false,
             state: None,
-            transfer: true,
+            transfer: Some("copied"),
             position: None,
             says: "a state transfer was not finished, safe_to_bootstrap unknown".into(),
             ..unfinished()
@@ -198,7 +209,7 @@ fn without_a_database() -> Vec<Case> {
             state: None,
             data: false,
             says: "empty, safe_to_bootstrap unknown".into(),
-            transfer: false,
+            transfer: None,
             ..unfinished()
         },
         Case {
@@ -217,6 +228,10 @@ fn without_a_database() -> Vec<Case> {
 fn whatever_the_data_directory_holds_the_server_starts_from_there() {
     let all: Vec<_> = cases().into_iter().chain(without_a_database()).collect();
     for_each(&all, |pod, case| {
+        let aged = |name: &str, seconds| {
+            let file = fs::File::options().write(true).open(pod.path(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        };
         server(pod, &case.recovered);
         if let Some(state) = &case.state {
             pod.write("data/grastate.dat", state);
@@ -227,24 +242,26 @@ fn whatever_the_data_directory_holds_the_server_starts_from_there() {
         if case.data {
             pod.write("data/ibdata1", "x");
         }
-        if case.transfer {
+        if case.transfer.is_some() {
             pod.write("data/sst_in_progress", "");
         }
-        let aged = |name: &str, seconds| {
-            let file = fs::File::options().write(true).open(pod.path(name)).unwrap();
-            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
-        };
-        if case.view.is_some() {
-            aged("data/gvwstate.dat", 60);
+        if case.transfer.is_some() && case.data {
+            let untouched = case.transfer == Some("untouched");
+            aged("data/sst_in_progress", if untouched { 50 } else { 60 });
+            aged("data/ibdata1", if untouched { 60 } else { 50 });
         }
         if !case.before.is_empty() {
-            pod.write("start", "…").write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
-            aged("start", if case.before == "waited" { 30 } else { 90 });
+            let at_its_start =
+                if case.before == "waited" { "3 a-b 4 a-b 0 c-d 0\n" } else { "2 a-b 3 a-b 0\n" };
+            pod.write("start", "…").write("view", at_its_start);
+            pod.write("joined", if case.before == "joined" { "SYNCED\n" } else { "" });
         }
+        let says = if case.before == "joined unseen" { "SYNCED" } else { "JOINING" };
+        pod.write("status.json", status(says, b""));
         let mut hosts: Vec<_> = (0..case.hosts).map(|it| format!("galera-{it}.hs")).collect();
         // It may be long gone, and is no member.
         hosts.insert(0, "galera-bootstrap-svc".to_owned());
-        pod.env("HOSTNAME", "galera-0").write("status.json", "{}");
+        pod.env("HOSTNAME", "galera-0");
         let address = format!("--wsrep-cluster-address=gcomm://{}?gmcast.segment=1,2", hosts.join(","));
         let address = if case.hosts == 0 { "--wsrep-on=ON".to_owned() } else { address };
         let outcome = run(pod, &format!("mariadbd {address} --datadir=DATA")).exits(0);
@@ -300,72 +317,6 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
         );
         assert_eq!(started(pod).len(), 1);
         assert!(!pod.path("data/gvwstate.dat").exists());
-    });
-}
-
-#[test]
-fn data_is_found_where_the_server_looks_for_it() {
-    let rows = [
-        ("mariadbd --datadir=DATA", ""),
-        ("mariadbd --datadir DATA", ""),
-        ("mariadbd --loose-datadir=DATA", ""),
-        ("mariadbd -h DATA", ""),
-        ("mariadbd -hDATA", ""),
-        ("docker-entrypoint.sh --datadir=DATA", ""),
-        ("tini -g -- docker-entrypoint.sh mariadbd --datadir=DATA", ""),
-        ("tini -- mariadbd --datadir=DATA", ""),
-        ("docker-entrypoint.sh mariadbd --datadir=/nowhere --datadir=DATA", "--datadir=/elsewhere"),
-        ("mariadbd --defaults-file=/x --wsrep-on=ON", "--datadir=DATA"),
-        ("mariadbd --datadir=DATA --wsrep_data-home_dir=DATA/wsrep", ""),
-        ("mariadbd", "--datadir=DATA\n--wsrep_data_home_dir=DATA/wsrep"),
-    ];
-    for_each(&rows, |pod, (args, file)| {
-        server(pod, &line(&format!("{ID}:363")));
-        pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
-        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
-        pod.tool(
-            "my_print_defaults",
-            r#"printf '%s\n' "$@" >"$POD/defaults"; while read -r line; do echo "$line"; done <"$POD/file""#,
-        );
-        pod.write("file", file.replace("DATA", pod.path("data").to_str().unwrap()) + "\n");
-        let home = if args.contains("wsrep") && args.contains("home") || file.contains("home") {
-            "data/wsrep"
-        } else {
-            "data"
-        };
-        pod.write("data/ibdata1", "x").write(&format!("{home}/grastate.dat"), state(ID, "-1", "0"));
-        let outcome = run(pod, args).exits(0);
-        assert_eq!(
-            started(pod).pop(),
-            Some(format!("--wsrep-start-position={ID}:363")),
-            "{args}: {outcome:#?}"
-        );
-        let defaults = fs::read_to_string(pod.path("defaults")).unwrap();
-        let expected =
-            if args.contains("defaults") { "--defaults-file=/x\n--mysqld\n" } else { "--mysqld\n" };
-        assert_eq!(defaults, expected);
-    });
-}
-
-#[test]
-fn what_is_no_server_and_what_knows_its_position_is_left_alone() {
-    let rows = [
-        ("mariadbd --wsrep-start-position=x:1 --datadir=DATA", "--wsrep-start-position=x:1"),
-        ("docker-entrypoint.sh sleeper --datadir=DATA", "--datadir=DATA"),
-        ("tini -g -- sleeper --datadir=DATA", "--datadir=DATA"),
-        ("sleeper mariadbd --datadir=DATA", "mariadbd"),
-    ];
-    for_each(&rows, |pod, (args, word)| {
-        server(pod, &line(&format!("{ID}:363")));
-        pod.tool("docker-entrypoint.sh", r#"exec "$@""#);
-        pod.tool("tini", r#"while [ "$1" != -- ]; do shift; done; shift; exec "$@""#);
-        pod.tool("sleeper", r#"printf '%s\n' "$@" >"$POD/started""#);
-        pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
-        run(pod, args).exits(0);
-        let started = started(pod);
-        let word = word.replace("DATA", pod.path("data").to_str().unwrap());
-        assert!(started.contains(&word) && !started.iter().any(|it| it.contains(ID)), "{started:?}");
-        assert!(!pod.path("asked").exists());
     });
 }
 

@@ -3,6 +3,14 @@
 use std::fs;
 
 use super::pod::{BOOT, START, for_each, status};
+use super::start::{run, server};
+
+/// A server, by when it was started, that was idle for so long, and what it had worked by then, in 1/100 s.
+fn idle_of(ago: u64, worked: u64, server: u64) -> String {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap();
+    let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
+    format!("{} {worked} {server}\n", i128::from(now) - i128::from(ago))
+}
 
 /// The step and the startup probe look at the same time: whoever saw it join leaves no words, and whoever looked a moment before
 /// writes none that stay.
@@ -28,12 +36,6 @@ fn nobody_writes_what_is_over_by_now() {
 #[test]
 fn a_transfer_that_has_failed_is_told() {
     const IST: &str = "0100007F:11D8 0200007F:A000 01";
-    let idle_of = |ago: u64, worked: u64, server: u64| {
-        let uptime = fs::read_to_string("/proc/uptime").unwrap();
-        let now: u64 = uptime.split('.').next().unwrap().parse().unwrap();
-        format!("{} {worked} {server}\n", i128::from(now) - i128::from(ago))
-    };
-    // The server of a pod, by when it was started, in 1/100 s since boot.
     let idle_since = |ago, worked| idle_of(ago, worked, (START - BOOT) * 100);
     // Since when it was idle, what it had worked by then (it is at 23 now), a process beside it, a connection.
     let rows = [
@@ -92,6 +94,34 @@ fn a_transfer_that_has_failed_is_told() {
         pod.state("JOINING").write("idle", idle_since(130, 0));
         pod.write("proc/1/stat", format!("1 (mariadbd) {fields}\n"));
         pod.run("started").exits(1).prints("the server is JOINING\n");
+    });
+}
+
+/// The script of a transfer listens for its donor as long as it takes, and the donor may be gone.
+#[test]
+fn a_joiner_whose_donor_is_gone_is_ended() {
+    const LISTENS: &str = "00000000:115C 00000000:0000 0A";
+    const COPIES: &str = "0100007F:115C 0200007F:A000 01";
+    let rows = [
+        // what is connected, whether its script runs, how long it is silent, whether it is ended
+        (&[LISTENS][..], true, 130, true),
+        (&[LISTENS], true, 60, false),
+        (&[LISTENS, COPIES], true, 130, false),
+        (&[], true, 130, false), // it prepares what it got
+        (&[LISTENS], false, 130, false),
+    ];
+    for_each(&rows, |pod, &(sockets, script, silent, ends)| {
+        server(pod, "");
+        let hangs = "trap '' TERM; i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
+        pod.tool("mariadbd", hangs).shell_on_path().state("JOINING").connections("tcp", sockets);
+        pod.write("idle", idle_of(silent, 0, (START - BOOT) * 100)).env("GATERA_SILENCE", "5");
+        if script {
+            pod.process(7, "bash", 'S', START);
+            pod.write("proc/7/cmdline", "bash\0-ue\0/usr/bin/wsrep_sst_rsync\0")
+                .write("data/sst_in_progress", "");
+        }
+        let outcome = run(pod, "mariadbd --datadir=DATA").exits(if ends { 137 } else { 7 });
+        assert_eq!(outcome.err.contains("no donor has been connected"), ends, "{outcome:#?}");
     });
 }
 

@@ -19,7 +19,8 @@
 # This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
 # may not signal the server it becomes the server.
 # Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
-# option files say where the data is; as root also find and chown.
+# option files say where the data is; as root also find and chown. The server's user may write in $run and where the data is,
+# so nothing is written through a link or a pipe there.
 set -u
 
 proc=${GATERA_PROC:-/proc}
@@ -30,9 +31,15 @@ here=${0%/*}
 identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
 patience=${GATERA_PATIENCE:-60}
+silence=${GATERA_SILENCE:-180} # after the two minutes of wait-for-sync.sh
 child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
+
+# Writes a line to a new file: root would write through a link, and a pipe would hold it up.
+put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; }; } 2>/dev/null
+
+is_file() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
 # What this start knows of its data. In the log; beside the status file, where the probe reads it; and as the message
 # that the kubelet keeps when the container ends; emptied when joining is over, it makes way for the server's last words.
@@ -40,8 +47,9 @@ tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
     say "$line"
-    # `true`, because a failed redirection of `:` would end the shell.
-    { echo "$line" >"$run/start"; true >"$run/joined"; echo "$line" >"$message"; } 2>/dev/null
+    put "$run/view" "$view"
+    put "$run/start" "$line" && rm -f "$run/joined"
+    { echo "$line" >"$message"; } 2>/dev/null
     [ -z "${GATERA_ONLY_TELLS:-}" ] || exit 0
 }
 
@@ -52,20 +60,20 @@ refuse() {
     exit 1
 }
 
-# Sets server, and before: how many words of the command stand before the server's own arguments.
+# Sets server, and before: how many words of the command stand before the server's own arguments. What it knows is what
+# injection knows (galera/start.rs).
 split_command() {
-    before=0 server='' wrapped=''
+    before=0 server='' last=''
     for word; do
-        case $wrapped$word in
-            tini | */tini | dumb-init | */dumb-init) wrapped=' ' ;;
-            ' --' | docker-entrypoint.sh | */docker-entrypoint.sh) wrapped='' ;;
-            ' -'*) ;; # an option of the wrapper
+        case $word in
+            -*)
+                [ "$last" != image ] || server=$(command -v mariadbd || command -v mysqld) # the image adds its name
+                [ "$last" = wrapper ] || break
+                ;;
+            tini | */tini | dumb-init | */dumb-init) last=wrapper ;;
+            docker-entrypoint.sh | */docker-entrypoint.sh) last=image ;;
             mariadbd | */mariadbd | mysqld | */mysqld)
                 before=$((before + 1)) server=$word
-                break
-                ;;
-            -*)
-                [ "$before" = 0 ] || server=$(command -v mariadbd || command -v mysqld) # the image adds its name
                 break
                 ;;
             *) break ;;
@@ -117,6 +125,7 @@ EOF
         shift
     done
     home=${home:-$datadir}
+    mark=$home/gatera.sst_in_progress # a name that wsrep_sst_mariabackup spares when it empties the folder
     case $tablespaces in /*) ;; *) tablespaces=$datadir/$tablespaces ;; esac
 }
 
@@ -139,7 +148,7 @@ read_recorded() {
     [ -z "$right" ] || [ ! -e "$run/led" ] || recorded=${right%:*} # it is used up
     is_id "$recorded" && return 0
     [ "$recorded" != none ] || return 0
-    [ "$recorded" != unknown ] || holds_data || read -r seen <"$run/cluster"
+    [ "$recorded" != unknown ] || holds_data || ! is_file "$run/cluster" || read -r seen <"$run/cluster"
     recorded=''
     ! is_id "$seen" || recorded=$seen
 } 2>/dev/null
@@ -191,9 +200,12 @@ lead() {
 # Galera takes a position only beside a file of the same history, and founds only where that says so. Whole or not at all.
 make_safe() {
     new_state=$home/grastate.dat.new
-    printf '# GALERA saved state\nversion: 2.1\nuuid:    %s\nseqno:   %s\nsafe_to_bootstrap: 1\n' \
-        "${at%:*}" "${at#*:}" >"$new_state" || return 1
-    [ "$user" != 0 ] || chown mysql: "$new_state" || return 1
+    put "$new_state" "# GALERA saved state
+version: 2.1
+uuid:    ${at%:*}
+seqno:   ${at#*:}
+safe_to_bootstrap: 1" || return 1
+    [ "$user" != 0 ] || chown -h mysql: "$new_state" || return 1
     mv -f "$new_state" "$home/grastate.dat"
 }
 
@@ -213,7 +225,7 @@ name_stranger() {
 # Sets uuid, seqno and safe from grastate.dat, which may hold anything.
 read_state() {
     uuid='' seqno='' safe=''
-    while read -r key value _; do
+    [ ! -f "$home/grastate.dat" ] || while read -r key value _; do
         case $key in
             uuid:) uuid=$value ;;
             seqno:) seqno=$value ;;
@@ -232,43 +244,59 @@ holds_data() {
     return 1
 }
 
+# A state transfer began to replace the data, and did not end: its script says so while it runs, and touches its file before the
+# data. Where it could it took the file away, so there is a mark of our own. Galera knows no id then; before it copies only what is
+# missing it knows none for a moment either, and all data is there.
+is_half_a_copy() {
+    [ -z "$uuid" ] || return 1
+    [ ! -e "$mark" ] || return 0
+    # shellcheck disable=SC3013 # every shell that an image may bring knows -nt
+    [ -e "$datadir/sst_in_progress" ] &&
+        { [ ! -e "$tablespaces/ibdata1" ] || [ ! "$datadir/sst_in_progress" -nt "$tablespaces/ibdata1" ]; }
+}
+
 # The last view lets members find each other and form their cluster again. It belongs to a server whose position counts
 # then; and one that is cut short keeps the server from starting.
 set_view_aside() {
     [ -e "$home/gvwstate.dat" ] || return 0
+    rm -f "$home/gvwstate.dat.set-aside" 2>/dev/null
     mv -f "$home/gvwstate.dat" "$home/gvwstate.dat.set-aside" || refuse "$home/gvwstate.dat is still there: $1"
     say "gvwstate.dat is set aside: $1"
 }
 
-# Sets missing: how many members of this pod's StatefulSet the address names, less those in the view; empty: it names none.
-view_is_whole() {
+# Sets view: the id and the members of the last view; parts, by which it is whole; and missing: how many members of this pod's
+# StatefulSet the address names, less those in the view; empty: it names none.
+read_view() {
     # shellcheck disable=SC3028 # the container runtime sets it: the pod's name
-    parts='' missing='' own=${HOSTNAME:-} hosts=${address#gcomm://} hosts=${hosts%%\?*},
+    view='' parts='' missing='' pod=${HOSTNAME:-} hosts=${address#gcomm://} hosts=${hosts%%\?*},
     while [ -n "$hosts" ]; do
         host=${hosts%%,*} hosts=${hosts#*,}
-        case ${host#"${host%%[! ]*}"} in "${own%-*}"-[0-9]*) missing=$((${missing:-0} + 1)) ;; esac
+        case ${host#"${host%%[! ]*}"} in "${pod%-*}"-[0-9]*) missing=$((${missing:-0} + 1)) ;; esac
     done
-    while read -r key _; do
+    [ ! -f "$home/gvwstate.dat" ] || while read -r key value; do
         case $key in
             my_uuid:) parts=$parts.id ;;
-            view_id:) parts=$parts.view ;;
+            view_id:) parts=$parts.view view=$value ;;
             member:)
-                parts=$parts.member
+                parts=$parts.member view="$view $value"
                 [ -z "$missing" ] || missing=$((missing - 1))
                 ;;
             '#vwend') parts=$parts.end ;;
         esac
     done <"$home/gvwstate.dat"
-    case $parts in .id.view.member*.end) return 0 ;; *) return 1 ;; esac
-}
+} 2>/dev/null
 
-# Sets unjoined: the view was written by the last server of this pod, and that one had not joined. Of an earlier pod's
-# nothing is known; it has set such a view aside itself, if it could. Nor of a server that does not tell its state.
+# Sets unjoined: the last server of this pod wrote this view, and it had not joined. Of an earlier pod's nothing is known; it
+# has set such a view aside itself, if it could. Nor of a server that does not tell its state. A view that is as it was at the
+# start was only restored: Galera writes it anew under another my_uuid. The last word of a server that joined a moment ago may be in
+# its status file alone.
 look_back() {
-    unjoined=''
-    [ -e "$run/joined" ] && [ ! -s "$run/joined" ] && [ -e "$status_file" ] || return 0
-    # shellcheck disable=SC3013 # every shell that an image may bring knows -nt, to the second
-    [ "$run/start" -nt "$home/gvwstate.dat" ] || unjoined=yes
+    unjoined='' known=''
+    read_view
+    is_file "$run/view" && [ ! -s "$run/joined" ] && [ -f "$status_file" ] || return 0
+    ! grep -Eqs '"state": *"(JOINED|SYNCED|DONOR)"' "$status_file" || return 0
+    read -r known <"$run/view"
+    [ "$view" = "$known" ] || unjoined=yes
 }
 
 # Members that restore a view ask nobody else. If all members are in it, the newest data is among theirs, and Galera
@@ -276,7 +304,7 @@ look_back() {
 # it yet would go on from less, or as a new cluster without any.
 judge_view() {
     [ -e "$home/gvwstate.dat" ] || return 0
-    view_is_whole || { set_view_aside "it is cut short" && return 0; }
+    case $parts in .id.view.member*.end) ;; *) set_view_aside "it is cut short" && return 0 ;; esac
     [ -z "$compared" ] || [ -n "$unjoined" ] || return 0
     [ -z "$missing" ] || [ "$missing" -gt 0 ] || return 0
     why="the data has no position that Galera compares"
@@ -297,20 +325,23 @@ look_at_self() {
 # Asks the server for the position, with the very arguments of its start. Sets position.
 recover() {
     log=$run/recovery.log position=''
-    true 2>/dev/null >"$log" || log=${TMPDIR:-/tmp}/gatera-recovery.log
+    put "$log" '' || { log=${TMPDIR:-/tmp}/gatera-recovery.log && put "$log" ''; }
     if [ "$user" = 0 ]; then
         # The image does so too, but later.
-        find "$datadir" "$home" ! -user mysql -exec chown mysql: {} + 2>/dev/null
+        find "$datadir/." "$home/." ! -user mysql -exec chown -h mysql: {} + 2>/dev/null
         set -- "$@" --user=mysql
     fi
-    # What is warm in memory is neither read for this nor forgotten over it.
-    LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-innodb-buffer-pool-dump-at-shutdown=OFF \
-        --loose-innodb-buffer-pool-load-at-startup=OFF 2>"$log" >/dev/null </dev/null &
+    # Whatever option files say, the position is printed, and here. What is warm in memory is neither read for this nor forgotten
+    # over it.
+    LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-silent-startup=OFF \
+        --loose-innodb-buffer-pool-dump-at-shutdown=OFF --loose-innodb-buffer-pool-load-at-startup=OFF \
+        2>>"$log" >/dev/null </dev/null &
     recovering=yes
     await
     recovering='' child=''
     [ -z "$asked" ] || exit 143
     prepared='' skipped='' hindered=''
+    is_file "$log" || refuse "its position cannot be read: $log is not a file"
     while IFS= read -r line; do
         case $line in
             *"WSREP: Recovered position: "*) position=${line##*"WSREP: Recovered position: "} ;;
@@ -383,13 +414,14 @@ stop() {
 # Where this member starts from; adds the position to the command, if there is one to add.
 prepare() {
     read_options "$@"
-    { echo "$home" >"$run/home"; } 2>/dev/null # where the probes find the cluster's id
+    put "$run/home" "$home" # where the probes find the cluster's id
     read_state
+    [ -z "$uuid" ] || rm -f "$mark" 2>/dev/null
     position='' own='' at='' founds='' compared=''
     look_back
     read_recorded
     gate
-    if [ -z "$uuid" ] && ! holds_data && [ ! -e "$datadir/sst_in_progress" ]; then
+    if [ -z "$uuid" ] && ! holds_data && ! is_half_a_copy; then
         tell "empty"
     elif [ -n "$own_position" ]; then
         tell "position $own_position by option"
@@ -399,10 +431,11 @@ prepare() {
     elif [ -n "$uuid" ] && [ -n "$seqno" ] && [ ! -e "$home/gvwstate.dat" ]; then
         at=$uuid:$seqno
         tell "position $at, stopped in order"
-    elif [ -e "$datadir/sst_in_progress" ] && [ -z "$uuid" ]; then
+    elif is_half_a_copy; then
         tell "a state transfer was not finished"
     else
         say "the server was not stopped in order: asking it for its position"
+        rm -f "$datadir/sst_in_progress" 2>/dev/null # nothing came, and being asked makes the data newer
         recover "$@"
         own=${position%%:*}
         ! is_id "$own" || at=${position%%,*}
@@ -452,14 +485,29 @@ tell_end() {
     { echo "$line" >"$message"; } 2>/dev/null
 }
 
-# Galera may say that it has to be started again, and hang.
+# Until the server has joined: marks a copy that replaces the data, before its script can take its own file away; and ends a server
+# that says that it has to be started again, and hangs, or waits for a donor that is gone: its script does so for ever.
 watch_over() {
-    while sleep 5 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
-        case $(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) in *'node restart required'*) ;; *) continue ;; esac
-        say "the server says that it has to be started again, and does not end"
+    looks=0 silent=0
+    while sleep 1 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
+        read_state
+        ! is_half_a_copy || [ -e "$mark" ] || put "$mark" "a state transfer was not finished"
+        looks=$((looks + 1))
+        [ $((looks % 5)) = 0 ] || continue
+        case $(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) in
+            *'node restart required'*) why="the server says that it has to be started again, and does not end" ;;
+            *', and nothing comes in'*)
+                silent=$((silent + 5)) why="no donor has been connected for five minutes; the server asks another when it starts again"
+                [ -e "$datadir/sst_in_progress" ] || silent=0
+                [ "$silent" -ge "$silence" ] || continue
+                ;;
+            *) silent=0 && continue ;;
+        esac
+        say "$why"
         kill -TERM $$
         return
     done
+    [ ! -s "$run/joined" ] || rm -f "$mark" "$datadir/sst_in_progress"
 }
 
 # Everything else goes on as it is: log files are opened anew on SIGHUP.

@@ -183,8 +183,14 @@ pub fn outdated<'c>(cluster: &'c Cluster, view: &View<'_>) -> Vec<(&'c PodFact, 
     if outdated.is_empty() || founds() { Vec::new() } else { outdated }
 }
 
-/// What a server says at its end stands in the pod's status, unless it left a message itself.
+/// What a server says at its end stands in the pod's status, unless it left a message itself; the step and the probes leave theirs
+/// where the kubelet reads it.
 fn last_words(container: &mut Value) {
+    const DEFAULT: &str = "/dev/termination-log";
+    let path = container["terminationMessagePath"].as_str().filter(|path| !matches!(*path, "" | DEFAULT));
+    if let Some(path) = path.map(str::to_owned) {
+        edit::put_named(container, &["env"], json!({ "name": "GATERA_TERMINATION_LOG", "value": path }));
+    }
     if matches!(container["terminationMessagePolicy"].as_str(), None | Some("File")) {
         edit::set(container, &["terminationMessagePolicy"], json!("FallbackToLogsOnError"));
     }

@@ -35,23 +35,38 @@ impl Front {
         if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
             return Self::Itself;
         }
-        // Wrappers of the kind that pass on their arguments may stand in front of the server, or of what prepares it.
-        let wraps = |word: &str| matches!(name(word), "tini" | "dumb-init");
-        let mut rest = words().map(Literal::look).peekable();
-        if rest.next_if(|word| wraps(word)).is_some() {
-            while rest.next_if(|word| word.starts_with('-')).is_some() {}
-        }
-        let prepared = rest.next_if(|word| name(word) == "docker-entrypoint.sh").is_some();
-        let options = prepared || container.command.is_empty();
-        let server =
-            |word: &&str| matches!(name(word), "mariadbd" | "mysqld") || options && word.starts_with('-');
-        if rest.peek().is_none_or(server) { Self::Bare } else { Self::Unknown }
+        if starts_a_server(&started(container)) { Self::Bare } else { Self::Unknown }
     }
 
     /// A server that crashed starts from where its data is.
     pub fn recovers(self) -> bool {
         matches!(self, Self::Step | Self::Itself)
     }
+}
+
+/// The words in front of which injection puts the step: with a command of its own a container no longer gets the image's entry
+/// point, nor its arguments.
+fn started(container: &Container) -> Vec<&str> {
+    let entry_point = container.command.is_empty().then_some("docker-entrypoint.sh");
+    let server = (container.command.is_empty() && container.args.is_empty()).then_some("mariadbd");
+    let words = container.command.iter().chain(&container.args).map(Literal::look);
+    entry_point.into_iter().chain(words).chain(server).collect()
+}
+
+/// Wrappers that pass on their arguments may stand in front of the server, and what prepares it, which adds its name to options.
+/// The step itself knows the same ones (`split_command`).
+fn starts_a_server(words: &[&str]) -> bool {
+    let (mut wrapped, mut prepared) = (false, false);
+    for word in words {
+        match name(word) {
+            _ if word.starts_with('-') && wrapped => {}
+            _ if word.starts_with('-') => return prepared,
+            "tini" | "dumb-init" => (wrapped, prepared) = (true, false),
+            "docker-entrypoint.sh" => (wrapped, prepared) = (false, true),
+            server => return matches!(server, "mariadbd" | "mysqld"),
+        }
+    }
+    false
 }
 
 /// This word is the step.
@@ -78,7 +93,7 @@ mod tests {
         for (image, command, front) in [
             ("mariadb:10.11", &[][..], Front::Bare),
             ("mariadb:10.11", &["docker-entrypoint.sh", "mariadbd"], Front::Bare),
-            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Bare),
+            ("mariadb:10.11", &["/usr/local/bin/docker-entrypoint.sh"], Front::Unknown), // it would start nothing
             ("our/db:1", &["mysqld", "--wsrep-on=ON"], Front::Bare),
             ("our/db:1", &["tini", "--", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
             ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),

@@ -21,6 +21,16 @@ run=${status_file%/*}
 identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
 
+# Writes a line to a new file: the server's user may have put a link or a pipe there, and root would write through it.
+put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; }; } 2>/dev/null
+
+# Sets first: the first line of what is a file, and no link.
+read_line() {
+    first=''
+    [ ! -f "$1" ] || [ -L "$1" ] || read -r first <"$1"
+    [ -n "$first" ]
+} 2>/dev/null
+
 # Sets pid and ticks (start time, in 1/100 s since boot) of the server: PID 1 in most images, else the first
 # process of that name. A zombie has ended; only its parent has not noticed.
 find_server() {
@@ -92,7 +102,7 @@ state_by_client() (
 state() {
     if ! find_server; then
         word=GONE
-    elif [ ! -e "$status_file" ]; then
+    elif [ ! -f "$status_file" ]; then
         word=$(state_by_client)
     elif written_by_this_server; then
         word=$(state_in_file)
@@ -123,7 +133,7 @@ joiner_is_connected() {
 read_cluster() {
     id='' recorded=''
     find_home
-    while read -r key value _; do
+    [ ! -f "$home/grastate.dat" ] || while read -r key value _; do
         case $key in uuid:) id=$value ;; esac
     done <"$home/grastate.dat"
     case $id in *[!0-9a-f-]*) id='' ;; "$zeros") ;; ????????-????-????-????-????????????) ;; *) id='' ;; esac
@@ -133,20 +143,20 @@ read_cluster() {
 
 # Sets home, where grastate.dat is: by the step's word. Of a server that was started by other means, where its data is.
 find_home() {
-    home=''
-    read -r home <"$run/home" && return 0
+    read_line "$run/home" && home=$first && return 0
     find_server || return 1
     options=$(tr '\000' '\n' <"$proc/$pid/cmdline" | sed -n '/^--d/p')
     # shellcheck disable=SC2046
     files=$(my_print_defaults $(echo "$options" | sed -n '/^--defaults-/p') --mysqld)
     home=$({ echo "$files"; echo "$options"; } | sed -n 's/^--datadir=//p' | sed -n '$p')
     home=${home:-/var/lib/mysql}
-    echo "$home" >"$run/home"
+    put "$run/home" "$home"
 } 2>/dev/null
 
 # Zeros stand in grastate.dat while a DDL runs, and in a cluster that was formed without an id. Only there they are in
 # the head of galera.cache as well, where the history of the write sets has its name.
 has_no_id() {
+    [ -f "$home/galera.cache" ] || return 1
     history=$(head -c 1024 "$home/galera.cache" | tr -d '\000' | sed -n 's/^GID: *\([0-9a-f-]*\).*/\1/p')
     [ "$history" = "$zeros" ]
 }
@@ -159,16 +169,16 @@ tell_cluster() {
     case $recorded,$id in
         ,* | free,* | "$id,$id" | none,"$zeros") return 0 ;;
         *,"$zeros") ;; # it may have lost its id
-        unknown,*) echo "$id" >"$run/cluster" ;;
+        unknown,*) put "$run/cluster" "$id" ;;
     esac
-    told='' at=0
-    read -r told at <"$run/told"
+    read_line "$run/told"
+    told=${first%% *} at=${first#* }
     # The server may write there. In seconds since boot, so a node that was started again begins anew.
     case $at in '' | 0?* | *[!0-9]*) told='' at=0 ;; esac
     since=$(($(seconds_since_boot) - at))
     # Below 0: the node was started again meanwhile.
     [ "$told" != "$id" ] || [ "$since" -ge 330 ] || [ "$since" -lt 0 ] || return 0
-    echo "$id $(seconds_since_boot)" >"$run/told" || return 0
+    put "$run/told" "$id $(seconds_since_boot)" || return 0
     [ "$id" = "$zeros" ] && id='has no id' || id="is $id"
     echo "$(in_words "$now"); its cluster $id"
     exit 1
@@ -185,7 +195,7 @@ in_its_cluster() {
 # Joining is over: what start-member.sh told of the start is no longer true, and an orderly end will be waited for.
 joined() {
     [ -e "$run/start" ] && [ ! -s "$run/joined" ] || return 0
-    echo "$now" >"$run/joined" && true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
+    put "$run/joined" "$now" && true >"${GATERA_TERMINATION_LOG:-/dev/termination-log}"
 } 2>/dev/null
 
 # A server that is frozen leaves SYNCED in its file, and the kernel takes connections for it. Where some wait to be
@@ -204,11 +214,14 @@ answers() {
 # It tells so, and may then neither do it nor end: Galera's own words for a copy that broke off.
 has_to_restart() {
     case $now in GONE | STALE | UNKNOWN) return 1 ;; esac
-    grep -qs 'node restart required' "$status_file"
+    [ -f "$status_file" ] && grep -qs 'node restart required' "$status_file"
 }
 
-# A joiner copies (a script of the transfer runs, or its donor is connected to one of its ports), or works on what it got. If it
-# did neither for two minutes, its transfer has failed and the server hangs, or its donor is busy with another.
+# A socket of this port is in this state: 01 is connected, 0A listens.
+on_port() { grep -qs "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:[0-9A-F]* $2 " "$proc/net/tcp" "$proc/net/tcp6"; }
+
+# A joiner copies (its donor is connected to one of its ports, or a script of the transfer runs that does not wait for that), or
+# works on what it got. If it did neither for two minutes, its transfer has failed and the server hangs, or its donor is busy.
 stalls() {
     [ "$now" = JOINING ] || return 1
     ! has_to_restart || return 0
@@ -216,24 +229,25 @@ stalls() {
     for dir in "$proc"/[0-9]*; do # its own options have a `-` before that word
         case $(tr '\000' ' ' <"$dir/cmdline") in wsrep_sst_* | *[/\ ]wsrep_sst_*) copies=yes ;; esac
     done
-    for port in "${GATERA_IST_PORT:-4568}" "${GATERA_SST_PORT:-4444}"; do
-        ours=$(printf '[0-9A-F]*:%04X' "$port")
-        ! grep -qs "^ *[0-9]*: $ours [0-9A-F]*:[0-9A-F]* 01 " "$proc/net/tcp" "$proc/net/tcp6" || copies=yes
-    done
+    ! on_port "${GATERA_SST_PORT:-4444}" 0A || copies=''
+    ! on_port "${GATERA_SST_PORT:-4444}" 01 || copies=yes
+    ! on_port "${GATERA_IST_PORT:-4568}" 01 || copies=yes
     worked=0 since='' before=0 whose='' ticks=''
     if find_server && read -r stat <"$proc/$pid/stat"; then
         # shellcheck disable=SC2086
         set -- ${stat##*)}
         worked=$((${12:-0} + ${13:-0})) # in 1/100 s
     fi
-    [ -n "$copies" ] || read -r since before whose <"$run/idle"
+    if [ -z "$copies" ] && read_line "$run/idle"; then
+        since=${first%% *} whose=${first##* } first=${first#* } before=${first%% *}
+    fi
     [ "$whose" = "$ticks" ] || since='' # it was another server's
     for number in "$since" "$before" "$worked"; do # the server may write there
         case $number in 0?* | *[!0-9]*) since='' before=0 worked=0 ;; esac
     done
     idle=$(($(seconds_since_boot) - ${since:-0}))
     if [ -z "$since" ] || [ "$idle" -lt 0 ] || [ $((worked - ${before:-0})) -gt $((5 + idle * 3)) ]; then
-        echo "$(seconds_since_boot) $worked $ticks" >"$run/idle"
+        put "$run/idle" "$(seconds_since_boot) $worked $ticks"
         return 1
     fi
     [ "$idle" -ge 120 ]
@@ -260,7 +274,8 @@ require() {
         in_words "$now"
         exit 0
     done
-    [ ! -r "$run/start" ] || [ -s "$run/joined" ] || read -r start <"$run/start"
+    [ -s "$run/joined" ] || ! read_line "$run/start" || start=$first
+    case $start in 'start of '*) ;; *) start='' ;; esac # the server's user may write there
     said=$(in_words "$now")
     ! stalls || said="$said, and nothing comes in"
     ! disk_is_full || said="$said; its disk is full"

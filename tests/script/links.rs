@@ -1,0 +1,94 @@
+//! The server's user may write in the folder of its status file and where the data is, and the step and the probes run as root in
+//! official images: they write through no link, wait at no pipe, and print nothing of a file that is none of theirs.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::pod::{Outcome, Pod, for_each};
+use super::start::{ID, VIEW, line, server, state};
+
+const NAMES: [&str; 12] = [
+    "home",
+    "told",
+    "cluster",
+    "joined",
+    "idle",
+    "start",
+    "view",
+    "recovery.log",
+    "data/grastate.dat.new",
+    "data/gvwstate.dat.set-aside",
+    "data/gatera.sst_in_progress",
+    "data/galera.cache",
+];
+const SECRET: &str = "start: a secret of root\n";
+
+/// A pod in which everything is written that ever is.
+fn busy(pod: &Pod) {
+    server(pod, &line(&format!("{ID}:41")));
+    pod.write("data/ibdata1", "x").write("data/grastate.dat", state(ID, "-1", "0"));
+    pod.write("data/gvwstate.dat", VIEW).write("identity", format!("recovery {ID}:41 until=29991201100000"));
+    pod.env("GATERA_IDENTITY", pod.path("identity"));
+    pod.env("GATERA_TERMINATION_LOG", pod.path("termination"));
+}
+
+/// A run that must not hang.
+fn ends(mut command: Command, what: &str) -> Outcome {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{what}: it hangs");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Outcome::of(&child.wait_with_output().unwrap())
+}
+
+/// The step and every probe in this pod; what they printed.
+fn everything(pod: &Pod, what: &str) -> String {
+    let args = format!("mariadbd --datadir={}", pod.path("data").display());
+    let mut printed = Vec::new();
+    printed.push(ends(pod.step(&args), what));
+    for identity in ["unknown", ID] {
+        pod.write("identity", identity);
+        for (doing, question) in [("JOINING", "started"), ("SYNCED", "started"), ("SYNCED", "ready")] {
+            printed.push(ends(pod.state(doing).command("+x", question), what));
+        }
+    }
+    printed.iter().map(|it| format!("{}{}", it.out, it.err)).collect()
+}
+
+#[test]
+fn nothing_is_written_or_read_through_a_link() {
+    let rows: Vec<_> = NAMES.iter().flat_map(|name| [(*name, true), (*name, false)]).collect();
+    for_each(&rows, |pod, &(name, there)| {
+        busy(pod);
+        fs::create_dir(pod.path("root")).unwrap();
+        if there {
+            pod.write("root/secret", SECRET);
+        }
+        symlink(pod.path("root/secret"), pod.path(name)).unwrap();
+        let printed = everything(pod, name);
+        assert!(!printed.contains("a secret of root"), "{name}: {printed}");
+        let message = fs::read_to_string(pod.path("termination")).unwrap();
+        assert!(!message.contains("a secret of root"), "{name}: {message}");
+        let secret = fs::read_to_string(pod.path("root/secret")).ok();
+        assert_eq!(secret.as_deref(), there.then_some(SECRET), "{name}");
+    });
+}
+
+#[test]
+fn nothing_waits_at_a_pipe() {
+    let names = [&NAMES[..], &["data/grastate.dat", "data/gvwstate.dat", "status.json"]].concat();
+    for_each(&names, |pod, name| {
+        busy(pod);
+        let pipe = pod.path(name);
+        _ = fs::remove_file(&pipe);
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        everything(pod, name);
+    });
+}

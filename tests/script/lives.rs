@@ -1,0 +1,343 @@
+//! The lives of a member, generated: a server starts from whatever the last one left, waits, joins, copies, and ends by itself, by a
+//! crash or with its node, over and over, under every shell.
+//!
+//! Three laws. A view that could form the cluster again is never taken away. A position is never told of data that is not whole, and
+//! always of data that is. No cluster is founded where one is recorded. `GATERA_START_LIVES` sets how many members live.
+
+use std::env;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use super::pod::{Pod, for_each, status};
+use super::start::{ID, ZEROS, server, state};
+
+/// How many servers a member has, one after the other.
+const LIVES: usize = 5;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Data {
+    Nothing,
+    Half,
+    Whole,
+}
+
+/// What is at stake.
+#[derive(Clone, Debug)]
+struct Truth {
+    data: Data,
+    /// Galera would take a position: `grastate.dat` has the id of the data.
+    compared: bool,
+    /// Members in the last view, and whether the server that wrote it had joined.
+    view: Option<(usize, bool)>,
+    led: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Copies {
+    Nothing,
+    Missing,
+    Everything,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum End {
+    Crash,
+    /// In the middle of a DDL.
+    Ddl,
+    Order,
+    /// With its node.
+    Power,
+}
+
+/// What a server does.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// Restores its last view, if it has one, and meets no other member.
+    Waits(End),
+    /// Becomes a part of a view of so many members, and the transfer does not come to its end.
+    Fails(Copies, usize, End),
+    /// Joins. Somebody looked at it meanwhile, or did not.
+    Joins(Copies, usize, bool, End),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    deed: Deed,
+    /// What starts it, and with which options.
+    line: &'static str,
+    option_file: &'static [u8],
+    founds: bool,
+    identity: &'static str,
+}
+
+/// A generator that is the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        all[usize::try_from(self.0 >> 33).unwrap() % all.len()]
+    }
+
+    fn life(&mut self, truth: &Truth) -> Life {
+        use Copies::{Everything, Missing, Nothing};
+        use End::{Crash, Ddl, Order, Power};
+        let whole = truth.data == Data::Whole && truth.compared;
+        // Without an id Galera copies everything.
+        let copies = if whole { self.of(&[Nothing, Nothing, Missing, Everything]) } else { Everything };
+        let (members, dies) = (self.of(&[2, 2, 3]), self.of(&[Crash, Power]));
+        let deed = match self.of(&[0, 1, 2, 2]) {
+            0 => Deed::Waits(dies),
+            1 => Deed::Fails(if copies == Nothing { Missing } else { copies }, members, dies),
+            _ if self.of(&[true, true, false]) => {
+                Deed::Joins(copies, members, true, self.of(&[Crash, Crash, Ddl, Order, Power]))
+            }
+            // The mark of a copy stays until somebody looks, so that a DDL at this very moment costs the position.
+            _ => Deed::Joins(copies, members, false, self.of(&[Crash, Order, Power])),
+        };
+        let line = self.of(&[
+            "mariadbd",
+            "docker-entrypoint.sh mariadbd",
+            "tini mariadbd",
+            "dumb-init docker-entrypoint.sh mariadbd",
+            "tini -g -- docker-entrypoint.sh",
+        ]);
+        let option_file = self.of(&[
+            &b"--max-connections=7\n"[..],
+            b"--silent-startup\n",
+            b"--init-connect=SET NAMES \xff\xfe\x80\n--\xc3\x28=\xf0\n--silent_startup=1\n",
+        ]);
+        let identity = self.of(&["unknown", ID, ID, "none", "free", "", "recovery"]);
+        Life { deed, line, option_file, founds: self.of(&[true, false, false]), identity }
+    }
+}
+
+/// The server: it is asked for its position, or does what is written.
+const SERVER: &str = r#"for word; do case $word in
+        --loose-silent-startup=OFF) rm -f "$POD/silent" ;;
+        --wsrep-recover) asked=yes ;;
+    esac; done
+    if [ -n "${asked:-}" ]; then
+        [ ! -e "$POD/data/ibdata1" ] || echo asked >>"$POD/data/ibdata1"
+        [ -e "$POD/silent" ] || while read -r line; do echo "$line"; done <"$POD/recovered" >&2
+        exit 0
+    fi
+    printf '%s\n' "$@" >"$POD/started"
+    d=$POD/data
+    [ ! -e "$d/gvwstate.dat" ] || echo >"$POD/had-view"
+    state() { printf 'uuid: %s\nseqno: %s\nsafe_to_bootstrap: 0\n' "$1" "$2" >"$d/grastate.dat"; }
+    show() { mv "$POD/status.$1" "$POD/status.json"; }
+    until_is() { i=0; until [ "$1" "$2" ] || [ $i -gt 40 ]; do sleep 0.05; i=$((i+1)); done; }
+    until_not() { i=0; while [ -e "$1" ] && [ $i -lt 60 ]; do sleep 0.05; i=$((i+1)); done; }
+    . "$POD/acts""#;
+
+impl Deed {
+    /// For the server, and what is true afterwards. `number` is of this life.
+    fn acts(self, truth: &mut Truth, number: usize) -> String {
+        let view = |my: &str, id: usize, members: usize| {
+            let members: String = (0..members).map(|it| format!("member: a-{it} 0\\n")).collect();
+            format!(
+                "printf 'my_uuid: {my}\\n#vwbeg\\nview_id: 3 a {id}\\nbootstrap: 0\\n{members}#vwend\\n' >\"$d/gvwstate.dat\"\n"
+            )
+        };
+        let mut acts = "show DISCONNECTED\n".to_owned();
+        // Galera writes the view that it restores anew, under another name.
+        acts += "if [ -e \"$d/gvwstate.dat\" ]; then { read -r my; echo \"my_uuid: again\"; while read -r line; do echo \"$line\"; done; } \
+                 <\"$d/gvwstate.dat\" >\"$d/tmp\"; mv \"$d/tmp\" \"$d/gvwstate.dat\"; fi\n";
+        let (copies, end, joins) = match self {
+            Self::Waits(end) => {
+                acts += "sleep 0.3\n";
+                (Copies::Nothing, end, None)
+            }
+            Self::Fails(copies, members, end) => {
+                acts += &view("me", number, members);
+                truth.view = Some((members, false));
+                (copies, end, Some((false, false)))
+            }
+            Self::Joins(copies, members, seen, end) => {
+                acts += &view("me", number, members);
+                truth.view = Some((members, true));
+                (copies, end, Some((true, seen)))
+            }
+        };
+        if let Some((ends, seen)) = joins {
+            acts += "show JOINING\n";
+            if copies != Copies::Nothing {
+                acts += &format!("sleep 0.02; : >\"$d/sst_in_progress\"; state {ZEROS} -1\n");
+                truth.compared = false;
+            }
+            if copies == Copies::Everything {
+                acts += "echo half >\"$d/ibdata1\"; until_is -e \"$d/gatera.sst_in_progress\"\n";
+                truth.data = Data::Half;
+            }
+            if copies != Copies::Nothing && (ends || end != End::Power) {
+                acts += "rm -f \"$d/sst_in_progress\"\n";
+            }
+            if ends {
+                acts += &format!("echo whole >\"$d/ibdata1\"; state {ID} -1; show SYNCED\n");
+                (truth.data, truth.compared) = (Data::Whole, true);
+            }
+            if seen {
+                acts += "echo SYNCED >\"$POD/joined\"; until_not \"$d/gatera.sst_in_progress\"\n";
+            }
+        }
+        acts + &match end {
+            End::Crash => "exit 1\n".to_owned(),
+            End::Power => "kill -KILL 0\n".to_owned(),
+            End::Ddl => {
+                truth.compared = false;
+                format!("state {ZEROS} -1; exit 1\n")
+            }
+            End::Order => {
+                truth.view = None;
+                format!(
+                    "state {ID} 41; rm -f \"$d/gvwstate.dat\"; mv \"$POD/status.END\" \"$POD/status.json\"; exit 0\n"
+                )
+            }
+        }
+    }
+}
+
+/// Everything as it is before a life.
+fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
+    let before = truth.clone();
+    for name in ["started", "had-view", "silent"] {
+        _ = fs::remove_file(pod.path(name));
+    }
+    for doing in ["DISCONNECTED", "JOINING", "SYNCED"] {
+        pod.write(&format!("status.{doing}"), status(doing, b""));
+    }
+    pod.write("status.END", status("DISCONNECTED", b""));
+    // Half of a copy has the position of its donor.
+    let recovered = format!("[Note] WSREP: Recovered position: {ID}:41\n");
+    pod.write("recovered", if before.data == Data::Nothing { "" } else { &recovered });
+    pod.write("option-file", life.option_file);
+    if life.option_file.windows(6).any(|it| it == b"silent") {
+        pod.write("silent", "");
+    }
+    let identity = life.identity.replace("recovery", &format!("recovery {ID}:41 until=29991201100000"));
+    pod.write("identity", identity);
+    // What lies there is older than what comes; a second is enough for every shell.
+    let now = SystemTime::now();
+    for (name, ago) in [("data/sst_in_progress", 90), ("data/ibdata1", 90)] {
+        let half = before.data == Data::Half && name.ends_with("ibdata1");
+        if let Ok(file) = File::options().write(true).open(pod.path(name)) {
+            let old = name.ends_with("ibdata1") && before.data == Data::Whole;
+            let ago = if half {
+                80
+            } else if old {
+                100
+            } else {
+                ago
+            };
+            file.set_modified(now - Duration::from_secs(ago)).unwrap();
+        }
+    }
+    pod.write("acts", life.deed.acts(truth, number));
+    before
+}
+
+/// One life, and the laws.
+fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
+    let mut after = truth.clone();
+    let before = set_up(pod, life, &mut after, number);
+    let founds = if life.founds { " --wsrep-new-cluster" } else { "" };
+    let address = "--wsrep-cluster-address=gcomm://galera-0.hs,galera-1.hs,galera-2.hs";
+    let data = pod.path("data");
+    let args = format!("{} {address} --datadir={}{founds}", life.line, data.display());
+    let output = pod.step(&args).process_group(0).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let story = format!("{story}\nbefore: {before:?}\n{said}");
+
+    let right = life.identity == "recovery" && !before.led;
+    let recorded = matches!(life.identity, ID | "none") || life.identity == "recovery" && before.led;
+    let whole = before.data == Data::Whole;
+    let refused = life.founds && recorded || right && !whole;
+    let started = fs::read_to_string(pod.path("started")).ok();
+    assert_eq!(started.is_none(), refused, "a server was started, or not: {story}");
+    if started.is_some_and(|it| it.contains("--wsrep-new-cluster")) {
+        assert!(right && whole || life.founds && !recorded, "it founds a second cluster: {story}");
+    }
+    if said.contains("start of ") {
+        let told = said.split_once("Z: ").unwrap().1;
+        assert_eq!(told.starts_with(&format!("position {ID}:41,")), whole, "its position: {story}");
+    } else {
+        assert!(refused, "nothing is told: {story}");
+    }
+    if refused {
+        truth.led |= right && whole;
+        return;
+    }
+    let had_view = pod.path("had-view").exists();
+    match before.view {
+        Some((_, true)) if whole && before.compared && !right => {
+            assert!(had_view, "a view that could form the cluster was taken away: {story}");
+        }
+        Some((members, joined)) if members < 3 && !(whole && joined) => {
+            assert!(!had_view, "it goes on from a view of others: {story}");
+        }
+        _ => {}
+    }
+    if !had_view && matches!(life.deed, Deed::Waits(_)) {
+        after.view = None;
+    }
+    if right {
+        // What the step wrote before it started the cluster.
+        after.led = true;
+        after.compared |= matches!(life.deed, Deed::Waits(_));
+    }
+    let left = data.join("gvwstate.dat").exists();
+    if let Some((members, joined)) = after.view {
+        assert!(left || !joined, "a view that could form the cluster was taken away at its end: {story}");
+        assert!(left || members < 3, "a view of all was taken away at its end: {story}");
+        if !left {
+            after.view = None;
+        }
+    }
+    *truth = after;
+}
+
+#[test]
+fn however_its_servers_ended_a_member_starts_from_what_it_has() {
+    let members: u64 = env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
+    let seeds: Vec<_> = (1..=members).collect();
+    for some in seeds.chunks(10) {
+        for_each(some, |pod, &seed| {
+            server(pod, "");
+            pod.tool("mariadbd", SERVER);
+            pod.tool("docker-entrypoint.sh", r#"case $1 in -*) set -- mariadbd "$@" ;; esac; exec "$@""#);
+            for wrapper in ["tini", "dumb-init"] {
+                pod.tool(wrapper, r#"while :; do case $1 in -*) shift ;; *) exec "$@" ;; esac; done"#);
+            }
+            pod.tool(
+                "my_print_defaults",
+                r#"while IFS= read -r line; do printf '%s\n' "$line"; done <"$POD/option-file""#,
+            );
+            let real = super::program("sleep", true).unwrap();
+            pod.tool(
+                "sleep",
+                &format!("case $1 in 1) exec {0} 0.05 ;; *) exec {0} \"$1\" ;; esac", real.display()),
+            );
+            pod.env("HOSTNAME", "galera-0").env("GATERA_IDENTITY", pod.path("identity"));
+            pod.env("GATERA_PATIENCE", "0");
+            let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            let mut truth = dice.of(&[0, 1, 1]);
+            let mut truth = if std::mem::take(&mut truth) == 0 {
+                Truth { data: Data::Nothing, compared: false, view: None, led: false }
+            } else {
+                pod.write("data/ibdata1", "whole").write("data/grastate.dat", state(ID, "-1", "0"));
+                Truth { data: Data::Whole, compared: true, view: None, led: false }
+            };
+            let mut story = format!("member {seed} in {}", pod.shell.display());
+            for number in 1..=LIVES {
+                let life = dice.life(&truth);
+                story += &format!("\n{life:?}");
+                live(pod, &life, &mut truth, number, &story);
+            }
+        });
+    }
+}
