@@ -310,9 +310,7 @@ impl<'a> Scene<'a> {
                                      tells how the right one stays"
                 .to_owned(),
             Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
-            Condition::Blind => "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was \
-                                 made while the guard was away only has to be made anew)"
-                .to_owned(),
+            Condition::Blind => crate::recovery::blind(self.serves()).to_owned(),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)
