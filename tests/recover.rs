@@ -1,6 +1,7 @@
 //! `gatera recover`, without a cluster: what a person reads in each situation; in `reader.rs`, where a pod does not run; and, in
 //! `search.rs`, what can happen on the way.
 
+mod by_hand;
 mod model;
 mod others;
 mod reader;
@@ -42,6 +43,7 @@ fn reads(scene: &Scene, want: &Want, still: i64) -> String {
         Step::Serves => report::serves(cluster, &view),
         Step::Refuse { stake, from } => table + &report::refusal(cluster, &stake, from.as_deref()),
         step @ Step::Ask { .. } => table + &report::proposal(cluster, &step),
+        Step::ByHand(why) => report::by_hand(cluster, why, view.now),
         Step::Cannot(why) => why,
         step => report::says(&step),
     }

@@ -94,7 +94,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
 fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
     let by = user.map(|user| format!(", by {user}")).unwrap_or_default();
     match turn {
-        Turn::Granted(Recovery { member, position, until, loss }) => {
+        Turn::Granted(Recovery { member, position, until, loss, .. }) => {
             let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
             let note =
                 format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");

@@ -21,7 +21,7 @@ use decide::report::recovery as report;
 use decide::report::visible;
 use decide::view::{Cluster, View};
 use jiff::{SignedDuration, Timestamp};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::Exit;
 use super::look::{self, Seen};
@@ -31,6 +31,8 @@ use super::walk::{LOOK, Of, Said, agrees, is_away};
 const HEARD: Duration = Duration::from_secs(60);
 /// A look that took longer says nothing about how long things have been so.
 const LONG: Duration = Duration::from_secs(10);
+/// At its end an API server that is away is not waited for.
+const CLEARED: Duration = Duration::from_secs(30);
 /// The same thing is tried so often.
 const MOST_TRIES: u32 = 5;
 
@@ -88,7 +90,7 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
         said: Said::default(),
         tries: BTreeMap::new(),
     };
-    look::block_on(way.go(out))
+    look::block_on(way.to_its_end(out))
 }
 
 /// One walk.
@@ -117,7 +119,24 @@ enum Asked {
 }
 
 impl Way<'_> {
-    async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+    /// Where it does not lead back, no pod stays that was made only to read.
+    async fn to_its_end(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+        let result = self.go(out).await;
+        let looked = !self.table.is_empty() && !self.options.of.dry_run;
+        if looked && !matches!(result, Ok(Exit::Clean)) {
+            let cleared = timeout(CLEARED, async {
+                let seen = self.options.of.seen(self.settings, &mut Said::default(), out).await?;
+                doing::stop_reading(&seen).await
+            });
+            // The next run deletes what stays now.
+            if let Ok(Err(problem)) = cleared.await {
+                self.said.problem(&problem.context("deleting the pods that read"), out)?;
+            }
+        }
+        result
+    }
+
+    async fn go(&mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let asked = Instant::now();
             let seen = self.options.of.seen(self.settings, &mut self.said, out).await?;
@@ -183,6 +202,10 @@ impl Way<'_> {
             Step::Cannot(why) => {
                 let what = if self.want.all { "started" } else { "recovered" };
                 writeln!(out, "{} cannot be {what}: {}", cluster.id, visible(why))?;
+                Exit::Refused
+            }
+            Step::ByHand(why) => {
+                write!(out, "{}{}", self.table, report::by_hand(cluster, why, view.now))?;
                 Exit::Refused
             }
             Step::Refuse { stake, from } => {
@@ -271,6 +294,7 @@ impl Way<'_> {
 }
 
 async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
+    doing::stop_reading(seen).await.context("deleting the pods that read")?;
     if seen.cluster()?.workload.metadata.mark(RECOVER).is_none() {
         writeln!(out, "no recovery of {} is under way", seen.id)?;
         return Ok(Exit::Clean);

@@ -6,6 +6,8 @@
 //! | `table.rs` | where each member's data ends, and what would be lost by starting from it |
 //! | `steps.rs` | what `gatera recover` does next |
 //! | `asking.rs` | what makes every member tell where its data ends |
+//! | `choosing.rs` | who starts the cluster, once all have told |
+//! | `by_hand.rs` | clusters whose servers do not start by the step: no pod of theirs is made |
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
 //! | `reader.rs` | a pod that reads what a member has whose own does not run |
 //!
@@ -13,11 +15,14 @@
 //! anything: the member's step does, at its start, if its data is what the mark says (`start-member.sh`).
 
 mod asking;
+mod by_hand;
+mod choosing;
 mod pod;
 mod reader;
 mod steps;
 mod table;
 
+pub use by_hand::{blind, starts_by_the_step};
 pub use pod::{at_revision, member_pod};
 pub use reader::{NoReader, reader_pod};
 pub use steps::{Step, Want, next, next_in_turn};
@@ -26,6 +31,7 @@ pub use table::{Newer, Row, Stake, Told, rows, stake};
 use jiff::SignedDuration;
 
 use crate::marks::recovery::Recovery;
+use crate::object::Pod;
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Freshness, Member, PodFact, View};
 
@@ -53,6 +59,10 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
         Told::Position { position, .. } if **position == asked.position => {}
         told => return Some(format!("{} {told}, not at {}", asked.member, asked.position)),
     }
+    let there = row.member.pod.as_deref().map_or("", |pod| &*pod.node);
+    if let Some(node) = asked.node.as_deref().filter(|node| *node != there) {
+        return Some(format!("the pod of {} is not on node {node}", asked.member));
+    }
     let stake = stake(&rows, row, cluster);
     match (stake.loss(), &asked.loss) {
         (None, _) => None,
@@ -77,6 +87,14 @@ pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a
     let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
     let current = view.freshness == Freshness::Current;
     named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
+}
+
+/// The node that this pod goes back to, because it starts the cluster. Between two pods of one name a scheduler that keeps members apart
+/// gives the place to another member's pod that waits for one, and then no node takes the one that has to start first.
+pub fn place<'a>(cluster: &'a Cluster, pod: &Pod, view: &View<'_>) -> Option<&'a str> {
+    let node = leads(cluster, &pod.metadata.name, view)?.node.as_deref()?;
+    let takes = view.node(node).is_some_and(|it| it.answers() && it.takes(&pod.spec));
+    (takes && pod.spec.node_name.is_empty()).then_some(node)
 }
 
 /// Another one than this, whose pod may start the cluster. What is granted to one is taken from all others.
@@ -111,6 +129,14 @@ pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let first_serves = cluster.member(&recovery.member).is_some_and(Member::ready);
     let leads = || !has_served(member) && leads(cluster, pod, view).is_some();
     first_serves && waits_in_vain(member, cluster, view) || leads()
+}
+
+/// That the pod of this member does not run, and what Kubernetes says of it.
+fn held_up(cluster: &Cluster, member: &Member) -> String {
+    let (ns, name) = (&cluster.id.namespace, &member.name);
+    let says = member.pod.as_deref().and_then(|pod| pod.held_up_by.as_deref());
+    let why = says.map_or_else(|| format!("kubectl -n {ns} describe pod {name} says why"), str::to_owned);
+    format!("its pod does not run: {why}")
 }
 
 /// Its server runs, and has joined since it started: it may be giving a copy, or have lost the others a moment ago.

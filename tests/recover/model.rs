@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use decide::config::Settings;
+use decide::object::{Kind, Object};
 use decide::recovery;
 use decide::view::{Freshness, Id, View, World};
 use serde_json::json;
@@ -50,10 +51,7 @@ pub enum Does {
 
 impl Reader {
     pub fn told(self) -> Option<u64> {
-        match self {
-            Self::Runs => None,
-            Self::Told(seqno) => Some(seqno),
-        }
+        if let Self::Told(seqno) = self { Some(seqno) } else { None }
     }
 }
 
@@ -75,6 +73,10 @@ pub struct State {
     pub views: [u8; 3],
     /// Who may start first, and where its data ended when that was verified.
     pub granted: Option<(usize, u64)>,
+    /// How many nodes there are, where members must not share one and their volumes travel; `None`: one for each, or more.
+    pub nodes: Option<usize>,
+    /// The pod that starts first goes back to its node, whoever else waits for one.
+    pub kept: bool,
 }
 
 pub const FRESH: Pod = Pod { right: None, led: false, does: Does::Starts, finds: false, read: None };
@@ -156,13 +158,32 @@ impl State {
 
     fn mark(&self) -> Option<String> {
         let (member, at) = self.granted?;
-        Some(format!("{STATEFUL_SET}-{member} at {ID}:{at} until=2026-12-01T10:00:00Z"))
+        let on = if self.kept { format!(" on node-{member}") } else { String::new() };
+        Some(format!("{STATEFUL_SET}-{member} at {ID}:{at}{on} until=2026-12-01T10:00:00Z"))
     }
 
-    /// A new pod, as the guard prepares it.
+    /// A new pod, as the guard prepares it, and where the scheduler puts it.
     pub fn fresh(&self, ordinal: usize) -> Pod {
         let right = self.leads(&Settings::default()).filter(|it| it.0 == ordinal);
-        Pod { right: right.map(|it| it.1), finds: self.serves(), ..FRESH }
+        let placed = self.has_a_node() || right.is_some() && self.kept && self.goes_back(ordinal);
+        let does = if placed { Does::Starts } else { Does::Held };
+        Pod { right: right.map(|it| it.1), does, finds: self.serves(), ..FRESH }
+    }
+
+    /// The guard names the node for it, whoever else waits for one.
+    fn goes_back(&self, ordinal: usize) -> bool {
+        let settings = Settings::default();
+        let world = self.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let own = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{ordinal}") } });
+        let Ok(Object::Pod(own)) = Object::read(Kind::Pod, &own.to_string()) else { panic!("a pod") };
+        recovery::place(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &own, &view).is_some()
+    }
+
+    /// A node has no member yet, or there are enough of them.
+    fn has_a_node(&self) -> bool {
+        let placed = self.pods.iter().flatten().filter(|pod| pod.does != Does::Held).count();
+        self.nodes.is_none_or(|nodes| placed < nodes)
     }
 
     /// Whose new pod would be given the right to start the cluster, and from where.
@@ -179,7 +200,7 @@ impl State {
     pub fn seen_late(&self, led: Option<(usize, u64)>, believed: &[(usize, u64)]) -> Vec<Self> {
         let made = led.filter(|it| self.pods[it.0].is_none()).map(|(member, at)| {
             let mut late = self.clone();
-            late.pods[member] = Some(Pod { right: Some(at), finds: self.serves(), ..FRESH });
+            late.pods[member] = Some(Pod { right: Some(at), ..self.fresh(member) });
             late
         });
         // What is granted by now stands on the object itself.
@@ -191,7 +212,9 @@ impl State {
     pub fn unseen(&self, settings: &Settings) -> Option<Self> {
         let (member, _) = self.leads(settings).filter(|it| self.pods[it.0].is_none())?;
         let mut after = self.clone();
-        after.pods[member] = Some(Pod { finds: self.serves(), ..FRESH });
+        // Nobody keeps its place for it either.
+        let does = if self.has_a_node() { Does::Starts } else { Does::Held };
+        after.pods[member] = Some(Pod { does, finds: self.serves(), ..FRESH });
         Some(after)
     }
 
@@ -247,6 +270,10 @@ impl State {
     /// What happens by itself, sooner or later; an error: what must never happen.
     pub fn proceeds(&self) -> Result<Vec<Self>, String> {
         let mut all: Vec<_> = self.forms().into_iter().collect();
+        // Whoever waits for a node takes the one that another one has left.
+        let takes =
+            |it: &usize| self.nodes.is_some() && self.has_a_node() && self.does(*it) == Some(Does::Held);
+        all.extend((0..3).filter(takes).map(|it| self.let_go(it)));
         for it in 0..3 {
             let mut after = self.clone();
             match &self.pods[it] {
@@ -336,12 +363,13 @@ impl State {
                 all.extend([falls, rests]);
             }
             // One is enough.
-            if pod.does == Does::Starts && (0..3).all(|other| self.does(other) != Some(Does::Held)) {
+            let held = || (0..3).any(|other| self.does(other) == Some(Does::Held));
+            if pod.does == Does::Starts && self.nodes.is_none() && !held() {
                 let mut held = self.clone();
                 held.pods[it].as_mut().unwrap().does = Does::Held;
                 all.push(held);
             }
-            if pod.does == Does::Held {
+            if pod.does == Does::Held && self.nodes.is_none() {
                 all.push(self.let_go(it));
             }
             if !matches!(pod.does, Does::Leaves) {
@@ -355,7 +383,7 @@ impl State {
             }
         }
         if self.granted.is_some() {
-            all.push(Self { granted: None, ..self.clone() });
+            all.push(Self { granted: None, kept: false, ..self.clone() });
         }
         all
     }

@@ -33,7 +33,7 @@ impl State {
             Step::Finish { without } => {
                 let held = |name: &String| self.does(ordinal(name)) == Some(Does::Held);
                 assert!(without.iter().all(held), "{self:?}");
-                after.granted = None;
+                (after.granted, after.kept) = (None, false);
                 for pod in after.pods.iter_mut().flatten() {
                     pod.read = None;
                 }
@@ -59,17 +59,20 @@ impl State {
                     pod.does = Does::Leaves;
                 }
             }
-            Step::Ask { member, at, loss } => {
+            Step::Ask { member, at, node, loss } => {
                 assert_eq!(loss, None, "{self:?}");
                 let until: Timestamp = "2026-12-01T10:00:00Z".parse().unwrap();
-                let asked = Recovery { member: member.clone(), position: at.clone(), until, loss };
+                let kept = node.is_some();
+                let asked = Recovery { member: member.clone(), position: at.clone(), node, until, loss };
                 if let Some(why) = recovery::verify(&asked, cluster, &view) {
                     return Err(format!("the guard does not believe what the command sees: {why}"));
                 }
-                after.granted = Some((ordinal(&member), at.seqno));
+                (after.granted, after.kept) = (Some((ordinal(&member), at.seqno)), kept);
             }
-            Step::TakeBack(_) => after.granted = None,
-            step @ (Step::Refuse { .. } | Step::Cannot(_)) => return Err(format!("{step:?}")),
+            Step::TakeBack(_) => (after.granted, after.kept) = (None, false),
+            step @ (Step::Refuse { .. } | Step::Cannot(_) | Step::ByHand(_)) => {
+                return Err(format!("{step:?}"));
+            }
         }
         Ok(Some(after))
     }
@@ -86,16 +89,28 @@ impl State {
                 continue;
             }
             let held = (0..3).find(|it| self.does(*it) == Some(Does::Held));
-            self = match (self.commanded(settings, &Want::default(), patient), held) {
+            let commanded = self.commanded(settings, &Want::default(), patient);
+            // As many serve as there are nodes, and nothing is left to be done.
+            let serving = self.pods.iter().flatten().filter(|pod| pod.does == Does::Serves).count();
+            let all = self.nodes == Some(serving);
+            if all && commanded.as_ref().is_ok_and(|after| after.as_ref().is_none_or(|after| *after == self))
+            {
+                return Ok(());
+            }
+            self = match (commanded, held) {
                 (Ok(None), None) => return Ok(()),
                 (Err(problem), None) => return Err(problem),
-                (Ok(None) | Err(_), Some(it)) => self.let_go(it),
+                (Ok(None) | Err(_), Some(it)) if self.nodes.is_none() => self.let_go(it),
+                (Ok(None), Some(_)) => {
+                    return Err(format!("it ends, and too few serve: {self:?}, from {from:?}"));
+                }
+                (Err(problem), Some(_)) => return Err(format!("{problem}: {self:?}, from {from:?}")),
                 (Ok(Some(after)), held) if after == self => match held {
                     _ if !patient => {
                         patient = true;
                         continue;
                     }
-                    Some(it) if self.serves() => self.let_go(it),
+                    Some(it) if self.serves() && self.nodes.is_none() => self.let_go(it),
                     _ => return Err(format!("nothing moves any more: {self:?}, from {from:?}")),
                 },
                 (Ok(Some(after)), _) => after,
@@ -112,12 +127,21 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
     let settings = Settings::default();
     let pod = |does| Some(Pod { does, ..FRESH });
     let begins = [
-        State { pods: [pod(Does::Told), None, None], data: [1, 3, 2], views: [0; 3], granted: None },
+        State {
+            pods: [pod(Does::Told), None, None],
+            data: [1, 3, 2],
+            views: [0; 3],
+            granted: None,
+            nodes: None,
+            kept: false,
+        },
         State {
             pods: [pod(Does::Told), pod(Does::Told), pod(Does::Told)],
             data: [1, 2, 2],
             views: [0; 3],
             granted: None,
+            nodes: None,
+            kept: false,
         },
         // All fell at once; and one after the other.
         State {
@@ -125,12 +149,16 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             data: [2, 1, 2],
             views: [7; 3],
             granted: None,
+            nodes: None,
+            kept: false,
         },
         State {
             pods: [pod(Does::Told), pod(Does::Told), pod(Does::Rests)],
             data: [1, 2, 3],
             views: [7, 6, 4],
             granted: None,
+            nodes: None,
+            kept: false,
         },
         // The first one serves, and another one has joined it.
         State {
@@ -142,6 +170,17 @@ fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
             data: [3, 3, 1],
             views: [0; 3],
             granted: Some((0, 3)),
+            nodes: None,
+            kept: false,
+        },
+        // One node of three is lost, and members must not share one; the pod that was there waits for another.
+        State {
+            pods: [pod(Does::Told), pod(Does::Told), pod(Does::Held)],
+            data: [2, 1, 2],
+            views: [7; 3],
+            granted: None,
+            nodes: Some(2),
+            kept: false,
         },
     ];
     let mut queue: VecDeque<_> = begins.into_iter().map(|state| (state, 0)).collect();

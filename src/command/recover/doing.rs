@@ -9,10 +9,10 @@ use decide::marks::recovery::Recovery;
 use decide::marks::{PREFIX, RECOVER, RECOVERY};
 use decide::recovery::{self, Step};
 use jiff::SignedDuration;
-use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PostParams, Preconditions};
-use kube::{Api, ResourceExt as _};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::command::look::Seen;
@@ -31,9 +31,9 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         Step::Read { member, .. } => read(seen, member).await,
         Step::StopReading { reader, uid, .. } => delete(seen, reader, uid).await,
         Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
-        Step::Ask { member, at, loss } => {
-            let (member, position, loss) = (member.clone(), at.clone(), loss.clone());
-            let asked = Recovery { member, position, until: in_time(VALID)?, loss };
+        Step::Ask { member, at, node, loss } => {
+            let (member, position, node, loss) = (member.clone(), at.clone(), node.clone(), loss.clone());
+            let asked = Recovery { member, position, node, until: in_time(VALID)?, loss };
             ask(seen, &asked.to_string()).await
         }
         Step::TakeBack(_) => take_off(seen).await,
@@ -43,7 +43,7 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
             seen.record(&recorded.map(|claim| claim.name.clone()).collect::<Vec<_>>(), None).await?;
             take_off(seen).await
         }
-        Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) => Ok(()),
+        Step::Serves | Step::Wait(_) | Step::Refuse { .. } | Step::Cannot(_) | Step::ByHand(_) => Ok(()),
     }
 }
 
@@ -69,9 +69,14 @@ pub(super) async fn take_off(seen: &Seen) -> anyhow::Result<()> {
     seen.annotate(nothing).await.map(drop)
 }
 
-/// Whoever made it first, it is one pod: a name is given once.
+/// Objects as the API server holds them: types would lose the fields that are newer than they are.
+fn untyped<K: Resource<DynamicType = ()>>(seen: &Seen) -> Api<DynamicObject> {
+    Api::namespaced_with(seen.client.clone(), &seen.id.namespace, &ApiResource::erase::<K>(&()))
+}
+
+/// The member's pod, as its StatefulSet would make it.
 async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
-    let mut set = serde_json::to_value(seen.sets().get(&seen.id.name).await?)?;
+    let mut set = serde_json::to_value(untyped::<StatefulSet>(seen).get(&seen.id.name).await?)?;
     if let Some(older) = seen.cluster()?.workload.makes_older(ordinal) {
         let kept: Api<ControllerRevision> = Api::namespaced(seen.client.clone(), &seen.id.namespace);
         let data = kept.get(older).await.context("reading the template that it has not replaced yet")?.data;
@@ -80,14 +85,22 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
             recovery::at_revision(set, older, &data).with_context(|| format!("{older} holds no template"))?;
     }
     let pod = recovery::member_pod(&set, ordinal).context("it is no StatefulSet")?;
-    make(seen, pod).await
+    // Without the step it would go on without comparing what it has. What becomes of it is asked first.
+    let dry = PostParams { dry_run: true, ..posted() };
+    if let Some(made) = make(seen, &pod, &dry).await? {
+        anyhow::ensure!(
+            recovery::starts_by_the_step(&serde_json::to_value(made)?),
+            "its pod would not start by gatera's step, so it is not made: the guard is away, or leaves this namespace alone"
+        );
+    }
+    make(seen, &pod, &posted()).await.map(drop)
 }
 
 /// The pod that reads what a member has. An image that cannot be had is the one that all others run, if they run the same.
 async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
     let (cluster, pods) = (seen.cluster()?, seen.pods());
     let server = cluster.server().context("its template has no server")?.1.name.clone();
-    let own = pods.get(member).await?;
+    let own = serde_json::to_value(untyped::<Pod>(seen).get(member).await?)?;
     let mut images = BTreeSet::new();
     if cluster.member(member).and_then(|it| it.pod.as_deref()).is_some_and(|pod| pod.lacks_an_image) {
         for other in cluster.members.iter().filter(|it| it.pod.as_deref().is_some_and(|pod| pod.has_run)) {
@@ -97,16 +110,27 @@ async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
         }
     }
     let image = images.first().filter(|_| images.len() == 1).map(String::as_str);
-    make(seen, recovery::reader_pod(&serde_json::to_value(&own)?, &server, image)?).await
+    make(seen, &recovery::reader_pod(&own, &server, image)?, &posted()).await.map(drop)
 }
 
-/// A name is given once: whoever was first made it.
-async fn make(seen: &Seen, pod: Value) -> anyhow::Result<()> {
-    let pod: Pod = serde_json::from_value(pod)?;
-    let params = PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() };
-    match seen.pods().create(&params, &pod).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        result => result.map(drop).map_err(anyhow::Error::from),
+/// Pods that read what members have are of no use to anybody when nobody goes on.
+pub(super) async fn stop_reading(seen: &Seen) -> anyhow::Result<()> {
+    for reader in &seen.cluster()?.readers {
+        delete(seen, &reader.name, &reader.uid).await?;
+    }
+    Ok(())
+}
+
+fn posted() -> PostParams {
+    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
+}
+
+/// A name is given once: `None`, if another one has made it.
+async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<Option<DynamicObject>> {
+    let pod: DynamicObject = serde_json::from_value(pod.clone())?;
+    match untyped::<Pod>(seen).create(params, &pod).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        result => result.map(Some).map_err(anyhow::Error::from),
     }
 }
 
@@ -129,5 +153,116 @@ async fn delete(seen: &Seen, pod: &str, uid: &str) -> anyhow::Result<()> {
         // It has gone, or is another one by now.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         result => result.map(drop).map_err(anyhow::Error::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::{Request, Response};
+    use decide::config::Settings;
+    use decide::object::{Kind, Object};
+    use decide::view::{Facts, Freshness, Id, World};
+    use kube::Client;
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// What was asked for: method, path with query, body.
+    type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+    /// A cluster that was looked at, and an API server that holds this StatefulSet and answers a new pod with that.
+    fn seen(set: &Value, made: &Value, pods: &[Value]) -> (Seen, Asked) {
+        let asked = Asked::default();
+        let (by, set_there, made) = (Arc::clone(&asked), set.clone(), made.clone());
+        let service = service_fn(move |request: Request<Body>| {
+            let (by, set, made) = (Arc::clone(&by), set_there.clone(), made.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect_bytes().await.unwrap();
+                let is_set = parts.uri.path().contains("/statefulsets/");
+                let body = serde_json::from_slice(&body).unwrap_or_default();
+                by.lock().unwrap().push((parts.method.to_string(), parts.uri.to_string(), body));
+                let answer = if is_set { set } else { made };
+                Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+            }
+        });
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        facts.put(Object::read(Kind::StatefulSet, &set.to_string()).unwrap());
+        for pod in pods {
+            facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
+        }
+        let world = World::build(facts, Freshness::Current);
+        (Seen { client: Client::new(service, "db"), world, id: Id::new("db", "g") }, asked)
+    }
+
+    fn set() -> Value {
+        let labels = json!({ "gatera.dev/cluster": "g" });
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": { "name": "g", "namespace": "db", "uid": "u-1", "labels": labels },
+            "spec": {
+                "replicas": 3, "serviceName": "g-hs", "selector": { "matchLabels": labels },
+                "template": {
+                    "metadata": { "labels": labels },
+                    "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "ofLater": 1 }], "ofLater": { "a": [true] } },
+                },
+            },
+        })
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_made_with_fields_of_later_and_only_with_the_step() {
+        let mut made = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "g-1", "namespace": "db" },
+            "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["docker-entrypoint.sh"] }] },
+        });
+        let posts = |asked: &Asked| {
+            let asked = asked.lock().unwrap();
+            asked
+                .iter()
+                .filter(|it| it.0 == "POST")
+                .map(|it| (it.1.contains("dryRun=All"), it.2.clone()))
+                .collect::<Vec<_>>()
+        };
+        let step = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
+        let (unguarded, asked) = seen(&set(), &made, &[]);
+        let refused = act(&unguarded, &step).await.unwrap_err().to_string();
+        assert!(refused.contains("would not start by gatera's step, so it is not made"), "{refused}");
+        assert!(matches!(posts(&asked)[..], [(true, _)]), "{:?}", posts(&asked));
+
+        made["spec"]["containers"][0]["command"] =
+            json!(["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"]);
+        made["metadata"]["labels"] = json!({ "gatera.dev/cluster": "g" });
+        let (guarded, asked) = seen(&set(), &made, &[]);
+        act(&guarded, &step).await.unwrap();
+        let posts = posts(&asked);
+        assert!(matches!(posts[..], [(true, _), (false, _)]), "{posts:?}");
+        for (_, pod) in posts {
+            assert_eq!(pod["spec"]["ofLater"], json!({ "a": [true] }), "{pod}");
+            assert_eq!(pod["spec"]["containers"][0]["ofLater"], 1, "{pod}");
+        }
+    }
+
+    #[tokio::test]
+    async fn pods_that_read_are_deleted_by_uid() {
+        let reader = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": "g-2-reader", "namespace": "db", "uid": "r-2", "labels": { "gatera.dev/reads": "g-2" },
+                "ownerReferences": [{ "apiVersion": "v1", "kind": "Pod", "name": "g-2", "uid": "p-2" }],
+            },
+            "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["sh", "-c", "x", "start-member.sh", "mariadbd"] }] },
+        });
+        let (seen, asked) = seen(&set(), &reader, &[reader.clone()]);
+        stop_reading(&seen).await.unwrap();
+        let asked = asked.lock().unwrap();
+        let [(method, uri, body)] = &asked[..] else { panic!("{asked:?}") };
+        assert_eq!((&**method, &body["preconditions"]["uid"]), ("DELETE", &json!("r-2")));
+        assert!(uri.starts_with("/api/v1/namespaces/db/pods/g-2-reader"), "{uri}");
     }
 }

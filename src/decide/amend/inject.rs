@@ -127,6 +127,9 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
     files::add_volumes(pod, &patient, &identity::of(&patient, server));
     configuration::add(pod, &patient, server, &mut remarks);
     spread::add(pod, &patient, &mut remarks);
+    if let Some(node) = identity::place(&patient, server) {
+        edit::set(pod, &["spec", "nodeName"], json!(node));
+    }
     let (name, mut proven) = (server.name.clone(), false);
     if let Some(container) = container_mut(pod, &name) {
         files::add_mounts(container, &patient);

@@ -3,7 +3,7 @@
 //!
 //! `gatera.dev/recover: "galera-2 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:363 until=2026-12-01T10:00:00Z"` on the StatefulSet is
 //! what a person asks for. The guard looks whether it is true (`recovery::verify`), and only then repeats it in a mark of
-//! its own, `gatera.dev/recovery`. Must not know: clusters.
+//! its own, `gatera.dev/recovery`. ` on NODE` before ` until=` asks for a place, too. Must not know: clusters.
 
 use std::fmt;
 
@@ -24,6 +24,8 @@ pub struct Recovery {
     pub member: String,
     /// Where its data ends.
     pub position: Position,
+    /// The node that its new pod goes back to; `None`: the scheduler chooses.
+    pub node: Option<String>,
     /// When this is over.
     pub until: Timestamp,
     /// What may be lost by it, in the words of whoever accepts it; `None`: nothing.
@@ -67,6 +69,10 @@ impl Recovery {
         }
         let (begin, rest) = text.split_once(" until=").ok_or(Invalid::Form)?;
         let (member, position) = begin.split_once(" at ").ok_or(Invalid::Form)?;
+        let (position, node) = match position.split_once(" on ") {
+            Some((position, node)) => (position, Some(node.to_owned())),
+            None => (position, None),
+        };
         let position = Position::read(position).ok_or(Invalid::Form)?;
         let (until, loss) = match rest.split_once(" accept-loss=") {
             Some((until, loss)) => (until, Some(loss.trim().to_owned())),
@@ -74,9 +80,9 @@ impl Recovery {
         };
         let until: Timestamp = until.parse().map_err(|_| Invalid::Form)?;
         match () {
-            () if member.is_empty() || member.contains(' ') => Err(Invalid::Form),
+            () if !is_word(member) || !node.as_deref().is_none_or(is_word) => Err(Invalid::Form),
             () if loss.as_deref().is_some_and(is_placeholder) => Err(Invalid::Placeholder),
-            () => Ok(Self { member: member.to_owned(), position, until, loss }),
+            () => Ok(Self { member: member.to_owned(), position, node, until, loss }),
         }
     }
 
@@ -97,10 +103,16 @@ impl Recovery {
     }
 }
 
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && !text.contains(' ')
+}
+
 impl fmt::Display for Recovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { member, position, until, loss } = self;
-        write!(f, "{member} at {position} until={until}")?;
+        let Self { member, position, node, until, loss } = self;
+        write!(f, "{member} at {position}")?;
+        node.as_ref().map_or(Ok(()), |node| write!(f, " on {node}"))?;
+        write!(f, " until={until}")?;
         loss.as_ref().map_or(Ok(()), |loss| write!(f, " accept-loss={loss}"))
     }
 }
@@ -117,6 +129,7 @@ mod tests {
         for text in [
             format!("galera-2 at {ID}:363 until=2026-12-01T10:00:00Z"),
             format!("galera-2 at {ID}:0 until=2026-12-01T10:00:00Z accept-loss=412 transactions"),
+            format!("galera-2 at {ID}:7 on node-1 until=2026-12-01T10:00:00Z accept-loss=unknown"),
         ] {
             let read = Recovery::read(&text, now).unwrap();
             assert_eq!(read.to_string(), text);
@@ -139,6 +152,8 @@ mod tests {
             &format!(" at {ID}:1 until=2026-12-01T10:00:00Z"),
             &format!("a b at {ID}:1 until=2026-12-01T10:00:00Z"),
             &format!("galera-2 at {ID}:1 until=soon"),
+            &format!("galera-2 at {ID}:1 on  until=2026-12-01T10:00:00Z"),
+            &format!("galera-2 at {ID}:1 on a b until=2026-12-01T10:00:00Z"),
             &format!("galera-2 at {ID}:1 until=2026-12-01T10:00:00Z accept-loss=\u{1b}[2J"),
         ] {
             assert_eq!(Recovery::read(text, now), Err(Invalid::Form), "{text}");

@@ -12,6 +12,12 @@ pub struct PodStatus {
     /// Pending, Running, Succeeded, Failed.
     #[serde(deserialize_with = "or_default")]
     pub phase: String,
+    /// Why it has failed, in a word.
+    #[serde(deserialize_with = "or_default")]
+    pub reason: String,
+    /// The same in a sentence.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
     /// Conditions, of which Ready counts.
     #[serde(deserialize_with = "list")]
     pub conditions: Vec<Condition>,
@@ -36,6 +42,9 @@ pub struct Condition {
     /// Since when it is so.
     #[serde(deserialize_with = "or_default")]
     pub last_transition_time: String,
+    /// Why it is so.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
 }
 
 /// How a container does.
@@ -90,6 +99,9 @@ pub struct Waiting {
     /// CrashLoopBackOff, ImagePullBackOff, ContainerCreating …
     #[serde(deserialize_with = "or_default")]
     pub reason: String,
+    /// The same in a sentence.
+    #[serde(deserialize_with = "or_default")]
+    pub message: String,
 }
 
 const NO_IMAGE: [&str; 3] = ["ImagePullBackOff", "ErrImagePull", "InvalidImageName"];
@@ -143,10 +155,33 @@ impl Pod {
         self.container_status(container).map_or(0, |status| status.restart_count)
     }
 
-    /// Since when it is not Ready, as the kubelet wrote it.
+    /// Since when it is not Ready, as the kubelet wrote it, or, where none has it yet, since when no node takes it.
     pub fn unready_since(&self) -> Option<&str> {
         let unready = |it: &&Condition| it.kind == "Ready" && it.status != "True";
-        self.status.conditions.iter().find(unready).map(|it| &*it.last_transition_time)
+        let condition = self.status.conditions.iter().find(unready).or(self.unscheduled());
+        condition.map(|it| &*it.last_transition_time)
+    }
+
+    fn unscheduled(&self) -> Option<&Condition> {
+        self.status.conditions.iter().find(|it| it.kind == "PodScheduled" && it.status == "False")
+    }
+
+    /// What Kubernetes says of why nothing runs in it: the scheduler, the kubelet that turned it away, or what a container waits for.
+    pub fn held_up_by(&self) -> Option<&str> {
+        let PodStatus { phase, reason, message, .. } = &self.status;
+        let all = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        // That it falls again and again says nothing of why.
+        let mut waits = all
+            .filter_map(|it| it.state.waiting.as_ref())
+            .filter(|it| !matches!(&*it.reason, "CrashLoopBackOff" | "PodInitializing" | "ContainerCreating"))
+            .map(|it| if it.message.is_empty() { &*it.reason } else { &*it.message });
+        let turned_away =
+            Some(if message.is_empty() { &**reason } else { message }).filter(|_| phase == "Failed");
+        self.unscheduled()
+            .map(|it| &*it.message)
+            .or(turned_away)
+            .or_else(|| waits.next())
+            .filter(|it| !it.is_empty())
     }
 
     /// Since when this container runs, as the kubelet wrote it.

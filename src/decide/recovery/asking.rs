@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 
 use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
 use super::table::{Row, Told};
-use super::{has_a_right, serves};
+use super::{by_hand, has_a_right, held_up, serves};
 use crate::galera::start_note::{Doing, StartNote};
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, View};
@@ -31,6 +31,9 @@ pub(super) fn next(
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
+        if let Some(why) = by_hand::beside(cluster) {
+            return Some(Step::Cannot(why));
+        }
         let why = "so that it tells where its data ends".to_owned();
         return Some(Step::Create { member: member.name.clone(), ordinal: member.ordinal, why });
     }
@@ -57,6 +60,9 @@ pub(super) fn next(
         return Some(restart(cluster, row.member, "so that it tells where its data ends now".to_owned()));
     }
     let silent = rows.iter().find_map(|row| match &row.told {
+        Told::NotYet(_) if row.member.does_not_run() && row.member.reader.is_none() => {
+            Some(format!("{}: {}", row.member.name, held_up(cluster, row.member)))
+        }
         told @ (Told::NotYet(_) | Told::Served) => Some(format!("{} {told}", row.member.name)),
         _ => None,
     });

@@ -6,8 +6,10 @@
 
 use jiff::SignedDuration;
 
-use super::table::{self, Row};
-use super::{Stake, asking, came_before, has_served, serves, stake, still_true, waits_in_vain};
+use super::table;
+use super::{
+    Stake, asking, by_hand, came_before, choosing, has_served, held_up, serves, still_true, waits_in_vain,
+};
 use crate::galera::start_note::StartNote;
 use crate::marks::RECOVER;
 use crate::marks::recovery::Recovery;
@@ -88,6 +90,8 @@ pub enum Step {
         member: String,
         /// What is asked for, but for its end.
         at: crate::galera::start_note::Position,
+        /// The node that its new pod goes back to, where another member's pod waits for one.
+        node: Option<String>,
         /// What is accepted.
         loss: Option<String>,
     },
@@ -100,6 +104,8 @@ pub enum Step {
     },
     /// It cannot be done at all.
     Cannot(String),
+    /// Its servers do not start by the step, for this reason: a person starts it.
+    ByHand(&'static str),
     /// What was asked for is taken back, for this reason; then anew.
     TakeBack(String),
     /// Everybody is Ready who can be: what was asked for is taken off.
@@ -132,6 +138,9 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if serves(cluster) {
         return Step::Serves;
     }
+    if let Some(why) = by_hand::why(cluster).filter(|_| cluster.has_data()) {
+        return Step::ByHand(why);
+    }
     match fewer {
         Some(_) if want.all && !cluster.leaving.is_empty() => {
             return Step::Wait("members are still leaving".to_owned());
@@ -156,7 +165,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Cannot(why);
     }
     let rows = table::rows(cluster, view);
-    asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choose(cluster, &rows, want))
+    asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choosing::next(cluster, &rows, want))
 }
 
 /// Members that serve another cluster, as far as they know. Whoever started this one beside it would have two that reach each other.
@@ -188,51 +197,6 @@ fn all_of_it(cluster: &Cluster, fewer: Option<i64>) -> Option<Step> {
     })
 }
 
-/// The newest, or whom the person names.
-fn choose(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
-    let best = table::best(rows, cluster);
-    let chosen = match &want.from {
-        None => best,
-        Some(name) => {
-            match rows.iter().find(|row| row.member.name == *name || row.member.ordinal.to_string() == *name)
-            {
-                None => return Step::Cannot(format!("{name} is not a member of it")),
-                row => row,
-            }
-        }
-    };
-    let why_not = |member: &Member| {
-        let (ns, name) = (&cluster.id.namespace, &member.name);
-        format!("the pod of {name} does not run: kubectl -n {ns} describe pod {name} says why")
-    };
-    match chosen {
-        Some(Row { member, .. }) if member.does_not_run() => return Step::Cannot(why_not(member)),
-        None if rows.iter().all(|row| row.member.does_not_run()) => {
-            return Step::Cannot(rows.iter().map(|row| why_not(row.member)).collect::<Vec<_>>().join("; "));
-        }
-        _ => {}
-    }
-    let Some(row) = chosen else {
-        let why = rows.iter().map(|row| format!("{} {}", row.member.name, row.told)).collect();
-        return Step::Refuse { stake: Stake::Unknown(why), from: None };
-    };
-    let stake = stake(rows, row, cluster);
-    let accepted = stake.loss().is_none_or(|loss| want.from.is_some() && want.loss.as_ref() == Some(&loss));
-    match row.told.position() {
-        Some(at) if accepted => {
-            Step::Ask { member: row.member.name.clone(), at: at.clone(), loss: stake.loss() }
-        }
-        at => {
-            // Of two histories the longer one need not be the right one: a person has to say which.
-            let ids = || rows.iter().filter_map(|row| row.told.position()).map(|it| &it.id);
-            let one = cluster.identity().is_some()
-                || want.from.is_some()
-                || ids().all(|id| Some(id) == ids().next());
-            Step::Refuse { stake, from: at.filter(|_| one).map(|_| row.member.name.clone()) }
-        }
-    }
-}
-
 /// With the guard's word: the first one, then the others.
 fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDuration) -> Step {
     let Some(first) = cluster.member(&recovery.member) else {
@@ -246,6 +210,9 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     }
     if recovery.until <= view.now {
         return Step::TakeBack(format!("it ended at {}", recovery.until));
+    }
+    if let Some(why) = by_hand::why(cluster) {
+        return Step::TakeBack(format!("its servers do not start by gatera's step any more ({why})"));
     }
     let why = || "it starts the cluster".to_owned();
     let Some(pod) = first.pod.as_deref() else {
@@ -262,9 +229,14 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
     let fell = pod.restarts > 0 && told.is_some_and(|note| note.position().is_some());
     match told {
         _ if pod.going => Step::Wait(format!("{} is being deleted", first.name)),
-        // A node may have to be made for it.
-        _ if first.does_not_run() && still >= if pod.node.is_empty() { FOR_A_NODE } else { PATIENCE } => {
-            Step::TakeBack(format!("{} was to start the cluster, and its pod does not run", first.name))
+        _ if first.does_not_run() && waited_enough(first, view, still) => Step::TakeBack(format!(
+            "{} was to start the cluster, and {}",
+            first.name,
+            held_up(cluster, first)
+        )),
+        _ if Condition::of(first, view) == Some(Condition::NodeAway) => {
+            let (name, node) = (&first.name, &pod.node);
+            Step::TakeBack(format!("{name} was to start the cluster, and its node {node} does not answer"))
         }
         _ if has_served(first) && !has_lost_the_others(first, cluster, view, still) => {
             Step::Wait(format!("{} has started the cluster, and is not Ready at the moment", first.name))
@@ -278,7 +250,21 @@ fn led(cluster: &Cluster, recovery: &Recovery, view: &View<'_>, still: SignedDur
         Some(note) if fell && note.position() != Some(&recovery.position) => gone_on(),
         _ if (!carries || fell) && !still_true(recovery, cluster, view) => gone_on(),
         _ if !carries || fell => restart(cluster, first, why()),
+        _ if first.does_not_run() => {
+            Step::Wait(format!("{} is to start the cluster, and {}", first.name, held_up(cluster, first)))
+        }
         _ => Step::Wait(format!("{} starts the cluster from {}", first.name, recovery.position)),
+    }
+}
+
+/// A node may have to be made for it. How long it waits for one it says itself, whatever the others do meanwhile.
+fn waited_enough(member: &Member, view: &View<'_>, still: SignedDuration) -> bool {
+    match member.pod.as_deref() {
+        Some(pod) if pod.node.is_empty() => {
+            let waits = pod.unready.map(|since| view.now.duration_since(since));
+            waits.unwrap_or_default().max(still) >= FOR_A_NODE
+        }
+        _ => still >= PATIENCE,
     }
 }
 
@@ -314,7 +300,7 @@ fn others(cluster: &Cluster, first: &Member, view: &View<'_>, still: SignedDurat
                 Step::Create { member: name.clone(), ordinal: member.ordinal, why }
             }
             None => Step::Wait(format!("{name} is made by its StatefulSet")),
-            Some(_) if member.does_not_run() => Step::Wait(format!("{name} has a pod that does not run")),
+            Some(_) if member.does_not_run() => Step::Wait(format!("{name}: {}", held_up(cluster, member))),
             Some(_) => {
                 let does = Condition::of(member, view).map_or("is not Ready yet", Condition::says);
                 Step::Wait(format!("{name} {does}"))

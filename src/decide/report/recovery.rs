@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use jiff::{SignedDuration, Timestamp, Unit};
+
 use super::visible;
 use crate::galera::start_note::Position;
 use crate::recovery::{Newer, Stake, Step, rows};
@@ -42,7 +44,7 @@ pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
 /// What will be done, before it is.
 pub fn proposal(cluster: &Cluster, step: &Step) -> String {
     match step {
-        Step::Ask { member, at, loss } => start(cluster, member, at, loss.as_deref()),
+        Step::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
         step => format!("next would be: {}\n", says(step)),
     }
 }
@@ -107,6 +109,28 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
     text
 }
 
+/// Its servers do not start by the step: what a person does in place of this command.
+pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
+    let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
+    let (begins, pods) =
+        (visible(why), cluster.members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(" "));
+    let until = now.saturating_add(HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
+    let until = until.map(|it| it.to_string()).unwrap_or_default();
+    let mut text = format!(
+        "{id} cannot be recovered by this command, and it makes no pod of it: servers that do not start by gatera's step go on without \
+         comparing what they have, and rows may be lost ({begins})\n\
+         do instead, by hand: gatera explain G20 tells each step (\"Without the step\"); it begins with stopping what is left:\n  \
+         kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
+    );
+    if cluster.workload.replicas() > 0 {
+        let _ = writeln!(text, "  kubectl -n {ns} scale statefulset {set} --replicas=0");
+        let _ = writeln!(text, "  kubectl -n {ns} delete pods {pods} --ignore-not-found");
+    }
+    text
+}
+
+const HOUR: SignedDuration = SignedDuration::from_hours(1);
+
 /// At the end.
 pub fn back(cluster: &Cluster, without: &[String]) -> String {
     if without.is_empty() {
@@ -146,7 +170,7 @@ pub fn says(step: &Step) -> String {
             format!("every member but {} is Ready: taking off what was asked for", without.join(", "))
         }
         Step::Serves => "waiting: the others are not Ready yet".to_owned(),
-        Step::Cannot(_) | Step::Refuse { .. } => String::new(),
+        Step::Cannot(_) | Step::ByHand(_) | Step::Refuse { .. } => String::new(),
     };
     visible(&text)
 }

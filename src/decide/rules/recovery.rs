@@ -30,6 +30,65 @@
 //! that cannot be: `gatera recover galera -n db --from galera-0 --accept-loss "12 transactions"`, or `--accept-loss unknown`
 //! where nobody can tell how much it is.
 //!
+//! # Without the step
+//!
+//! Where servers do not start by gatera's step (Bitnami's image, a command of your own, `gatera.dev/start: keep`), `gatera recover` makes no
+//! pod. Members that crashed and come back together without their positions restore their last view and go on without comparing what
+//! they have: rows are on some of them only, and the cluster has no identity any more (`gatera explain G04`). So by hand, here for Bitnami's
+//! image and chart, with three members of StatefulSet `galera` in namespace `db`:
+//!
+//! 1. Stop what is left, before members find each other: then nothing goes on, and each volume is free. `gatera recover` prints the
+//!    commands, with the override (G01, G02, G04) that they need.
+//! 2. Ask each volume where its data ends. The highest number behind the same id is the newest: N. `sst_in_progress` means half a copy:
+//!    never N. If the ids differ, two clusters were founded: touch nothing, and compare their tables first. Where my.cnf gives InnoDB's
+//!    files other places or sizes, or encrypts them, add those options.
+//! 3. Take the last view off each volume, so that none is restored. Only on N's say that it may start alone.
+//! 4. Let N be the only member. The image finds no other one by name, and starts the cluster from N's data.
+//! 5. If its tables are there, let the others come: they copy everything. At the end take the override off.
+//!
+//! ```text
+//! ns=db set=galera data=/bitnami/mariadb/data
+//! image=$(kubectl -n $ns get statefulset $set -o 'jsonpath={.spec.template.spec.containers[0].image}')
+//! look() {   # NUMBER COMMAND: in a pod that has the volume of that member, and nothing else
+//!     kubectl -n $ns create -f - <<EOF
+//! apiVersion: v1
+//! kind: Pod
+//! metadata: {name: $set-look-$1}
+//! spec:
+//!   restartPolicy: Never
+//!   securityContext: {runAsUser: 1001, fsGroup: 1001}
+//!   volumes: [{name: data, persistentVolumeClaim: {claimName: data-$set-$1}}]
+//!   containers:
+//!   - name: look
+//!     image: $image
+//!     command: [bash, -c, "cd $data && { $2; } 2>&1; true"]
+//!     volumeMounts: [{name: data, mountPath: /bitnami/mariadb}]
+//! EOF
+//!     kubectl -n $ns wait pod/$set-look-$1 '--for=jsonpath={.status.phase}=Succeeded' --timeout=10m
+//!     kubectl -n $ns logs $set-look-$1
+//!     kubectl -n $ns delete pod $set-look-$1
+//! }
+//! # 2.
+//! asks="mariadbd --no-defaults --datadir=$data --wsrep-on=ON --wsrep-provider=/opt/bitnami/mariadb/lib/libgalera_smm.so"
+//! asks="$asks --wsrep-cluster-address=gcomm:// --binlog-format=ROW --innodb-autoinc-lock-mode=2 --wsrep-recover"
+//! for n in 0 1 2; do look $n "ls -d sst_in_progress; cat grastate.dat; $asks 2>&1 | grep 'Recovered position'"; done
+//! # 3.
+//! N=1
+//! for n in 0 1 2; do look $n "rm -f gvwstate.dat"; done
+//! look $N "sed -i 's/^safe_to_bootstrap: 0/safe_to_bootstrap: 1/' grastate.dat"
+//! # 4.
+//! kubectl -n $ns patch statefulset $set --patch "{\"spec\":{\"replicas\":1,\"ordinals\":{\"start\":$N}}}"
+//! kubectl -n $ns wait statefulset/$set '--for=jsonpath={.status.readyReplicas}=1' --timeout=10m
+//! # 5.
+//! kubectl -n $ns patch statefulset $set --patch '{"spec":{"replicas":3,"ordinals":{"start":0}}}'
+//! kubectl -n $ns wait statefulset/$set '--for=jsonpath={.status.readyReplicas}=3' --timeout=60m
+//! kubectl -n $ns annotate statefulset $set gatera.dev/override-
+//! ```
+//!
+//! Where the template of Bitnami's chart names another node in `galera.bootstrap.bootstrapFromNode`, take that out before 4. An image or a
+//! command of another kind does not start alone by itself: set `wsrep_cluster_address = gcomm://` in the members' ConfigMap before 4 (G04
+//! of the override, on the ConfigMap), and back before 5; its data is in another folder, and its server has another user.
+//!
 //! # How to waive it
 //!
 //! It cannot be waived: without the guard's mark nobody starts first. `accept-loss=TEXT` at the end of the annotation says that

@@ -28,8 +28,9 @@
 //! ever.
 //!
 //! If no member is Ready, the data is still on their claims. `gatera recover CLUSTER -n NAMESPACE` finds the member with the
-//! newest data and starts from there (`gatera explain G20`); it can be run again after any interruption. By hand, or where the
-//! server does not start by gatera's step (Bitnami's image), never from an empty node:
+//! newest data and starts from there (`gatera explain G20`); it can be run again after any interruption. Where the server does not
+//! start by gatera's step (Bitnami's image), make no pod, and follow `gatera explain G20`, "Without the step". By hand, never from an
+//! empty node:
 //!
 //! 1. Find N, the member with the newest data. `gatera status` tells where each member that waits starts from, and who is
 //!    the newest; it is the position of their last start. Where it tells nothing, `grastate.dat` in the data directory of

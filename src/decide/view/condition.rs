@@ -311,10 +311,7 @@ impl<'a> Scene<'a> {
                                      tells how the right one stays"
                 .to_owned(),
             Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
-            Condition::Blind if !self.serves() && self.cluster.has_data() => "started so, members may lack rows: gatera explain G04, by hand".to_owned(),
-            Condition::Blind => "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was \
-                                 made while the guard was away only has to be made anew)"
-                .to_owned(),
+            Condition::Blind => crate::recovery::blind(self.serves() || !self.cluster.has_data()).to_owned(),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)

@@ -64,8 +64,10 @@ pub struct PodFact {
     pub recovers: bool,
     /// How often its server's container was started again.
     pub restarts: i64,
-    /// Since when it is not Ready.
+    /// Since when it is not Ready, or no node takes it.
     pub unready: Option<Timestamp>,
+    /// What Kubernetes says of why nothing runs in it.
+    pub held_up_by: Option<Box<str>>,
     /// Since when its server's container runs.
     pub since: Option<Timestamp>,
     /// What its server read of its ConfigMaps when it started, if it was given a copy.
@@ -108,6 +110,8 @@ impl Reads {
     }
 }
 
+/// Of what Kubernetes says of a pod, in characters.
+const LONGEST_WORDS: usize = 300;
 /// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
 
@@ -200,6 +204,9 @@ impl PodFact {
             recovers: server.is_some_and(|server| Front::of(server).recovers()),
             restarts: server.map_or(0, |server| pod.restarts(&server.name)),
             unready: pod.unready_since().and_then(|since| since.parse().ok()),
+            held_up_by: pod
+                .held_up_by()
+                .map(|says| says.chars().take(LONGEST_WORDS).collect::<String>().into()),
             since: server.and_then(|server| pod.since(&server.name)?.parse().ok()),
             revision: meta.mark(marks::REVISION).and_then(Revision::read),
             template: meta.labels.get(TEMPLATE).cloned().unwrap_or_default(),

@@ -32,6 +32,13 @@ fn leads(patient: &Patient<'_>, server: &Container) -> Option<String> {
     recovery::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
+/// The node that a pod which starts its cluster goes back to.
+pub(super) fn place<'a>(patient: &Patient<'a>, server: &Container) -> Option<&'a str> {
+    let Patient { read, cluster, member, view, .. } = patient;
+    let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
+    recovery::place(cluster, read, view)
+}
+
 /// Its server does, when it is injected.
 fn begins_by_the_step(read: &Pod, server: &Container) -> bool {
     let Prospect { start, .. } = Prospect::of(server, &read.metadata, &read.spec, None);

@@ -1,0 +1,160 @@
+//! Servers that do not start by the step: `gatera recover` makes no pod of theirs, whatever of them is there, and says what a person does.
+//! And the place of the pod that starts a cluster.
+
+use decide::config::Settings;
+use decide::object::{Kind, Object};
+use decide::recovery::{self, Step, Want};
+use decide::view::View;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::{at, reads};
+use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
+
+/// A cluster that is down, of members in these states, whose template has this in it.
+fn with(members: [&str; 3], template: &Value) -> Scene {
+    let members = members.map(str::to_owned).to_vec();
+    Scene { members, stateful_set: json!({ "spec": { "template": template } }), ..Scene::default() }
+}
+
+fn next(scene: &Scene, want: &Want) -> Step {
+    let settings = Settings::default();
+    let world = scene.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    recovery::next(view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view, want, SignedDuration::from_mins(10))
+}
+
+#[test]
+fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
+    let server = |more: Value| {
+        let mut server = json!({ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }] });
+        json_patch::merge(&mut server, &more);
+        json!({ "spec": { "containers": [server] } })
+    };
+    let keep = json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } });
+    let bitnamis = server(json!({ "image": "bitnami/mariadb-galera:12.0.2" }));
+    let told = at(ID, 351);
+    let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
+    let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
+    for (what, template) in [
+        ("Bitnami's image", bitnamis.clone()),
+        (
+            "a command of one's own",
+            server(json!({ "command": ["sh", "-c", "exec docker-entrypoint.sh mariadbd"] })),
+        ),
+        ("an image that is not known", server(json!({ "image": "our/db:1" }))),
+        ("a position that its command looks for", server(json!({ "command": ["mysqld_safe"] }))),
+        ("its command is left alone", keep),
+    ] {
+        for members in [["absent"; 3], ["starting", "absent", "absent"], [&*told, "stuck", "absent"]] {
+            for all in [false, true] {
+                let mut scene = with(members, &template);
+                let want = Want { all, ..Want::default() };
+                assert!(
+                    matches!(next(&scene, &want), Step::ByHand(_)),
+                    "{what} {members:?}: {:?}",
+                    next(&scene, &want)
+                );
+                // It was granted before the template was changed.
+                scene.stateful_set["metadata"]["annotations"] = granted.clone();
+                assert!(matches!(next(&scene, &want), Step::TakeBack(_)), "{what} {members:?}");
+            }
+        }
+    }
+    // A stop in order is no way around it.
+    let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..with(["absent"; 3], &bitnamis) };
+    assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), Step::ByHand(_)));
+    // It serves, or never held data: nothing of this is said.
+    assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), Step::Serves);
+    let new =
+        Scene { data: "none".into(), claims: false, ..with(["starting", "absent", "absent"], &bitnamis) };
+    assert!(matches!(next(&new, &Want::default()), Step::Cannot(_)));
+    let text = reads(&with(["starting", "absent", "absent"], &bitnamis), &Want::default(), 0);
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => ".." }, {
+        insta::assert_snapshot!("by_hand", text);
+    });
+}
+
+/// The guard was away when this one was made: beside it the others would form a cluster with a member that does not know what it has.
+#[test]
+fn no_pod_is_made_beside_one_without_the_step() {
+    let mut scene =
+        Scene { members: ["starting", "absent", "absent"].map(str::to_owned).to_vec(), ..Scene::default() };
+    let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
+    pod["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
+    scene.also.push(pod);
+    let text = reads(&scene, &Want::default(), 600);
+    assert!(
+        text.contains(&format!("kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-0; then run this again")),
+        "{text}"
+    );
+}
+
+/// Another member's pod waits for a node, so the one that starts goes back to its own, if that takes it.
+#[test]
+fn who_starts_keeps_its_node() {
+    let says = "0/3 nodes are available: 1 node(s) didn't match pod anti-affinity rules";
+    let held = |scene: &mut Scene| {
+        let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        pod["status"] = json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": says, "lastTransitionTime": "2026-12-01T09:25:00Z" },
+        ] });
+        scene.also.push(pod);
+    };
+    let mut down = Scene { members: vec![at(ID, 363), at(ID, 351), "pending".into()], ..Scene::default() };
+    held(&mut down);
+    let lost = Want {
+        from: Some("0".to_owned()),
+        loss: Some("unknown".to_owned()),
+        unreadable: vec!["pod-2".to_owned()],
+        ..Want::default()
+    };
+    let Step::Ask { node, .. } = next(&down, &lost) else { panic!("{:?}", next(&down, &lost)) };
+    assert_eq!(node.as_deref(), Some("node-0"));
+    let text = reads(&down, &Want::default(), 0);
+    assert_eq!(text, format!("waiting: {STATEFUL_SET}-2: its pod does not run: {says}"));
+
+    let asked =
+        format!("{STATEFUL_SET}-0 at {ID}:363 on node-0 until=2026-12-01T10:00:00Z accept-loss=unknown");
+    let marks = json!({ "metadata": { "annotations": { "gatera.dev/recover": asked, "gatera.dev/recovery": asked } } });
+    let mut gone = Scene {
+        members: vec!["absent".into(), at(ID, 351), "pending".into()],
+        stateful_set: marks,
+        ..Scene::default()
+    };
+    held(&mut gone);
+    let node = |change: Value| {
+        let mut node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": "node-0" },
+            "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        });
+        json_patch::merge(&mut node, &change);
+        node
+    };
+    let away = json!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown" }] } });
+    for (what, also, of, place) in [
+        ("as it was", node(json!({})), 0, Some("node-0")),
+        ("another pod", node(json!({})), 1, None),
+        ("its node is cordoned", node(json!({ "spec": { "unschedulable": true } })), 0, None),
+        ("its node does not answer", node(away), 0, None),
+    ] {
+        let mut scene = gone.clone();
+        scene.also.push(also);
+        let settings = Settings::default();
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
+        let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{of}") } }).to_string();
+        let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
+        assert_eq!(recovery::place(cluster, &pod, &view), place, "{what}");
+    }
+    // Somebody else's word for another node is not repeated.
+    let elsewhere = asked.replace("node-0", "node-1");
+    let elsewhere = decide::marks::recovery::Recovery::of(&elsewhere).unwrap();
+    let settings = Settings::default();
+    let world = down.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let why = recovery::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
+    assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
+}
