@@ -160,6 +160,17 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
     before.allows(&runtime, &deletion(&alive, 0)).unwrap();
     before.allows(&runtime, &deletion(&alive, 0)).expect("the same member may be asked for again");
     drop(before);
+    let get = ["--namespace=gatera", "get", "leases", "--output=json"];
+    let leases: Value = serde_json::from_str(&alive.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+    let notes = leases["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["metadata"]["annotations"]["gatera.dev/let-go"].as_str());
+    let notes: Vec<Value> = notes.flat_map(|it| serde_json::from_str::<Vec<Value>>(it).unwrap()).collect();
+    let note = notes.iter().find(|it| it["namespace"] == *alive.ns).expect("a note");
+    let at: Timestamp = note["at"].as_str().expect("the time of the API server").parse().unwrap();
+    assert!(at.duration_since(Timestamp::now()).abs() < SignedDuration::from_secs(60), "{note}");
     let after = Replica::start(&alive, &runtime, "after");
     let words = after.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
     assert!(
@@ -177,7 +188,7 @@ fn own_leases(alive: &Alive, held: impl Fn(usize) -> Option<Value>) {
     let api = "rbac.authorization.k8s.io";
     let mut objects = vec![
         json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": { "name": "leases", "namespace": ns },
-            "rules": [{ "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"] }] }),
+            "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] }),
         json!({ "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": { "name": "leases", "namespace": ns },
             "roleRef": { "apiGroup": api, "kind": "Role", "name": "leases" },
             "subjects": [{ "kind": "ServiceAccount", "name": "gatera", "namespace": "gatera" }] }),

@@ -20,6 +20,7 @@ mod orphans;
 mod pod_fact;
 mod reads;
 mod reservations;
+pub mod transfer;
 mod wish;
 mod world;
 
