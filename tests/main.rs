@@ -31,6 +31,7 @@ mod drain;
 mod foreign;
 mod glass;
 mod guarded;
+mod hangs;
 mod heals;
 mod heard;
 mod helm;

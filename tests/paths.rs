@@ -70,7 +70,7 @@ impl Terminal {
             snapshot_path => "fixtures",
             filters => vec![
                 (r"until=\S+Z", "until=SOON"),
-                (r"let go \d+s ago", "let go 0s ago"),
+                (r"allowed to leave \d+s ago", "allowed to leave 0s ago"),
                 (r"/\S*/kubectl_replace_\d+/", ""),
             ],
         }, { insta::assert_snapshot!(name, page) });

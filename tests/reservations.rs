@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::thread;
 
 use axum::http::Request;
+use jiff::{SignedDuration, Timestamp};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -25,17 +26,22 @@ struct Replica {
 
 impl Replica {
     fn start(alive: &Alive, runtime: &Runtime, name: &str) -> Self {
-        Self::start_by(alive, runtime, name, None)
+        Self::start_by(alive, runtime, name, Start::default())
     }
 
-    fn start_by(alive: &Alive, runtime: &Runtime, name: &str, api_server: Option<String>) -> Self {
+    fn start_in(alive: &Alive, runtime: &Runtime, name: &str, namespace: &str) -> Self {
+        Self::start_by(
+            alive,
+            runtime,
+            name,
+            Start { namespace: Some(namespace.to_owned()), ..Start::default() },
+        )
+    }
+
+    fn start_by(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
         // Another configuration's name: the entries lead to the shared guard, whose lease and reservations these share.
-        let start = Start {
-            identity: name.to_owned(),
-            arguments: vec!["--configuration=nobody".into()],
-            api_server,
-            ..Start::default()
-        };
+        let arguments = vec!["--configuration=nobody".into()];
+        let start = Start { identity: name.to_owned(), arguments, ..start };
         let guard = Guard::start(alive.plane, &program(), &start);
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = Config::new(format!("https://{}", guard.webhooks).parse().unwrap());
@@ -136,7 +142,7 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
         }
     }
     assert_eq!(allowed, rounds, "in each round one may go: {words:#?}");
-    assert!(words.iter().any(|it| it.contains("was let go")), "{words:#?}");
+    assert!(words.iter().any(|it| it.contains("was allowed to leave")), "{words:#?}");
 }
 
 /// The review that deletes a member.
@@ -144,7 +150,7 @@ fn deletion(alive: &Alive, ordinal: usize) -> Value {
     ways(alive).swap_remove(ordinal * 2).1
 }
 
-/// What one replica allowed, the next one knows: also one that has just started, and one whose own note was lost.
+/// What one replica allowed, the next one knows: also one that has just started.
 #[test]
 fn a_replica_that_has_just_started_knows_who_was_let_go() {
     let alive = Alive::cluster("reserved");
@@ -154,23 +160,86 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
     before.allows(&runtime, &deletion(&alive, 0)).unwrap();
     before.allows(&runtime, &deletion(&alive, 0)).expect("the same member may be asked for again");
     drop(before);
+    let get = ["--namespace=gatera", "get", "leases", "--output=json"];
+    let leases: Value = serde_json::from_str(&alive.plane.kubectl(User::Admin, &get).succeeded()).unwrap();
+    let notes = leases["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|it| it["metadata"]["annotations"]["gatera.dev/let-go"].as_str());
+    let notes: Vec<Value> = notes.flat_map(|it| serde_json::from_str::<Vec<Value>>(it).unwrap()).collect();
+    let note = notes.iter().find(|it| it["namespace"] == *alive.ns).expect("a note");
+    let at: Timestamp = note["at"].as_str().expect("the time of the API server").parse().unwrap();
+    assert!(at.duration_since(Timestamp::now()).abs() < SignedDuration::from_secs(60), "{note}");
     let after = Replica::start(&alive, &runtime, "after");
     let words = after.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
     assert!(
-        words.contains(&format!("[G02] Pod {}/{STATEFUL_SET}-1: {STATEFUL_SET}-0 was let go ", alive.ns)),
+        words.contains(&format!(
+            "[G02] Pod {}/{STATEFUL_SET}-1: {STATEFUL_SET}-0 was allowed to leave ",
+            alive.ns
+        )),
         "{words}"
     );
-    // The Lease may be deleted: it comes back, by a right that names it, and no other can be made.
-    for shard in 0..8 {
-        let lease = format!("lease/gatera-let-go-{shard}");
-        alive.plane.kubectl(User::Admin, &["--namespace=gatera", "delete", &lease]).succeeded();
-    }
-    // Within two seconds the same member needs no second note.
-    eventually("a Lease that is made again", || {
-        after.allows(&runtime, &deletion(&alive, 0)).unwrap();
-        let get = ["--namespace=gatera", "get", "leases", "--output=name"];
-        alive.plane.kubectl(User::Admin, &get).succeeded().contains("gatera-let-go-").then_some(())
-    });
+}
+
+/// Leases of one's own: those of the guard are other tests', too.
+fn own_leases(alive: &Alive, held: impl Fn(usize) -> Option<Value>) {
+    let ns = &alive.ns;
+    let api = "rbac.authorization.k8s.io";
+    let mut objects = vec![
+        json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": { "name": "leases", "namespace": ns },
+            "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] }),
+        json!({ "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": { "name": "leases", "namespace": ns },
+            "roleRef": { "apiGroup": api, "kind": "Role", "name": "leases" },
+            "subjects": [{ "kind": "ServiceAccount", "name": "gatera", "namespace": "gatera" }] }),
+    ];
+    objects.extend((0..8).filter_map(|shard| {
+        let held = held(shard)?.to_string();
+        let meta = json!({ "name": format!("gatera-let-go-{shard}"), "namespace": ns, "annotations": { "gatera.dev/let-go": held } });
+        Some(json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta }))
+    }));
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string();
+    alive.plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &list).succeeded();
+}
+
+/// The chart makes these Leases, so one that does not exist was deleted: it comes back, and what it may have held is waited for.
+#[test]
+fn a_lease_that_was_deleted_may_have_held_a_reservation() {
+    let alive = Alive::cluster("unheld");
+    alive.until_ready(3);
+    own_leases(&alive, |_| None);
+    let runtime = Runtime::new().unwrap();
+    let replica = Replica::start_in(&alive, &runtime, "unheld", &alive.ns);
+    let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
+    assert!(
+        words.contains("was deleted or cannot be read, so another member may have been allowed to leave"),
+        "{words}"
+    );
+    let leases =
+        alive.plane.kubectl(User::Admin, &["get", "leases", "--output=name", "--namespace", &alive.ns]);
+    assert_eq!(leases.succeeded().lines().count(), 1, "it comes back");
+    eventually("half a minute to be over", || replica.allows(&runtime, &deletion(&alive, 0)).ok());
+}
+
+/// A reservation that is over refuses nothing, also where a replica reads it for the first time.
+#[test]
+fn a_replica_that_reads_an_old_reservation_knows_that_it_is_over() {
+    let alive = Alive::cluster("overdue");
+    alive.until_ready(3);
+    let runtime = Runtime::new().unwrap();
+    let pod = alive.plane.get(&alive.ns, &format!("pod/{STATEFUL_SET}-0"));
+    let note = |at: Timestamp| {
+        json!([{ "namespace": alive.ns, "stateful_set": STATEFUL_SET, "pod": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+            "times": 1, "at": at.to_string() }])
+    };
+    let now = Timestamp::now();
+    own_leases(&alive, |_| Some(note(now)));
+    let early = Replica::start_in(&alive, &runtime, "early", &alive.ns);
+    let words = early.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
+    assert!(words.contains("-0 was allowed to leave "), "{words}");
+    own_leases(&alive, |_| Some(note(now - SignedDuration::from_mins(1))));
+    let late = Replica::start_in(&alive, &runtime, "late", &alive.ns);
+    late.allows(&runtime, &deletion(&alive, 1)).unwrap();
 }
 
 /// Without an answer of the API server nobody is let go, and the person reads why.
@@ -180,7 +249,12 @@ fn without_an_answer_of_the_api_server_nobody_is_let_go() {
     alive.until_ready(3);
     let runtime = Runtime::new().unwrap();
     let link = Link::start(alive.plane);
-    let replica = Replica::start_by(&alive, &runtime, "unreserved", Some(link.url()));
+    let replica = Replica::start_by(
+        &alive,
+        &runtime,
+        "unreserved",
+        Start { api_server: Some(link.url()), ..Start::default() },
+    );
     link.holds("/leases/gatera-let-go-");
     let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
     let says = format!(

@@ -277,7 +277,7 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
         let message = refused["status"]["message"].as_str().unwrap();
         assert!(
             message.contains(&format!(
-                "{}-{gone} was let go 0s ago (3 of 3 members Synced, seen now)",
+                "{}-{gone} was allowed to leave 0s ago (3 of 3 members Synced, seen now)",
                 scene::STATEFUL_SET
             )),
             "{message}"
@@ -292,7 +292,8 @@ async fn two_members_that_are_asked_to_go_at_once_do_not_both_go() {
     } });
     let message = asked(body).await["status"]["message"].clone();
     assert!(
-        message.as_str().unwrap().contains("[G01]") && message.as_str().unwrap().contains("was let go"),
+        message.as_str().unwrap().contains("[G01]")
+            && message.as_str().unwrap().contains("was allowed to leave"),
         "{message}"
     );
     // One whose claim is being deleted has to wait all the more.

@@ -21,6 +21,7 @@ mod pod_fact;
 mod reads;
 mod reservations;
 mod room;
+pub mod transfer;
 mod wish;
 mod world;
 

@@ -43,10 +43,8 @@ pub(super) async fn judge(guard: &Guard, review: &Review, known: &Known<'_>) -> 
     let again = |reservations: &Reservations| rules::evaluate(review, &known.after(reservations));
     match guard.book.reserve(&departure, |reservations| again(reservations).allowed()).await {
         Outcome::Reserved => {}
-        Outcome::Lost => {
-            let reservations = guard.book.reservations();
-            return (again(&reservations), reservations);
-        }
+        // By the same reservations, not by those of a moment later: it was not reserved, so it must not turn into allowed.
+        Outcome::Lost(reservations) => return (again(&reservations), reservations),
         Outcome::Unknown(problem) => {
             rules::refuse_unreserved(&departure, &problem, review, &view, &mut decision);
         }

@@ -3,6 +3,7 @@
 use decide::marks::PREFIX;
 use decide::rules::Departure;
 use decide::view::Id;
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -10,22 +11,35 @@ use tracing::warn;
 /// The annotation's name, behind the prefix of all of ours.
 const LET_GO: &str = "let-go";
 
-/// One member that was let go.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+/// One reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize)]
 pub(super) struct Note {
     namespace: String,
     stateful_set: String,
     pub(super) pod: String,
     pub(super) uid: String,
-    /// Counts how often it was let go: each time begins anew for everybody.
+    /// Counts how often its pod was reserved: each time begins anew for all replicas.
     #[serde(default)]
     pub(super) times: u64,
+    /// When it was made, by the API server's clock. `None`: its writer did not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) at: Option<Timestamp>,
 }
 
 impl Note {
-    pub(super) fn of(departure: &Departure, times: u64) -> Self {
+    pub(super) fn of(departure: &Departure, times: u64, at: Option<Timestamp>) -> Self {
         let Departure { cluster: Id { namespace, name }, pod, uid, .. } = departure.clone();
-        Self { namespace, stateful_set: name, pod, uid, times }
+        Self { namespace, stateful_set: name, pod, uid, times, at }
+    }
+
+    /// Stands for all reservations that may have been in a Lease that was deleted, or cannot be read.
+    pub(super) fn lost(at: Option<Timestamp>) -> Self {
+        Self { at, ..Self::default() }
+    }
+
+    /// See [`Note::lost`].
+    pub(super) fn is_lost(&self) -> bool {
+        self.pod.is_empty()
     }
 
     pub(super) fn cluster(&self) -> Id {
@@ -33,13 +47,13 @@ impl Note {
     }
 }
 
-/// The notes in a Lease. What cannot be read is not ours, and the next write replaces it.
+/// The notes in a Lease. What cannot be read may have been reservations, and the next write replaces it.
 pub(super) fn of(lease: &Lease) -> Vec<Note> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{LET_GO}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
         warn!(lease = lease.metadata.name, %error, "reservations that cannot be read");
-        Vec::new()
+        vec![Note::lost(None)]
     })
 }
 

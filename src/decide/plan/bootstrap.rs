@@ -11,7 +11,7 @@ use super::warrant::is_marked;
 use super::{Announcement, Condemned, Finish, Mark, NOT_REMOVED, Step, not_removed};
 use crate::amend::inject;
 use crate::object::{Kind, Meta, Service, Workload};
-use crate::view::{Cluster, PodFact, Removal, RemovalTarget, View};
+use crate::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 
 /// How far a cluster is with its bootstrap node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,16 +299,20 @@ fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if cluster.members.is_empty() {
         return Some("no member is asked for (0 replicas)".to_owned());
     }
+    if let Some(founder) = transfer::stranded(cluster, view.now) {
+        let way_out = transfer::way_out(cluster, founder);
+        return Some(format!("{} has lost its majority: {way_out}", founder.name));
+    }
     let everybody = i64::try_from(cluster.members.len()) == Ok(cluster.workload.replicas());
     if !everybody || !cluster.members.iter().all(crate::view::Member::ready) || !cluster.leaving.is_empty() {
         return Some(cluster.describe());
     }
     let rolls = || cluster.rolls().then(|| "a rollout of the StatefulSet runs".to_owned());
-    let let_go = || {
+    let reserved = || {
         let (pod, _) = view.reservations.besides(cluster, "")?;
-        Some(format!("{pod} was let go moments ago"))
+        Some(format!("{pod} was allowed to leave moments ago"))
     };
-    unverified(cluster).or_else(rolls).or_else(let_go)
+    unverified(cluster).or_else(rolls).or_else(reserved)
 }
 
 /// Members whose Ready proves nothing, and what to do about them.

@@ -30,6 +30,10 @@
 //! Service may stay in a ConfigMap: a name that does not resolve is skipped, as long as members are listed too. An install
 //! that does not get anywhere (no member starts) may be deleted at any time.
 //!
+//! A bootstrap node that was killed while the first member copied from it may come back without a majority: it waits for that member,
+//! which has nothing yet. `gatera status` then names it as CUT-OFF, and its pod may be deleted: its Deployment makes a new one, which
+//! members join. What was written into the old one is lost, so gatera does not do it by itself.
+//!
 //! # How to waive it
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
@@ -39,7 +43,7 @@ use super::{Rule, UNTIL_SEEN, Verb};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Member, State, View};
+use crate::view::{Cluster, Member, State, View, transfer};
 
 pub(super) const RULE: Rule = Rule {
     id: "G05",
@@ -62,7 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => false,
     };
     let cluster = ends.then(|| bootstrapped_with(review, view)).flatten();
-    cluster.and_then(|cluster| still_needed(cluster, view)).into_iter().collect()
+    cluster.and_then(|cluster| still_needed(review, cluster, view)).into_iter().collect()
 }
 
 /// An edit that stops the bootstrap node, or replaces it by another empty one.
@@ -85,9 +89,11 @@ fn bootstrapped_with<'a>(review: &Review, view: &View<'a>) -> Option<&'a Cluster
     }
 }
 
-fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
+fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
     let ns = &cluster.id.namespace;
-    let wait = format!("{}, then repeat the command", cluster.wait_command());
+    let hangs = cluster.members.iter().find_map(|it| transfer::hangs(cluster, it, view.now));
+    let wait = hangs.unwrap_or_else(|| format!("{}, then repeat the command", cluster.wait_command()));
+    let stranded = transfer::stranded(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
         State::Unknown => (
@@ -97,7 +103,13 @@ fn still_needed(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         ),
         // Nobody depends on it: an install that failed may be taken away.
         State::Forming if !cluster.members.iter().any(Member::starting) => return None,
-        State::Forming | State::Joining | State::Transfer => (Verdict::Wait, trouble(cluster), wait),
+        State::Forming if stranded.is_some_and(|pod| review.kind == Kind::Pod && pod.name == review.name) => {
+            return None;
+        }
+        State::Forming | State::Joining | State::Transfer => {
+            let wait = stranded.map_or(wait, |pod| transfer::way_out(cluster, pod));
+            (Verdict::Wait, trouble(cluster), wait)
+        }
         State::Degraded | State::Down => {
             let instead = format!("kubectl -n {ns} describe pods (why are they not Ready?), then {wait}");
             (Verdict::Deny, trouble(cluster), instead)

@@ -1,6 +1,6 @@
 //! G02: members leave one at a time.
 //!
-//! Refuses to delete or evict a member while another one is not Ready or was let go moments ago, while a rollout of the
+//! Refuses to delete or evict a member while another one is not Ready or was allowed to leave moments ago, while a rollout of the
 //! StatefulSet is about to stop the next one, to force a deletion while its server runs, to restart a member whose claim is
 //! being deleted before all others are Synced, to restart anybody of a cluster that has lost its identity, to delete one
 //! that serves beyond the replicas while another is missing, and to give a member an owner (`metadata.ownerReferences`) with
@@ -20,7 +20,7 @@
 //! ```text
 //! $ kubectl delete pod -l app=galera
 //! pod "galera-0" deleted
-//! [G02] Pod db/galera-1: galera-0 was let go 0s ago (3 of 3 members Synced, seen now)
+//! [G02] Pod db/galera-1: galera-0 was allowed to leave 0s ago (3 of 3 members Synced, seen now)
 //! ```
 //!
 //! # What to do instead
@@ -40,7 +40,7 @@
 //! | name | what it is | the way out |
 //! |---|---|---|
 //! | STARTS | it has told nothing yet | wait |
-//! | TRANSFER | it receives a copy, of what it missed or of everything | wait; nobody else may leave |
+//! | TRANSFER | it receives a copy, of what it missed or of everything | wait; no other member may leave; if its donor was started again, or the copy lasts longer than an hour and its size explain, `gatera status` names how it begins anew |
 //! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera recover` |
 //! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera recover` |
 //! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet; if it is certain that no other server runs, `gatera status` tells how it goes on alone |

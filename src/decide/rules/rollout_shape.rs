@@ -147,14 +147,14 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     }
 }
 
-/// Another member was let go moments ago, which the view does not show yet.
+/// Another member was allowed to leave moments ago, which the view does not show yet.
 fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) -> Option<Finding> {
     let first = format!("{}-{first}", cluster.id.name);
     let (other, seconds) = view.reservations.besides(cluster, &first)?;
     let Cluster { id, .. } = cluster;
     Some(wait(
         Verdict::Wait,
-        format!("{what}, and {other} was let go {seconds}s ago ({})", view.count(cluster)),
+        format!("{what}, and {other} was allowed to leave {seconds}s ago ({})", view.count(cluster)),
         format!(
             "kubectl -n {} rollout status statefulset {}, and repeat it when all members are Ready",
             id.namespace, id.name

@@ -277,7 +277,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
         State::Healthy => {
             let last = format!("{}-{}", cluster.id.name, cluster.workload.ordinals().start + step.from - 1);
             let (other, seconds) = view.reservations.besides(cluster, &last)?;
-            refuse(Verdict::Wait, &format!("{other} was let go {seconds}s ago"), ready)
+            refuse(Verdict::Wait, &format!("{other} was allowed to leave {seconds}s ago"), ready)
         }
         State::Unknown => refuse(
             Verdict::Unknown,

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cluster, Member, View};
+use super::{Cluster, Member, View, transfer};
 use crate::galera::start_note::{Doing, StartNote};
 
 /// What is the matter with a member, or with all of them.
@@ -49,8 +49,8 @@ pub enum Condition {
     Blind,
 }
 
-const BLIND: &str = "members that start without positions may lack rows: gatera explain G04 (by hand)";
-/// Whoever reaches somebody does so in less.
+const BLIND: &str = "members that start without positions may lack rows: gatera explain G20 (without the step)";
+/// A member that can reach a peer does so within this time.
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
 /// Names, and what is said of a member.
@@ -165,7 +165,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
         let members = members.iter().map(|it| it.name.clone()).collect();
         Some(Matter { condition, members, instead })
     });
-    let mut matters: Vec<_> = by_condition.collect();
+    let mut matters: Vec<_> = transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect();
     // Of a cluster that is down, whatever else is said: where to begin.
     let newest = scene.newest();
     let last = matters.iter_mut().rfind(|it| it.condition != Condition::Blind);
@@ -303,7 +303,7 @@ impl<'a> Scene<'a> {
                 .to_owned(),
             Condition::Looks if !self.cluster.has_data() => "the bootstrap node comes first".to_owned(),
             Condition::Looks => "nobody may start first by himself".to_owned(),
-            Condition::Transfer => "a copy takes its time; nobody else may leave meanwhile".to_owned(),
+            Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()
             }

@@ -7,7 +7,7 @@
 
 use super::{Cluster, Id};
 
-/// One member that was let go.
+/// One member that was allowed to leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     /// Its cluster.

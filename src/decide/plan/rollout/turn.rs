@@ -54,7 +54,7 @@ impl<'a> Rollout<'a, '_> {
             return Some("the bootstrap node is there".to_owned());
         }
         if let Some((pod, _)) = view.reservations.besides(cluster, "") {
-            return Some(format!("{pod} was let go moments ago"));
+            return Some(format!("{pod} was allowed to leave moments ago"));
         }
         if cluster.members.len() == 1 {
             return Some("it has one member, and who restarts it stops the cluster".to_owned());

@@ -7,7 +7,7 @@ use super::super::departure::hold;
 use super::{Leaving, finding};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::{self, Condition};
-use crate::view::{Member, State};
+use crate::view::{Member, State, transfer};
 
 impl Leaving<'_> {
     /// While another one is missing, this one carries the cluster.
@@ -31,7 +31,7 @@ impl Leaving<'_> {
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
-            return wait(format!("{other} was let go {seconds}s ago ({})", self.seen()), ready());
+            return wait(format!("{other} was allowed to leave {seconds}s ago ({})", self.seen()), ready());
         }
         let does = |member| Condition::of(member, self.view).filter(|it| it.lasts());
         if let Some((says, instead)) = self.rollout_goes_on() {
@@ -58,7 +58,8 @@ impl Leaving<'_> {
             return Some(vec![found]);
         }
         if other.starting() || other.pod.as_ref().is_some_and(|pod| pod.going) {
-            return wait(format!("{} {trouble} ({})", other.name, self.seen()), ready());
+            let instead = transfer::hangs(self.cluster, other, self.view.now).unwrap_or_else(ready);
+            return wait(format!("{} {trouble} ({})", other.name, self.seen()), instead);
         }
         let says = format!("{} {trouble} ({})", other.name, self.seen());
         let uncreated = self

@@ -38,7 +38,7 @@ fn beyond(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<F
     ))
 }
 
-const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been let go";
+const NOT_SEEN: &str = "a member that is not Ready counts as lost when the majority is counted, and another may have been allowed to leave";
 
 /// It was made moments ago, by a StatefulSet that asks for more members than the view shows.
 fn not_seen_yet(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<Finding> {

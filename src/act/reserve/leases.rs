@@ -1,0 +1,77 @@
+//! Where reservations lie: Leases at the API server, and the time that its answers carry.
+//!
+//! Must not know: what stands in a Lease.
+
+use axum::http::StatusCode;
+use axum::http::header::DATE;
+use http_body_util::BodyExt as _;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{GetParams, PostParams, Request};
+use kube::client::Body;
+use kube::core::Status;
+use kube::{Api, Client, Error};
+
+/// What was asked for, and the `Date` of the answer, if it had one that can be read.
+type Dated<T> = (T, Option<Timestamp>);
+
+/// Where reservations lie.
+pub trait Store: Send + Sync {
+    /// This Lease, if it exists.
+    fn read(&self, name: &str) -> impl Future<Output = kube::Result<Dated<Option<Lease>>>> + Send;
+    /// Writes it only over the version that it carries; without one only if there is none.
+    fn write(&self, name: &str, lease: &Lease) -> impl Future<Output = kube::Result<Dated<Lease>>> + Send;
+}
+
+/// Those of the guard's own namespace.
+#[derive(Debug)]
+pub struct Leases {
+    api: Api<Lease>,
+}
+
+impl Leases {
+    /// Of this namespace.
+    pub(super) fn of(client: Client, namespace: &str) -> Self {
+        Self { api: Api::namespaced(client, namespace) }
+    }
+
+    fn requests(&self) -> Request {
+        Request::new(self.api.resource_url())
+    }
+
+    /// The answer; `None`: there is no such Lease.
+    async fn ask(&self, request: axum::http::Request<Vec<u8>>) -> kube::Result<Dated<Option<Lease>>> {
+        let answer = self.api.clone().into_client().send(request.map(Body::from)).await?;
+        let date = answer.headers().get(DATE).and_then(|it| rfc2822::parse(it.to_str().ok()?).ok());
+        let date = date.map(|it| it.timestamp());
+        let code = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        if code == StatusCode::NOT_FOUND {
+            return Ok((None, date));
+        }
+        if code.is_success() {
+            return Ok((Some(serde_json::from_slice(&body).map_err(Error::SerdeError)?), date));
+        }
+        let said: Status = serde_json::from_slice(&body).unwrap_or_default();
+        Err(Error::Api(Status { code: code.as_u16(), ..said }.boxed()))
+    }
+}
+
+impl Store for Leases {
+    async fn read(&self, name: &str) -> kube::Result<Dated<Option<Lease>>> {
+        let request = self.requests().get(name, &GetParams::default()).map_err(Error::BuildRequest)?;
+        self.ask(request).await
+    }
+
+    async fn write(&self, name: &str, lease: &Lease) -> kube::Result<Dated<Lease>> {
+        let text = serde_json::to_vec(lease).map_err(Error::SerdeError)?;
+        // Also creates it: a Lease that was deleted comes back, by a right that names it.
+        let request =
+            self.requests().replace(name, &PostParams::default(), text).map_err(Error::BuildRequest)?;
+        match self.ask(request).await? {
+            (Some(lease), date) => Ok((lease, date)),
+            (None, _) => Err(Error::Api(Status { code: 404, ..Status::default() }.boxed())),
+        }
+    }
+}

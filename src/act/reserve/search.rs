@@ -1,0 +1,274 @@
+//! Replicas, one cluster, one Lease, and every order in which things can come: the real [`Book`] over links that stall and lose
+//! answers, while replicas restart, the Lease is deleted, and clocks are set.
+//!
+//! Laws: no two members are allowed to leave within the life of a reservation, none without a note, and no refusal is older than
+//! that life. Runs follow from their number; `GATERA_SEARCH_RUNS` says how many there are. A process reads no wall clock, so only those of the
+//! API servers are here: two of them, a second apart, that are set by an hour when no reservation counts.
+
+use std::sync::Arc;
+
+use decide::config::Settings;
+use decide::galera::adopt::Adoption;
+use decide::object::{Kind, Object};
+use decide::view::{Facts, Freshness, View, World};
+use jiff::SignedDuration;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::ledger::LASTS;
+use super::*;
+
+/// Answers take their time, dates have whole seconds, and clocks may differ by some.
+const SLACK: Duration = Duration::from_secs(12);
+
+/// So long ago at most a note was written for what is allowed: an answer is waited for, and the same pod asked for again.
+const A_MOMENT: Duration = Duration::from_secs(4);
+/// By so much a clock is set.
+const AN_HOUR: Duration = Duration::from_hours(1);
+
+/// SplitMix64.
+#[derive(Clone)]
+struct Random(Arc<Lock<u64>>);
+
+impl Random {
+    fn below(&self, most: u64) -> u64 {
+        let mut state = self.0.lock().unwrap();
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % most
+    }
+
+    async fn pause(&self, longest: &[u64]) {
+        let longest = longest[usize::try_from(self.below(longest.len() as u64)).unwrap()];
+        sleep(Duration::from_millis(self.below(longest))).await;
+    }
+}
+
+/// What there is at the API server, and what it has seen.
+struct Server {
+    lease: Option<Lease>,
+    version: u64,
+    began: Instant,
+    /// By how much its clock was set, in seconds.
+    set: i64,
+    /// Whose note was written when.
+    written: Vec<(String, Instant)>,
+    /// Before this, no refusal is too old: a Lease was deleted, or notes lie ahead of a clock that was set back.
+    unknown_until: Instant,
+}
+
+impl Server {
+    fn shows(&self) -> Timestamp {
+        let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap() + self.set;
+        Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_000_000 + seconds)
+    }
+
+    fn note(&mut self, note: &Note) {
+        self.written.push((note.pod.clone(), Instant::now()));
+        let slack = SignedDuration::try_from(SLACK).unwrap();
+        if note.at.is_some_and(|at| at > self.shows() + slack) {
+            self.unknown_until = Instant::now() + AN_HOUR;
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Link {
+    server: Arc<Lock<Server>>,
+    random: Random,
+}
+
+impl Link {
+    /// What was sent arrives, even if its sender has given up.
+    async fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Server) -> kube::Result<T> + Send + 'static,
+    ) -> kube::Result<(T, Option<Timestamp>)> {
+        const USUAL: [u64; 8] = [20, 20, 20, 20, 20, 600, 3_000, 20_000];
+        let link = self.clone();
+        let asked = tokio::spawn(async move {
+            link.random.pause(&USUAL).await;
+            let answer = {
+                let mut server = link.server.lock().unwrap();
+                let date =
+                    server.shows() + SignedDuration::from_secs(i64::try_from(link.random.below(2)).unwrap());
+                what(&mut server).map(|answer| (answer, Some(date)))
+            };
+            link.random.pause(&USUAL).await;
+            answer
+        });
+        asked.await.unwrap()
+    }
+}
+
+impl Store for Link {
+    async fn read(&self, _: &str) -> kube::Result<(Option<Lease>, Option<Timestamp>)> {
+        self.ask(|server| Ok(server.lease.clone())).await
+    }
+
+    async fn write(&self, _: &str, lease: &Lease) -> kube::Result<(Lease, Option<Timestamp>)> {
+        let mut lease = lease.clone();
+        self.ask(move |server| {
+            let there = server.lease.as_ref().and_then(|it| it.metadata.resource_version.clone());
+            if there != lease.metadata.resource_version {
+                let status = kube::core::Status { code: 409, ..kube::core::Status::default() };
+                return Err(kube::Error::Api(status.boxed()));
+            }
+            server.version += 1;
+            lease.metadata.resource_version = Some(server.version.to_string());
+            note::of(&lease).first().into_iter().for_each(|it| server.note(it));
+            server.lease = Some(lease.clone());
+            Ok(lease)
+        })
+        .await
+    }
+}
+
+/// What one request came to.
+#[derive(Debug)]
+struct Answered {
+    pod: String,
+    at: Instant,
+    allowed: bool,
+    /// The reservation because of which it was refused: whose.
+    besides: Option<String>,
+    /// Refused because a Lease was deleted.
+    unsure: bool,
+    /// When the note that counts was written, by the API server.
+    written: Option<Instant>,
+}
+
+/// As `judge.rs` does.
+async fn ask(book: Arc<Book<Link>>, link: Link, world: Arc<World>, pod: u64) -> Answered {
+    let settings = Settings::default();
+    let view = View::new(&world, Timestamp::UNIX_EPOCH, &settings);
+    let cluster = view.cluster("db", "galera").unwrap();
+    let pod = format!("galera-{pod}");
+    let besides = |known: &Reservations| known.besides(cluster, &pod).map(|(other, _)| other.to_owned());
+    let departure =
+        Departure { cluster: cluster.id.clone(), pod: pod.clone(), uid: pod.clone(), rule: "G02" };
+    let first = besides(&book.reservations());
+    let (allowed, besides, unsure) = match first {
+        Some(other) => (false, Some(other), false),
+        None => match book.reserve(&departure, |known| besides(known).is_none()).await {
+            Outcome::Reserved => (true, None, false),
+            Outcome::Lost(known) => {
+                // A process may be stopped anywhere.
+                link.random.pause(&[1, 3_000]).await;
+                (besides(&known).is_none(), besides(&known), false)
+            }
+            Outcome::Unknown(why) => (false, None, why.contains("was deleted")),
+        },
+    };
+    // A note without a pod says that a Lease was deleted: it was found only then.
+    let whose = besides.as_deref().unwrap_or(if unsure { "" } else { &pod });
+    let written = link.server.lock().unwrap().written.iter().rfind(|(of, _)| of == whose).map(|(_, at)| *at);
+    Answered { at: Instant::now(), allowed, besides, unsure, written, pod }
+}
+
+fn world() -> World {
+    let mut facts = Facts::of(&Adoption::default());
+    let labels = json!({ "gatera.dev/cluster": "galera" });
+    let spec = json!({ "containers": [{ "name": "mariadb", "image": "mariadb:11.8" }] });
+    let template = json!({ "metadata": { "labels": labels }, "spec": spec });
+    let meta = json!({ "name": "galera", "namespace": "db" });
+    let set = json!({ "metadata": meta, "spec": { "replicas": 3, "template": template } });
+    facts.put(Object::read(Kind::StatefulSet, &set.to_string()).unwrap());
+    for pod in ["galera-0", "galera-1", "galera-2"] {
+        let owner = json!({ "kind": "StatefulSet", "name": "galera", "controller": true });
+        let meta = json!({ "name": pod, "namespace": "db", "uid": pod, "labels": labels, "ownerReferences": [owner] });
+        let pod = json!({ "metadata": meta, "spec": spec });
+        facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
+    }
+    World::build(facts, Freshness::Current)
+}
+
+/// One run. All that was answered, in its order.
+async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
+    let random = Random(Arc::new(Lock::new(seed)));
+    let now = Instant::now();
+    let server = Server { lease: None, version: 0, began: now, set: 0, written: vec![], unknown_until: now };
+    let server = Arc::new(Lock::new(server));
+    let link = Link { server: Arc::clone(&server), random: random.clone() };
+    let new = || Arc::new(Book::at(Some(link.clone()), Default::default()));
+    let blank = Lease { metadata: ownership::object_meta("gatera", "gatera", "it"), spec: None };
+    link.write("it", &blank).await.map_err(|error| chain(&error))?;
+    let mut replicas: Vec<_> = (0..2 + random.below(2)).map(|_| new()).collect();
+    let (mut asked, mut all) = (JoinSet::new(), Vec::new());
+    for _ in 0..24 {
+        random.pause(&[300, 300, 300, 3_000, 33_000, 90_000]).await;
+        let replica = usize::try_from(random.below(replicas.len() as u64)).unwrap();
+        match random.below(16) {
+            0 | 1 => replicas[replica] = new(),
+            2 => {
+                let mut server = server.lock().unwrap();
+                server.lease = None;
+                server.unknown_until = server.unknown_until.max(Instant::now());
+            }
+            3 => {
+                let mut server = server.lock().unwrap();
+                let quiet = server.written.last().is_none_or(|(_, at)| at.elapsed() > LASTS + SLACK);
+                if quiet && random.below(2) == 0 {
+                    server.set += 3600;
+                } else if quiet {
+                    server.set -= 3600;
+                    server.unknown_until = Instant::now() + AN_HOUR;
+                }
+            }
+            _ => {
+                let book = Arc::clone(&replicas[replica]);
+                asked.spawn(ask(book, link.clone(), Arc::clone(world), random.below(3)));
+            }
+        }
+        while let Some(answered) = asked.try_join_next() {
+            lawful(&mut all, answered.unwrap(), &server.lock().unwrap())?;
+        }
+    }
+    while let Some(answered) = asked.join_next().await {
+        lawful(&mut all, answered.unwrap(), &server.lock().unwrap())?;
+    }
+    Ok(all)
+}
+
+fn lawful(all: &mut Vec<Answered>, it: Answered, server: &Server) -> Result<(), String> {
+    let other = all.iter().find(|other| {
+        let (first, second) = if other.at < it.at { (*other, &it) } else { (&it, *other) };
+        let both = first.allowed && second.allowed && first.pod != second.pod;
+        both && first.written.is_none_or(|at| second.at < at + LASTS)
+    });
+    if let Some(other) = other {
+        return Err(format!("two members were allowed to leave: {other:?} and {it:?}"));
+    }
+    if it.allowed && it.written.is_none_or(|at| it.at > at + A_MOMENT) {
+        return Err(format!("a member was allowed to leave without a note: {it:?}"));
+    }
+    let since = it.written.into_iter().chain([server.unknown_until]).max();
+    let late = since.is_some_and(|since| it.at > since + LASTS + SLACK);
+    if (it.besides.is_some() || it.unsure) && late {
+        return Err(format!("refused because of what was over: {it:?}"));
+    }
+    all.push(it);
+    Ok(())
+}
+
+#[test]
+fn in_no_order_two_members_leave_or_one_is_refused_by_what_is_over() {
+    let runs = std::env::var("GATERA_SEARCH_RUNS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
+    let world = Arc::new(world());
+    let (mut allowed, mut besides, mut unsure) = (0, 0, 0);
+    for seed in 0..runs {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        let all = runtime.unwrap().block_on(run(seed, &world));
+        let all = all.unwrap_or_else(|law| panic!("run {seed}: {law}"));
+        let count = |such: &dyn Fn(&&Answered) -> bool| all.iter().filter(such).count();
+        allowed += count(&|it| it.allowed);
+        besides += count(&|it| it.besides.is_some());
+        unsure += count(&|it| it.unsure);
+    }
+    eprintln!(
+        "{runs} runs: {allowed} allowed, {besides} refused beside another, {unsure} because a Lease was deleted"
+    );
+    assert!(runs < 100 || allowed > 100 && besides > 100 && unsure > 10, "{allowed} {besides} {unsure}");
+}

@@ -1,0 +1,123 @@
+//! What one replica does: how long a reservation counts, and what is read in a Lease.
+
+use super::ledger::{CLOCKS_DIFFER, LASTS};
+use super::*;
+use jiff::SignedDuration;
+use tokio::time::advance;
+
+fn departure(cluster: &str, pod: &str) -> Departure {
+    Departure { cluster: Id::new("db", cluster), pod: pod.into(), uid: format!("uid-{pod}"), rule: "G02" }
+}
+
+/// An answer that came at once.
+fn shown_now(date: Timestamp) -> Option<Shown> {
+    Some(Shown { date, asked: Instant::now(), answered: Instant::now() })
+}
+
+fn ago(seconds: i64) -> Option<Timestamp> {
+    Some(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1) - SignedDuration::from_secs(seconds))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_again() {
+    let book = Book::of_one_replica();
+    let counts = || book.reservations() != Reservations::nobody();
+    assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
+    let lost = book.reserve(&departure("a", "a-1"), |known| *known == Reservations::nobody()).await;
+    assert_eq!(lost, Outcome::Lost(book.reservations()));
+    let almost = Duration::from_secs(29);
+    advance(almost).await;
+    assert!(counts());
+    assert_eq!(book.reserve(&departure("a", "a-0"), |_| true).await, Outcome::Reserved);
+    advance(almost).await;
+    assert!(counts());
+    advance(Duration::from_secs(1)).await;
+    assert!(!counts());
+}
+
+/// What a Lease has held for long is over, however often it is read.
+#[tokio::test(start_paused = true)]
+async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
+    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
+    let (shard, note) = (shard_of(&departure.cluster), Note::of(&departure, 1, None));
+    let none = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
+    ledger.learn(shard, vec![note.clone()], Instant::now());
+    advance(LASTS).await;
+    ledger.learn(shard + 1, Vec::new(), Instant::now());
+    ledger.learn(shard, vec![note.clone()], Instant::now());
+    assert!(none(&ledger));
+    ledger.learn(shard, Vec::new(), Instant::now());
+    ledger.learn(shard, vec![note], Instant::now());
+    assert!(!none(&ledger), "it was gone meanwhile, so this is another one");
+}
+
+/// A replica that reads a note for the first time knows from the API server's clock how old it is. A time that lies ahead, or none,
+/// makes a note count as long as one that was made now.
+#[tokio::test(start_paused = true)]
+async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
+    let departure = departure("a", "a-0");
+    let tolerance = CLOCKS_DIFFER.as_secs();
+    for (at, counts) in [
+        (ago(24 * 3600), 0),
+        (ago(30 + tolerance), 0),
+        (ago(20 + tolerance), 10),
+        (ago(0), 30),
+        (ago(-3600), 30),
+        (Some(Timestamp::MIN), 0),
+        (Some(Timestamp::MAX), 30),
+        (None, 30),
+    ] {
+        let (mut ledger, note) = (Ledger::default(), Note::of(&departure, 1, at));
+        ledger.hears(ago(0).and_then(shown_now));
+        ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now());
+        let counts_for = |seconds| {
+            ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
+        };
+        let seen = (0..60).take_while(|seconds| counts_for(*seconds)).count();
+        assert_eq!(seen, counts, "{at:?}");
+    }
+}
+
+/// A pod was reserved long ago, and stayed. A replica that reads that only now does not know that it is over for all others.
+#[tokio::test(start_paused = true)]
+async fn what_was_only_read_spares_no_write() {
+    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
+    let shard = shard_of(&departure.cluster);
+    ledger.learn(shard, vec![Note::of(&departure, 1, None)], Instant::now());
+    let next = |ledger: &Ledger| ledger.next(&departure, true, Instant::now(), |_| true);
+    let notes = vec![Note::of(&departure, 2, None)];
+    assert_eq!(next(&ledger), Next::Write(notes.clone()));
+    assert!(ledger.wrote(shard, notes, Instant::now()));
+    assert_eq!(next(&ledger), Next::Reserved, "it wrote that itself, a moment ago");
+}
+
+/// A process that was stopped for an hour, or another API server, writes a time that the answer shows to be wrong: its pod may not
+/// leave yet.
+#[tokio::test(start_paused = true)]
+async fn a_note_with_a_wrong_time_reserves_nothing() {
+    let departure = departure("a", "a-0");
+    let shard = shard_of(&departure.cluster);
+    for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
+        let mut ledger = Ledger::default();
+        ledger.hears(ago(wrote).and_then(shown_now));
+        let Next::Write(notes) = ledger.next(&departure, true, Instant::now(), |_| true) else { panic!() };
+        ledger.hears(ago(0).and_then(shown_now));
+        assert_eq!(ledger.wrote(shard, notes, Instant::now()), right, "{wrote}");
+        let next = ledger.next(&departure, true, Instant::now(), |_| true);
+        assert_eq!(next == Next::Reserved, right, "{wrote}");
+    }
+}
+
+#[test]
+fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_anything() {
+    let notes = [Note::of(&departure("a", "a-0"), 1, None), Note::of(&departure("b", "b-2"), 7, ago(1))];
+    let lease = note::with(Lease::default(), &notes);
+    assert_eq!(note::of(&lease), notes);
+    for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
+        let mut lease = lease.clone();
+        for text in lease.metadata.annotations.iter_mut().flat_map(|all| all.values_mut()) {
+            odd.clone_into(text);
+        }
+        assert_eq!(note::of(&lease), [Note::lost(None)], "{odd}");
+    }
+}

@@ -1,0 +1,92 @@
+//! Copies that do not come to their end, and a bootstrap node that is left without a majority: what an install hangs on.
+//!
+//! Must not know: rules, formats. What servers told their probes is heard from Events, so nothing here is a proof: it names
+//! what a person can look at. One rule goes by it (G05), where nothing but a copy that begins anew is at stake.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::condition::{Condition, Matter};
+use super::{Cluster, Member, PodFact};
+use crate::galera::start_note::Doing;
+
+/// Every copy may take this long, whatever its size: servers start, and disks are slow at first.
+const ANY_COPY: SignedDuration = SignedDuration::from_hours(1);
+/// Beyond that, a copy of all that a claim asks for comes in at least this fast: half of what one slow disk does.
+const BYTES_A_SECOND: u64 = 50_000_000;
+/// A server passes through states for a moment when it starts.
+const A_MOMENT: SignedDuration = SignedDuration::from_mins(1);
+
+/// Why the copy that this member receives may never come to its end, with the way out; `None`: it takes its time.
+pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<String> {
+    let pod = member.pod.as_deref().filter(|_| member.receives())?;
+    let since = pod.began.or(pod.unready)?;
+    // A donor that was killed starts again in its pod, and its joiner waits for the rest.
+    let again = |it: &&PodFact| {
+        it.uid != pod.uid && it.running && it.restarts > 0 && it.since.is_some_and(|at| at > since)
+    };
+    let lasts = now.duration_since(since);
+    let why = match cluster.pods().find(again) {
+        Some(donor) => format!("the server of {} was started again after this copy began", donor.name),
+        None if lasts > longest(cluster) => {
+            let lasts = SignedDuration::from_mins(lasts.as_mins());
+            match size(cluster) / 1_000_000_000 {
+                0 => format!("this copy has lasted {lasts:#}"),
+                size => format!("this copy has lasted {lasts:#}, longer than {size} GB explain"),
+            }
+        }
+        None => return None,
+    };
+    let (ns, name) = (&cluster.id.namespace, &member.name);
+    Some(format!(
+        "kubectl -n {ns} logs {name} --tail=20 shows whether data still comes in: {why}; if nothing does: kubectl -n {ns} delete pod {name} \
+         begins the copy anew"
+    ))
+}
+
+/// What is said of a copy that this member receives.
+pub(super) fn copies(cluster: &Cluster, member: &Member, now: Timestamp) -> String {
+    let usual = || "a copy takes its time; no other member may leave meanwhile".to_owned();
+    hangs(cluster, member, now).unwrap_or_else(usual)
+}
+
+/// How long a copy takes at most.
+fn longest(cluster: &Cluster) -> SignedDuration {
+    let seconds = i64::try_from(size(cluster) / BYTES_A_SECOND).unwrap_or(i64::MAX);
+    ANY_COPY.saturating_add(SignedDuration::from_secs(seconds))
+}
+
+/// What the claims of a member ask for, in bytes.
+fn size(cluster: &Cluster) -> u64 {
+    let templates = cluster.workload.spec.volume_claim_templates.iter();
+    templates.filter_map(|it| it.spec.resources.requests.get("storage")?.bytes()).fold(0, u64::saturating_add)
+}
+
+/// The bootstrap node's pod, if its server waits for others of its last view, and no member has data: then nothing that it waits for
+/// can come, and what it holds is no more than what members were about to copy.
+pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
+    let waits = |pod: &&PodFact| {
+        let doing = pod.seen.or_else(|| pod.start_note.as_deref()?.doing());
+        let lasts = pod.began.or(pod.unready).is_some_and(|since| now.duration_since(since) > A_MOMENT);
+        pod.bootstrap && pod.running && !pod.ready && !pod.going && doing == Some(Doing::Waits) && lasts
+    };
+    let mut pods = cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(|_| !cluster.has_data());
+    pods.find(waits)
+}
+
+/// What is to be done about such a node.
+pub fn way_out(cluster: &Cluster, founder: &PodFact) -> String {
+    let again =
+        if founder.owner.is_some() { "its Deployment makes" } else { "apply its manifest again: it makes" };
+    format!(
+        "kubectl -n {} delete pod {}: no member has data yet, so {again} a new bootstrap node, which members join; rows that were written \
+         into this one are lost with it",
+        cluster.id.namespace, founder.name
+    )
+}
+
+/// The same among what is the matter.
+pub(super) fn matter(cluster: &Cluster, now: Timestamp) -> Option<Matter> {
+    let founder = stranded(cluster, now)?;
+    let instead = way_out(cluster, founder);
+    Some(Matter { condition: Condition::CutOff, members: vec![founder.name.clone()], instead })
+}

@@ -1,0 +1,121 @@
+//! What an install hangs on: a copy that does not end, and a bootstrap node that is left without a majority. It is named, with a way
+//! out that is allowed.
+
+use decide::config::Settings;
+use decide::galera::start_note::StartNote;
+use decide::object::{Kind, Object};
+use decide::report::pages::Pages;
+use decide::review::{self, Origin};
+use decide::view::condition;
+use decide::view::{Facts, Freshness, Id, PodFact, View, World};
+use decide::{report, rules};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_pod};
+use crate::told::deletion;
+
+/// Puts this pod into the view: its server runs since then, was started so often again, is not Ready, and is in this state.
+fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) {
+    pod["status"] = json!({
+        "phase": "Running",
+        "conditions": [{ "type": "Ready", "status": if state == "SYNCED" { "True" } else { "False" } }],
+        "containerStatuses": [{ "name": "mariadb", "started": state == "SYNCED", "restartCount": restarts,
+            "state": { "running": { "startedAt": since } } }],
+    });
+    let Ok(Object::Pod(read)) = Object::read(Kind::Pod, &pod.to_string()) else { panic!("{pod}") };
+    let mut fact = PodFact::of(&read);
+    let said = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
+    fact.heard(StartNote::read(&format!("Startup probe failed: the server is {state}; {said}\n")).unwrap());
+    facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
+}
+
+/// An install whose bootstrap node is in this state since then, and whose first member has this data and copies.
+fn install(data: &str, bootstrap: (&str, u64, &str), joins_since: &str) -> World {
+    let members = vec!["starting".into(), "absent".into(), "absent".into()];
+    let scene =
+        Scene { members, data: data.into(), claims: false, bootstrap: "running".into(), ..Scene::default() };
+    let mut facts = scene.facts(&Settings::default());
+    let (_, member) = scene.object(&format!("Pod/{STATEFUL_SET}-0"));
+    put(&mut facts, member, joins_since, 0, "JOINING");
+    let (since, restarts, state) = bootstrap;
+    put(&mut facts, bootstrap_pod("6d5f7"), since, restarts, state);
+    World::build(facts, Freshness::Current)
+}
+
+fn matters(world: &World, now: Timestamp) -> Vec<String> {
+    let settings = Settings::default();
+    let view = View::new(world, now, &settings);
+    world.clusters().flat_map(|it| condition::matters(it, &view)).map(|it| it.to_string()).collect()
+}
+
+/// What is said to somebody who deletes this; `None`: it is allowed.
+fn refusal(world: &World, kind: (&str, &str, &str), name: &str, uid: &str) -> Option<String> {
+    let object = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid } });
+    let body = deletion(kind.0, kind.1, kind.2, &object).to_string();
+    let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
+    let settings = Settings::default();
+    let decision = rules::evaluate(&review, &View::new(world, scene::now(), &settings));
+    (!decision.allowed()).then(|| report::refusal(&review.subject(), &decision, &Pages::Program))
+}
+
+const POD: (&str, &str, &str) = ("pods", "Pod", "");
+const DEPLOYMENT: (&str, &str, &str) = ("deployments", "Deployment", "apps");
+
+#[test]
+fn a_bootstrap_node_without_a_majority_is_named_and_may_be_made_anew() {
+    let founder = format!("{BOOTSTRAP}-6d5f7");
+    let world = install("none", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z");
+    let way_out = format!(
+        "kubectl -n db delete pod {founder}: no member has data yet, so its Deployment makes a new bootstrap node, which members join; \
+         rows that were written into this one are lost with it"
+    );
+    assert_eq!(matters(&world, scene::now())[0], format!("CUT-OFF {founder}: {way_out}"));
+    assert_eq!(refusal(&world, POD, &founder, "6d5f7"), None);
+    let words = refusal(&world, DEPLOYMENT, BOOTSTRAP, "").unwrap();
+    let command = way_out.split("; ").next().unwrap();
+    assert!(words.contains("[G05]") && words.contains(command), "{words}");
+    for (what, world) in [
+        (
+            "it may be starting",
+            install("none", ("2026-12-01T09:29:40Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
+        ),
+        ("it serves", install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), "2026-12-01T09:29:00Z")),
+        (
+            "there is data",
+            install("present", ("2026-12-01T09:20:00Z", 1, "CONNECTED"), "2026-12-01T09:29:00Z"),
+        ),
+    ] {
+        let words = refusal(&world, POD, &founder, "6d5f7").unwrap_or_else(|| panic!("{what}: allowed"));
+        assert!(words.contains("[G05]") && !words.contains(command), "{what}: {words}");
+        assert!(
+            matters(&world, scene::now()).iter().all(|it| !it.contains(&founder) || it.contains("TRANSFER")),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_copy_that_may_never_end_is_named() {
+    let begun = "2026-12-01T09:21:00Z";
+    let joiner = format!("{STATEFUL_SET}-0");
+    let way_out = |why: &str| {
+        format!(
+            "TRANSFER {joiner}: kubectl -n db logs {joiner} --tail=20 shows whether data still comes in: {why}; if nothing does: \
+             kubectl -n db delete pod {joiner} begins the copy anew"
+        )
+    };
+    let usual = format!("TRANSFER {joiner}: a copy takes its time; no other member may leave meanwhile");
+    let healthy = install("none", ("2026-12-01T09:00:00Z", 0, "SYNCED"), begun);
+    let later = |minutes| scene::now() + jiff::SignedDuration::from_mins(minutes);
+    assert_eq!(matters(&healthy, later(50))[0], usual);
+    assert_eq!(matters(&healthy, later(60))[0], way_out("this copy has lasted 1h 9m"));
+    let again = install("none", ("2026-12-01T09:25:00Z", 1, "SYNCED"), begun);
+    let why = format!("the server of {BOOTSTRAP}-6d5f7 was started again after this copy began");
+    assert_eq!(matters(&again, scene::now())[0], way_out(&why));
+    assert_eq!(refusal(&again, POD, &joiner, "pod-0"), None, "the way out is allowed");
+    let words = refusal(&again, POD, &format!("{BOOTSTRAP}-6d5f7"), "6d5f7").unwrap();
+    assert!(words.contains(&why), "{words}");
+    let before = install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), begun);
+    assert_eq!(matters(&before, scene::now())[0], usual, "it was started again before");
+}
