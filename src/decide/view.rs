@@ -20,6 +20,7 @@ mod orphans;
 mod pod_fact;
 mod reads;
 mod reservations;
+mod texts;
 mod wish;
 mod world;
 
@@ -44,6 +45,7 @@ pub use kept::read;
 pub use last_look::{Changed, LastLook};
 pub use pod_fact::{PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
+pub use texts::Room;
 pub use wish::Wish;
 pub use world::{World, is_cluster};
 
