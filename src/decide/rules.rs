@@ -253,8 +253,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     }
     let waived = Waived::of(review, view, &mut decision);
     let Some(verb) = Verb::of(review) else { return decision };
-    if let Some(finding) = unreadable::judged_without(review, view) {
-        decision.add(finding, view.mode(unreadable::UNREADABLE, &review.namespace), false, None);
+    let mode = view.mode(unreadable::UNREADABLE, &review.namespace);
+    if let Some(finding) = unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
+        decision.add(finding, mode, false, None);
     }
     // Most objects break no rule: then nobody asks what was there before.
     let before = LazyCell::new(|| review.before());

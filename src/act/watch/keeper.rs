@@ -272,7 +272,8 @@ impl Keeper {
         if self.listed.is_none() && self.sources.iter().all(|source| source.listed) {
             self.listed = Some(Instant::now());
         }
-        self.loaded |= self.listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
+        self.loaded |=
+            self.listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
         self.loaded
     }
 }

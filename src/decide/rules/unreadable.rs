@@ -89,11 +89,7 @@ pub(super) fn found(review: &Review) -> Option<Finding> {
             "correct the field; `kubectl explain` names its type",
         ),
         // Whoever writes it is judged by all of it; only who looks at everything at once has no room for it.
-        Unreadable::TooMuch(_) => (
-            Verdict::Warn,
-            BOUNDED,
-            "gatera check judges it, of its file",
-        ),
+        Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "gatera check judges it, of its file"),
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
     Some(Finding { rule: UNREADABLE, verdict, field, says, why: why.into(), instead: instead.into() })

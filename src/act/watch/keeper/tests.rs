@@ -49,8 +49,7 @@ fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
         let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
         Message::Unreadable(Id::new("", "a"), problem)
     };
-    for told in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed]
-    {
+    for told in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed] {
         keeper.hear(0, told);
     }
     assert_eq!(
@@ -189,5 +188,9 @@ fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     assert_eq!(serve(&mut keeper), ["map-005"]);
     assert_eq!(kept(&keeper), "001 003 004 005");
     keeper.hear(0, Message::Gone(Id::new("db", "a")));
-    assert_eq!((kept(&keeper), keeper.facts.unreadable.len()), (String::new(), 0), "nothing reads them any more");
+    assert_eq!(
+        (kept(&keeper), keeper.facts.unreadable.len()),
+        (String::new(), 0),
+        "nothing reads them any more"
+    );
 }
