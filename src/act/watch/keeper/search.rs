@@ -3,7 +3,7 @@
 //! objects change meanwhile.
 //!
 //! Once the link is quiet the view is the truth. Until then it is never called current while it shows of an object what has not been
-//! true for longer than a current view may be old; a text may be twice as old, since what tells of it may be as old as that. Of
+//! true for longer than a current view may be old; a text may be as old again, counted from when its version and its readers were told. Of
 //! `follow.rs` it is taken for granted that a watch is called heard only when it has missed nothing.
 
 use std::collections::BTreeMap;
@@ -91,6 +91,8 @@ struct Model {
     history: Vec<(Instant, Truth)>,
     links: [Link; 4],
     fetches: Vec<(Id, Option<Answer>)>,
+    /// When the keeper was told last of what is read, or of what reads it.
+    news: Instant,
 }
 
 fn id(name: &str) -> Id {
@@ -145,10 +147,24 @@ impl Model {
         let keeper = Keeper::new(sources, want, &Adoption::default());
         let history = vec![(Instant::now(), Truth::new())];
         let links = [const { Link::Nowhere }; 4];
-        Self { keeper, heard: Heard::of(SOURCES.len() + 1), wanted, history, links, fetches: Vec::new() }
+        Self {
+            keeper,
+            heard: Heard::of(SOURCES.len() + 1),
+            wanted,
+            history,
+            links,
+            fetches: Vec::new(),
+            news: Instant::now(),
+        }
     }
 
     fn hear(&mut self, source: usize, told: Message) {
+        let of_texts = !matches!(SOURCES[source].0, Kind::Pod);
+        if of_texts
+            && matches!(told, Message::Put(_) | Message::Version(..) | Message::Gone(_) | Message::Listed)
+        {
+            self.news = Instant::now();
+        }
         self.keeper.hear(source, told);
         self.fetches.extend(std::iter::from_fn(|| self.wanted.try_recv().ok()).map(|id| (id, None)));
     }
@@ -301,6 +317,8 @@ impl Model {
                 }
                 _ => lately.iter().any(|truth| shown(truth, key) == seen),
             };
+            // What is told late is asked for late, and may take its time from then.
+            let was = was || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
             assert!(was, "{key:?} is called current: {seen:?}");
         }
     }
