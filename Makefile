@@ -27,6 +27,7 @@ matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and 
 sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
 	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
 	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} $(CARGO) test --release --lib -- --nocapture reserve::search
+	GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} $(CARGO) test --release --lib -- watch::keeper::search
 
 # Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others share one.
 # Three labs at a time, the longest first: they wait for servers and kubelets more than they compute.

@@ -1,5 +1,7 @@
 //! The router without a socket: bodies in, answers out.
 
+mod gets;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;

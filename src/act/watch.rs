@@ -15,7 +15,7 @@ pub(crate) mod pages;
 mod sent;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use decide::galera::adopt::{Adoption, READER};
@@ -27,7 +27,7 @@ use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::interval;
+use tokio::time::{Instant, interval};
 use tracing::warn;
 
 use crate::act::guard::{Guard, Heard};
@@ -65,8 +65,8 @@ enum Message {
     Put(Box<Object>),
     /// A ConfigMap exists in this version.
     Version(Id, String),
-    /// The content of a ConfigMap was told, unless it is gone meanwhile.
-    Fetched,
+    /// What came of a fetch of a ConfigMap.
+    Fetched(Id, contents::Answer),
     Gone(Id),
     Listed,
     /// The API server offers this kind of a pack, or does not.
@@ -158,8 +158,8 @@ struct Watches {
     adoption: Adoption,
     worlds: mpsc::Receiver<World>,
     heard: Heard,
-    /// Contents of ConfigMaps that are asked for and have not come.
-    pending: Arc<AtomicUsize>,
+    /// Since when a text of a ConfigMap is known not to be the one that exists.
+    lack: watch::Receiver<Option<Instant>>,
     tasks: JoinSet<()>,
 }
 
@@ -182,18 +182,16 @@ impl Watches {
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
         let keeper = Keeper::new(sources, want, &adoption);
-        let pending = keeper.pending();
+        let lack = keeper.lack();
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
         tasks.spawn(async move { keeper.run(told, &guard, &show).await });
-        Self { adoption, worlds, heard, pending, tasks }
+        Self { adoption, worlds, heard, lack, tasks }
     }
 
-    /// Texts of ConfigMaps are fetched, not watched: they are current while none is awaited.
+    /// Texts of ConfigMaps are fetched, not watched: all are current up to when the first of those that are awaited was missed.
     fn contents_are_heard(&self) {
-        if self.pending.load(Ordering::Relaxed) == 0 {
-            self.heard.now(self.heard.last());
-        }
+        self.heard.at(self.heard.last(), self.lack.borrow().unwrap_or_else(Instant::now));
     }
 }
 

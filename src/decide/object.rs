@@ -156,6 +156,9 @@ pub struct ConfigMap {
     binary_data: ByName<Fingerprint>,
 }
 
+/// What one entry of a map takes beside its letters.
+const ENTRY: usize = 128;
+
 impl ConfigMap {
     /// It holds something under this key.
     pub fn has(&self, key: &str) -> bool {
@@ -165,6 +168,16 @@ impl ConfigMap {
     /// Nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty() && self.binary_data.is_empty()
+    }
+
+    /// About as many bytes as it takes in memory, with the sums of its entries.
+    pub fn weight(&self) -> usize {
+        let Meta { labels, marks, .. } = &self.metadata;
+        let data = self.data.iter().map(|(key, text)| key.len() + text.look().len());
+        let bytes = self.binary_data.keys().map(String::len);
+        let labels = labels.iter().map(|(key, value)| key.len() + value.len());
+        let marks = marks.iter().map(|(key, value)| key.len() + value.len());
+        data.chain(bytes).chain(labels).chain(marks).map(|length| ENTRY + length).sum()
     }
 
     /// Some of it is no text.

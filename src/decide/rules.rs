@@ -266,6 +266,10 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     }
     let waived = Waived::of(review, view, &mut decision);
     let Some(verb) = Verb::of(review) else { return decision };
+    let mode = view.mode(unreadable::UNREADABLE, &review.namespace);
+    if let Some(finding) = unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
+        decision.add(finding, mode, false, None);
+    }
     // Most objects break no rule: then nobody asks what was there before.
     let before = LazyCell::new(|| review.before());
     for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {

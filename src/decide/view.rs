@@ -22,6 +22,7 @@ mod reads;
 mod reservations;
 mod room;
 pub mod transfer;
+mod texts;
 mod wish;
 mod world;
 
@@ -46,6 +47,7 @@ pub use kept::read;
 pub use last_look::{Changed, LastLook};
 pub use pod_fact::{PodFact, Reads};
 pub use reservations::{Reservation, Reservations};
+pub use texts::Room;
 pub use wish::Wish;
 pub use world::{World, is_cluster, is_cluster_by_template};
 

@@ -2,21 +2,24 @@
 //!
 //! Must not know: clients, and where a World goes.
 
-use std::collections::HashSet;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
 use std::mem::take;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use decide::galera::adopt::Adoption;
-use decide::object::Kind;
+use decide::object::{Kind, Object};
 use decide::view::{Facts, Freshness, Id, World};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::Message;
-use super::contents::Contents;
+use super::contents::{Answer, Contents};
 use super::member_events::{MemberEvent, Topic};
 use crate::act::guard::Guard;
 
@@ -29,15 +32,28 @@ const REST: u32 = 4;
 pub(super) struct Source {
     kind: Kind,
     listed: bool,
-    /// What this source told us about; another source may know the same object by another selector.
-    holds: HashSet<Id>,
-    /// While a list runs: what was held before and has not come again.
+    /// What this source told us about, in which version; another source may know the same object by another selector.
+    holds: HashMap<Id, Option<u64>>,
+    /// From the begin of a list to the end of one: what was held before and has not come again.
     before: HashSet<Id>,
 }
 
 impl Source {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, holds: HashSet::new(), before: HashSet::new() }
+        Self { kind, listed: false, holds: HashMap::new(), before: HashSet::new() }
+    }
+
+    /// It is there, in this version, as far as that is a number.
+    fn has(&mut self, id: &Id, version: &str) -> Option<u64> {
+        self.before.remove(id);
+        let version = version.parse().ok();
+        self.holds.insert(id.clone(), version);
+        version
+    }
+
+    /// It told of this object, and has not said that it is gone.
+    fn knows(&self, id: &Id) -> bool {
+        self.holds.contains_key(id) || self.before.contains(id)
     }
 }
 
@@ -48,9 +64,13 @@ pub(super) struct Keeper {
     /// The last that was drawn from them.
     world: World,
     contents: Contents,
+    /// Since when a text is not the one that exists.
+    lack: watch::Sender<Option<Instant>>,
     /// Asks for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
-    /// Everything was there once.
+    /// When every list was complete for the first time,
+    listed: Option<Instant>,
+    /// and then every text once.
     loaded: bool,
 }
 
@@ -59,12 +79,13 @@ impl Keeper {
     pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: &Adoption) -> Self {
         let (facts, contents) = (Facts::of(adoption), Contents::default());
         let world = World::empty(adoption, Freshness::Current);
-        Self { sources, facts, world, contents, want, loaded: false }
+        let lack = watch::Sender::new(None);
+        Self { sources, facts, world, contents, lack, want, listed: None, loaded: false }
     }
 
-    /// How many contents of ConfigMaps are awaited.
-    pub(super) fn pending(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.contents.pending)
+    /// Since when a text of a ConfigMap is known not to be the one that exists; `None`: all are.
+    pub(super) fn lack(&self) -> watch::Receiver<Option<Instant>> {
+        self.lack.subscribe()
     }
 
     /// Hears what the watches tell and shows every World that follows from it.
@@ -78,11 +99,12 @@ impl Keeper {
         while told.recv_many(&mut batch, 4096).await > 0 {
             let mut news = false;
             for (source, told) in batch.drain(..) {
-                if matches!(told, Message::Unreadable(..)) {
+                if matches!(told, Message::Unreadable(..) | Message::Fetched(_, Answer::Unreadable(_))) {
                     guard.metrics.unreadable.inc();
                 }
                 news |= self.hear(source, told);
             }
+            self.lack.send_replace(self.contents.lack());
             // Before the first lists are complete nobody may ask, so nothing is drawn.
             if news && self.knows_everything() {
                 let begun = Instant::now();
@@ -117,29 +139,25 @@ impl Keeper {
     fn hear(&mut self, index: usize, told: Message) -> bool {
         let source = &mut self.sources[index];
         match told {
-            Message::Begun => source.before = take(&mut source.holds),
+            // After a list that failed, what it has not named yet is still to be named by this one, or gone.
+            Message::Begun => source.before.extend(take(&mut source.holds).into_keys()),
             Message::Put(object) => {
                 let (id, kind) = (Id::of(object.meta()), source.kind);
-                source.before.remove(&id);
-                source.holds.insert(id.clone());
-                self.facts.unreadable.remove(&(kind, id.clone()));
-                self.facts.put(*object);
-                let reads: Vec<_> = self.facts.config_maps_of(kind, &id).collect();
-                for read in &reads {
-                    self.want(read);
+                let version = source.has(&id, &object.meta().resource_version);
+                if self.is_newest(index, &id, version) {
+                    self.facts.unreadable.remove(&(kind, id.clone()));
+                    self.reading_anew(kind, &id, |facts| _ = facts.put(*object));
                 }
             }
             Message::Version(id, version) => {
-                source.before.remove(&id);
-                source.holds.insert(id.clone());
+                source.has(&id, &version);
                 self.contents.saw(id.clone(), version);
-                if self.facts.reads(&id) {
-                    self.want(&id);
-                }
+                self.want(&id);
             }
-            Message::Fetched => drop(self.contents.pending.fetch_sub(1, Ordering::Relaxed)),
+            Message::Fetched(id, answer) => self.fetched(&id, answer),
             Message::Gone(id) => {
                 source.holds.remove(&id);
+                source.before.remove(&id);
                 self.forget(index, &id);
             }
             Message::Serves(serves) => {
@@ -169,180 +187,102 @@ impl Keeper {
                 return self.facts.not_created(last.about, &last.uid, last.at, &last.message);
             }
             Message::Unreadable(id, problem) => {
-                source.before.remove(&id);
-                source.holds.insert(id.clone());
+                source.has(&id, "");
                 self.facts.cannot_read(source.kind, id, problem);
             }
+        }
+        // What found no room before is asked for again, one at a time.
+        if let Some(next) = self.contents.next() {
+            self.want(&next);
         }
         true
     }
 
-    /// Somebody reads this ConfigMap: asks for its text, if that is not known.
+    /// No other selector of this kind has told of a newer one. Where versions are no numbers the last word counts.
+    fn is_newest(&self, index: usize, id: &Id, version: Option<u64>) -> bool {
+        let kind = self.sources[index].kind;
+        let same = self.sources.iter().filter(|source| source.kind == kind);
+        !same.filter_map(|source| *source.holds.get(id)?).any(|other| version.is_some_and(|own| own < other))
+    }
+
+    /// Changes an object: what it reads from now on is asked for, and what nothing reads any more is forgotten.
+    fn reading_anew(&mut self, kind: Kind, id: &Id, change: impl FnOnce(&mut Facts)) {
+        let before: Vec<_> = self.facts.config_maps_of(kind, id).collect();
+        change(&mut self.facts);
+        let after: Vec<_> = self.facts.config_maps_of(kind, id).collect();
+        for it in before.iter().chain(&after) {
+            self.want(it);
+        }
+    }
+
+    /// Asks for the text of this ConfigMap if some object reads it and it is not known, and forgets it if nothing does.
     fn want(&mut self, id: &Id) {
-        if self.contents.lacks(id) {
-            // The fetcher ends with the process.
-            let _ = self.want.send(id.clone());
+        if self.facts.reads(id) {
+            let awaited = self.contents.want(id);
+            self.facts.awaits(id, awaited);
+        } else {
+            self.forget_text(id);
+        }
+        self.ask();
+    }
+
+    /// Asks for as many as may be under way. The fetcher ends with the process.
+    fn ask(&mut self) {
+        while let Some(id) = self.contents.ask() {
+            let _ = self.want.send(id);
+        }
+    }
+
+    /// Takes in a text, if it may be, and if there is room for it.
+    fn fetched(&mut self, id: &Id, answer: Answer) {
+        if self.contents.came(id, &answer) {
+            let problem = match answer {
+                Answer::Text(map) => match self.contents.take(&map) {
+                    Ok(()) => {
+                        self.facts.unreadable.remove(&(Kind::ConfigMap, id.clone()));
+                        self.facts.put(Object::ConfigMap(*map));
+                        None
+                    }
+                    Err(problem) => Some(problem),
+                },
+                Answer::Unreadable(problem) => Some(problem),
+                Answer::NotThere | Answer::Failed => None,
+            };
+            if let Some(problem) = problem {
+                self.facts.cannot_read(Kind::ConfigMap, id.clone(), problem);
+            }
+        }
+        self.want(id);
+    }
+
+    fn forget_text(&mut self, id: &Id) {
+        if self.contents.forget(id) {
+            self.facts.awaits(id, false);
+            self.facts.remove(Kind::ConfigMap, id);
         }
     }
 
     /// Gone for this source; gone altogether unless another selector still has it.
     fn forget(&mut self, index: usize, id: &Id) {
         let kind = self.sources[index].kind;
-        if !self.sources.iter().any(|source| source.kind == kind && source.holds.contains(id)) {
-            self.facts.remove(kind, id);
-            if kind == Kind::ConfigMap {
-                self.contents.gone(id);
-            }
+        if self.sources.iter().any(|source| source.kind == kind && source.knows(id)) {
+            return;
+        }
+        if kind == Kind::ConfigMap {
+            self.contents.gone(id);
+            self.forget_text(id);
+        } else {
+            self.reading_anew(kind, id, |facts| facts.remove(kind, id));
         }
     }
 
-    /// Every list was complete once. How old that is by now the watches say.
+    /// Every list was complete once, and then every text that was missed. How old that is by now the watches say.
     fn knows_everything(&mut self) -> bool {
-        self.loaded |= self.sources.iter().all(|source| source.listed)
-            && self.contents.pending.load(Ordering::Relaxed) == 0;
+        if self.listed.is_none() && self.sources.iter().all(|source| source.listed) {
+            self.listed = Some(Instant::now());
+        }
+        self.loaded |=
+            self.listed.is_some_and(|listed| self.contents.lack().is_none_or(|since| since > listed));
         self.loaded
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use decide::object::Object;
-    use decide::revision::Revision;
-
-    use super::*;
-
-    fn keeper(kinds: &[Kind]) -> Keeper {
-        let (want, _) = mpsc::unbounded_channel();
-        let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
-        Keeper::new(sources, want, &Adoption::default())
-    }
-
-    fn pod(name: &str) -> Message {
-        let json = format!(r#"{{"metadata":{{"name":"{name}","labels":{{"gatera.dev/cluster":"a"}}}}}}"#);
-        Message::Put(Box::new(Object::read(Kind::Pod, &json).unwrap()))
-    }
-
-    #[test]
-    fn nothing_is_said_before_every_list_is_complete() {
-        let mut keeper = keeper(&[Kind::Pod, Kind::Node]);
-        keeper.hear(0, Message::Listed);
-        assert!(!keeper.knows_everything());
-        keeper.hear(1, Message::Listed);
-        assert!(keeper.knows_everything());
-    }
-
-    #[test]
-    fn what_a_new_list_does_not_name_is_gone() {
-        let mut keeper = keeper(&[Kind::Pod]);
-        for told in
-            [Message::Begun, pod("a"), pod("b"), Message::Listed, Message::Begun, pod("b"), Message::Listed]
-        {
-            keeper.hear(0, told);
-        }
-        assert_eq!(keeper.facts.pods().map(|pod| &*pod.name).collect::<Vec<_>>(), ["b"]);
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
-        let mut keeper = keeper(&[Kind::Pod]);
-        let odd = || {
-            let problem = Object::read(Kind::Pod, r#"{"spec":{"containers":1}}"#).unwrap_err();
-            Message::Unreadable(Id::new("", "a"), problem)
-        };
-        for told in [Message::Begun, pod("a"), odd(), Message::Listed, Message::Begun, odd(), Message::Listed]
-        {
-            keeper.hear(0, told);
-        }
-        assert_eq!(
-            (keeper.facts.unreadable.len(), keeper.facts.pods().count()),
-            (1, 1),
-            "the last that was read stays"
-        );
-        keeper.hear(0, pod("a"));
-        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 1));
-        keeper.hear(0, odd());
-        keeper.hear(0, Message::Gone(Id::new("", "a")));
-        assert_eq!((keeper.facts.unreadable.len(), keeper.facts.pods().count()), (0, 0));
-    }
-
-    /// Who reads, and what exists, in any order; and every version once.
-    #[test]
-    fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
-        let (want, mut wanted) = mpsc::unbounded_channel();
-        let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(Source::new).into();
-        let mut keeper = Keeper::new(sources, want, &Adoption::default());
-        let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
-        let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
-        let set = |reads: &str, note: &str| {
-            let volumes = format!(r#"[{{"name":"conf","configMap":{{"name":"{reads}"}}}}]"#);
-            let template = format!(
-                r#"{{"metadata":{{"labels":{{"gatera.dev/cluster":"a"}}}},"spec":{{"volumes":{volumes}}}}}"#
-            );
-            let marks = format!(r#"{{"gatera.dev/rollout":"{note}"}}"#);
-            let meta = format!(r#"{{"name":"a","namespace":"db","annotations":{marks}}}"#);
-            put(Kind::StatefulSet, format!(r#"{{"metadata":{meta},"spec":{{"template":{template}}}}}"#))
-        };
-        let (one, two) = ("a".repeat(32), "b".repeat(32));
-        let keeps = format!("keep conf={one} instead of conf={two}");
-        let copies: Vec<_> = Revision::read(&format!("conf={one}")).unwrap().copies().collect();
-        let revision = format!(r#"{{"gatera.dev/revision":"other={one}"}}"#);
-        let labels = r#"{"gatera.dev/cluster":"a"}"#;
-        let pod = format!(
-            r#"{{"metadata":{{"name":"a-0","namespace":"db","labels":{labels},"annotations":{revision}}}}}"#
-        );
-        let given = Revision::read(&format!("other={one}")).unwrap().copies().next().unwrap();
-        let mut asked = |keeper: &mut Keeper, source, told| {
-            keeper.hear(source, told);
-            std::iter::from_fn(|| wanted.try_recv().ok()).map(|id| id.name).collect::<Vec<_>>()
-        };
-        assert_eq!(asked(&mut keeper, 2, version("conf", "1")), [""; 0], "nobody reads it");
-        assert_eq!(asked(&mut keeper, 0, set("conf", "")), ["conf"], "its reader comes later");
-        assert_eq!(asked(&mut keeper, 0, set("conf", "")), [""; 0], "it is known");
-        assert_eq!(asked(&mut keeper, 2, version("conf", "2")), ["conf"], "it changed");
-        assert_eq!(asked(&mut keeper, 2, version("late", "1")), [""; 0]);
-        assert_eq!(asked(&mut keeper, 0, set("late", "")), ["late"], "another one is read");
-        assert_eq!(asked(&mut keeper, 2, version("conf", "3")), [""; 0], "nobody reads this one any more");
-        assert_eq!(asked(&mut keeper, 2, Message::Gone(Id::new("db", "late"))), [""; 0]);
-        assert_eq!(asked(&mut keeper, 2, version("late", "1")), ["late"], "it was made again");
-        assert_eq!(asked(&mut keeper, 2, version(&copies[0], "1")), [""; 0]);
-        assert_eq!(asked(&mut keeper, 0, set("late", &keeps)), [&*copies[0]], "a person asks for a copy");
-        assert_eq!(asked(&mut keeper, 1, put(Kind::Pod, pod)), [""; 0]);
-        assert_eq!(asked(&mut keeper, 2, version(&given, "1")), [&*given], "a pod was given this copy");
-    }
-
-    #[test]
-    fn only_the_last_words_of_a_pod_are_news() {
-        let mut keeper = keeper(&[Kind::Pod]);
-        let json = r#"{"metadata":{"name":"a","uid":"1","labels":{"gatera.dev/cluster":"a"}},
-            "spec":{"containers":[{"name":"mariadb","image":"mariadb:10.11"}]},
-            "status":{"containerStatuses":[{"name":"mariadb","started":true,"state":{"running":{"startedAt":"2026-12-01T09:00:00Z"}}}]}}"#;
-        assert!(keeper.hear(0, Message::Put(Box::new(Object::read(Kind::Pod, json).unwrap()))));
-        let said = |states: &[&str]| {
-            let event = |state: &&str| MemberEvent {
-                about: Id::new("", "a"),
-                uid: "1".to_owned(),
-                at: "2026-12-01T09:30:00Z".parse().unwrap(),
-                message: format!("Readiness probe failed: the server is {state}\n"),
-            };
-            Message::Said(Topic::Probes, states.iter().map(event).collect())
-        };
-        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED"])));
-        assert!(
-            !keeper.hear(0, said(&["JOINING", "CONNECTED"])),
-            "it goes back and forth, and ends where it was"
-        );
-        assert!(keeper.hear(0, said(&["JOINING", "CONNECTED", "DISCONNECTED"])));
-        assert!(!keeper.hear(0, Message::Said(Topic::Probes, Vec::new())));
-    }
-
-    #[test]
-    fn what_two_selectors_know_is_gone_when_both_say_so() {
-        let mut keeper = keeper(&[Kind::Pod, Kind::Pod]);
-        keeper.hear(0, pod("a"));
-        keeper.hear(1, pod("a"));
-        keeper.hear(0, Message::Gone(Id::new("", "a")));
-        assert_eq!(keeper.facts.pods().count(), 1);
-        keeper.hear(1, Message::Gone(Id::new("", "a")));
-        assert_eq!(keeper.facts.pods().count(), 0);
     }
 }

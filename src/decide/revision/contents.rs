@@ -35,6 +35,9 @@ pub enum Unknown {
     /// It is not there, or was not read yet.
     #[error("ConfigMap {0} is not there")]
     NotThere(String),
+    /// It is there, and the guard has no room for its text.
+    #[error("ConfigMap {0} {1}")]
+    NoRoom(String, String),
     /// A server would stop reading.
     #[error("ConfigMap {0}: {1} cannot be followed beyond line {2}")]
     Unclear(String, String, usize),

@@ -4,8 +4,11 @@
 //! know there: a text where a number belongs, a list where a map does, a name that no API server stores.
 //!
 //! A custom resource of more than 128 KiB, or beside 16 MiB of others, is not refused: requests about it are judged as all others. An
-//! audit, which looks at everything at once, warns that it does not look at this one. The same is so for another object of more than
-//! 128 KiB, or beside 4 MiB of others in its namespace: what would destroy something in that namespace is then unknown, and refused.
+//! audit, which looks at everything at once, warns that it does not look at this one. Nor is a ConfigMap of more than 512 KiB, or beside
+//! 2 MiB of others in its namespace, or 16 MiB of others, that a StatefulSet or Deployment reads: it is judged when it is written and
+//! when a template comes that reads it, and from then on its readers are judged without it, with a warning. Of another object of more
+//! than 128 KiB, or beside 4 MiB of others in its namespace, only the name is kept: what would destroy something in that namespace is
+//! then unknown, and refused.
 //!
 //! A template that reads ConfigMaps which no cluster read before has them looked at. While too many requests ask for that at once, it
 //! is unknown, and refused, whether its servers would start.
@@ -33,10 +36,13 @@
 //! Not at all: no mode and no override counts, for the guard cannot tell what it would let through. Only where nothing is refused
 //! for some minutes (`gatera break-glass`) it is let through, with a warning.
 
+use std::collections::BTreeSet;
+
 use super::Page;
-use crate::object::Unreadable;
+use crate::object::{Object, Unreadable};
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
+use crate::view::{Id, View};
 
 /// The id under which an object that cannot be read is reported. No rule, so it has no mode and no override.
 pub const UNREADABLE: &str = "G00";
@@ -59,6 +65,39 @@ pub(super) fn busy() -> Finding {
     }
 }
 
+const BOUNDED: &str = "what the guard keeps gets so much memory and no more, whoever writes it";
+
+/// A template is judged without what found no room: a warning for the first such ConfigMap, which counts the others.
+pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return None };
+    let template = &new.spec.template;
+    if !view.adoption().adopts(&template.metadata.labels) {
+        return None;
+    }
+    let facts = view.world.facts();
+    let names: BTreeSet<_> = template.spec.config_maps().collect();
+    let mut without = names.into_iter().filter_map(|name| {
+        let why = facts.without_room(&Id::new(&review.namespace, name))?;
+        view.config_map(&review.namespace, name).is_none().then(|| (name, why))
+    });
+    let (name, why) = without.next()?;
+    let others = match without.count() {
+        0 => String::new(),
+        count => format!(" ({count} more are not looked at either)"),
+    };
+    let ns = &review.namespace;
+    Some(Finding {
+        rule: UNREADABLE,
+        verdict: Verdict::Warn,
+        field: "spec.template.spec.volumes".to_owned(),
+        says: format!("its ConfigMap {name} {why}{others}"),
+        why: BOUNDED.into(),
+        instead: format!(
+            "kubectl -n {ns} get configmap {name} -o yaml shows it; keep option files in a ConfigMap of their own, and what is large in another one or in the image"
+        ),
+    })
+}
+
 /// An object that cannot be read is refused: allowing it would be a guess.
 pub(super) fn found(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
@@ -69,11 +108,7 @@ pub(super) fn found(review: &Review) -> Option<Finding> {
             "correct the field; `kubectl explain` names its type",
         ),
         // Whoever writes it is judged by all of it; only who looks at everything at once has no room for it.
-        Unreadable::TooMuch(_) => (
-            Verdict::Warn,
-            "all custom resources together get so much memory and no more, whoever writes them",
-            "gatera check judges it, of its file",
-        ),
+        Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "gatera check judges it, of its file"),
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
     Some(Finding { rule: UNREADABLE, verdict, field, says, why: why.into(), instead: instead.into() })

@@ -381,7 +381,7 @@ fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown
     let sources = server::of(template).map(|server| revision::sources(&template.spec, server));
     let sources = sources.unwrap_or_default();
     let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
-    Revision::of(&sources, contents)
+    Revision::of(&sources, contents).map_err(|problem| facts.named(&id.namespace, problem))
 }
 
 fn bootstrap(id: &Id, workload: &Workload, facts: &Facts) -> Bootstrap {

@@ -68,14 +68,25 @@ impl<'a> View<'a> {
         known.or_else(|| self.fetched.iter().find(is))
     }
 
-    /// The ConfigMaps that a template which comes reads, as files or as variables, and that the world does not hold.
+    /// The ConfigMaps that a template which comes reads, as files or as variables, and of which the world does not know whether they
+    /// are there, or what they say. Of those that it read before, one without room stays unread: it was judged when it was written.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
         let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
-        let unknown = |name: &&str| self.config_map(&review.namespace, name).is_none();
+        let before = match &review.old {
+            Some(Object::StatefulSet(old) | Object::Deployment(old)) => {
+                old.spec.template.spec.config_maps().collect()
+            }
+            _ => BTreeSet::new(),
+        };
+        let facts = &self.world.facts;
+        let unknown = |name: &&str| {
+            let id = Id::new(&review.namespace, name);
+            !facts.answers_for(&id) || !before.contains(*name) && facts.without_room(&id).is_some()
+        };
         names.into_iter().filter(unknown).map(str::to_owned).collect()
     }
 

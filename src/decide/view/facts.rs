@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use imbl::OrdMap;
+use imbl::{OrdMap, OrdSet};
 use jiff::Timestamp;
 
 use super::id::Id;
@@ -44,6 +44,8 @@ pub struct Facts {
     pub(super) namespaces: OrdMap<String, Arc<Meta>>,
     pub(crate) budgets: Map<Budget>,
     pub(super) autoscalers: Map<Autoscaler>,
+    /// ConfigMaps whose text was asked for and has not come.
+    pub(super) awaited: OrdSet<Id>,
     /// Custom resources, as their packs read them.
     pub kept: Kept,
     /// Why pods of a StatefulSet could not be created the last time.
@@ -178,10 +180,13 @@ impl Facts {
     }
 
     /// It is there, and nothing more is known of it now. What was read before stays, and the audit says that it is old; but what is said
-    /// of a custom resource is never said of an older one.
+    /// of a custom resource is never said of an older one, nor of a text that found no room.
     pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
         if packs::has(kind) {
             self.kept.remove(kind, &id);
+        }
+        if kind == Kind::ConfigMap && matches!(problem, Unreadable::TooMuch(_)) {
+            self.remove(kind, &id);
         }
         self.unreadable.insert((kind, id), problem);
     }
@@ -202,7 +207,7 @@ impl Facts {
     }
 
     /// By what this object is found, as it is known now.
-    fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
+    pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
         let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
         let mut words: Vec<_> = match kind {
             Kind::StatefulSet => self.stateful_sets.get(id).map(|it| {
@@ -324,27 +329,6 @@ impl Facts {
         self.namespaces.contains_key(name)
     }
 
-    /// The ConfigMaps whose text this object makes worth knowing: what a template refers to, and copies that are in use or
-    /// asked for.
-    pub fn config_maps_of(&self, kind: Kind, id: &Id) -> impl Iterator<Item = Id> {
-        let words = self.words(kind, id).into_iter();
-        words.filter(|(by, _)| READS.contains(by)).map(|(_, name)| Id::new(&id.namespace, &name))
-    }
-
-    /// Some object makes the text of this ConfigMap worth knowing.
-    pub fn reads(&self, config_map: &Id) -> bool {
-        let Id { namespace, name } = config_map;
-        READS.into_iter().any(|by| self.index.names(by, namespace, name).next().is_some())
-    }
-
-    /// All ConfigMaps whose text is worth knowing.
-    pub fn config_maps_that_are_read(&self) -> BTreeSet<Id> {
-        let sets = self.stateful_sets.keys().map(|id| (Kind::StatefulSet, id));
-        let deployments = self.deployments.keys().map(|id| (Kind::Deployment, id));
-        let pods = self.pods.keys().map(|id| (Kind::Pod, id));
-        sets.chain(deployments).chain(pods).flat_map(|(kind, id)| self.config_maps_of(kind, id)).collect()
-    }
-
     /// What a probe of this pod's server said when it failed. False: it was known.
     pub fn hear(&mut self, pod: &Id, uid: &str, at: Timestamp, message: &str) -> bool {
         let Some(known) = self.pods.get(pod).filter(|pod| pod.uid == uid) else { return false };
@@ -377,9 +361,6 @@ impl Facts {
         self.stateful_sets.iter().any(|(id, it)| has(id) < it.replicas())
     }
 }
-
-/// By what a reader of ConfigMaps is found.
-const READS: [By; 4] = [By::SetThatReads, By::SetThatNotes, By::DeploymentThatReads, By::PodThatReads];
 
 /// The last two words of a name.
 pub(super) fn tail(name: &str) -> &str {

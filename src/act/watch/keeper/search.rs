@@ -1,0 +1,368 @@
+//! A search through what a link can do to the keeper: lists that come in pages, fail midway and begin again, versions that are not
+//! remembered any more, events, breaks, answers of fetches that come late, in another order, or never; against an API server whose
+//! objects change meanwhile.
+//!
+//! Once the link is quiet the view is the truth. Until then it is never called current while it shows of an object what has not been
+//! true for longer than a current view may be old; a text may be as old again, counted from when its version and its readers were told. Of
+//! `follow.rs` it is taken for granted that a watch is called heard only when it has missed nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use tokio::time::advance;
+
+use super::*;
+use crate::act::guard::Heard;
+
+/// A kind, and which bit of an object's shape its selector looks for; 0: any.
+const SOURCES: [(Kind, u8); 4] =
+    [(Kind::StatefulSet, 0), (Kind::Pod, 1), (Kind::Pod, 2), (Kind::ConfigMap, 0)];
+const OBJECTS: [(Kind, &str); 5] = [
+    (Kind::StatefulSet, "a"),
+    (Kind::Pod, "p"),
+    (Kind::Pod, "q"),
+    (Kind::ConfigMap, "x"),
+    (Kind::ConfigMap, "y"),
+];
+/// A current view is no older.
+const CURRENT: Duration = Duration::from_millis(15_010);
+
+/// What exists: which version, and its shape. Of a StatefulSet that is which ConfigMaps it reads, of a pod which labels it has.
+type Truth = BTreeMap<(Kind, &'static str), (u64, u8)>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// An object is written in this shape, or deleted.
+    Write(Index, Option<u8>),
+    /// So many seconds go by.
+    Pass(u64),
+    /// Every list goes on, every watch tells all there is to tell, and some seconds go by.
+    Round,
+    /// A list begins or goes on by one object, or a watch tells all there is to tell.
+    Go(Index),
+    /// A watch tells one thing and breaks.
+    Some(Index),
+    /// A list fails, or a watch breaks.
+    Fail(Index),
+    /// The version that a watch has reached is not remembered any more.
+    Expire(Index),
+    /// The API server answers a fetch; the answer is on its way.
+    Serve(Index),
+    /// The answer comes.
+    Come(Index),
+    /// It does not.
+    Lose(Index),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let index = any::<Index>;
+    let op = prop_oneof![
+        4 => (index(), prop::option::weighted(0.7, 0..4_u8)).prop_map(|(it, shape)| Op::Write(it, shape)),
+        2 => (1..9_u64).prop_map(Op::Pass),
+        3 => Just(Op::Round),
+        8 => index().prop_map(Op::Go),
+        1 => index().prop_map(Op::Some),
+        1 => index().prop_map(Op::Fail),
+        1 => index().prop_map(Op::Expire),
+        3 => index().prop_map(Op::Serve),
+        3 => index().prop_map(Op::Come),
+        1 => index().prop_map(Op::Lose),
+    ];
+    prop::collection::vec(op, 1..60)
+}
+
+/// Where a source is.
+enum Link {
+    /// It lists next.
+    Nowhere,
+    /// It lists what there was then; so much of it has come.
+    Lists { asked: Instant, truth: usize, come: usize },
+    /// It has told everything up to there.
+    Watches(usize),
+}
+
+struct Model {
+    keeper: Keeper,
+    heard: Heard,
+    wanted: mpsc::UnboundedReceiver<Id>,
+    /// Everything that ever was, and since when.
+    history: Vec<(Instant, Truth)>,
+    links: [Link; 4],
+    fetches: Vec<(Id, Option<Answer>)>,
+    /// When the keeper was told last of what is read, or of what reads it.
+    news: Instant,
+}
+
+fn id(name: &str) -> Id {
+    Id::new("db", name)
+}
+
+fn matches((kind, bit): (Kind, u8), of: Kind, shape: u8) -> bool {
+    kind == of && (bit == 0 || shape & bit != 0)
+}
+
+fn object(kind: Kind, name: &str, (version, shape): (u64, u8)) -> Object {
+    let named = |bit: u8, text: &'static str| (shape & bit != 0).then_some(text);
+    let meta = format!(r#""name":"{name}","namespace":"db","uid":"{version}","resourceVersion":"{version}""#);
+    let rest = match kind {
+        Kind::Pod => {
+            let labels = [named(1, r#""gatera.dev/cluster":"a""#), named(2, r#""gatera.dev/reads":"a-0""#)];
+            let labels: Vec<_> = labels.into_iter().flatten().collect();
+            return read(kind, &format!(r#"{{"metadata":{{{meta},"labels":{{{}}}}}}}"#, labels.join(",")));
+        }
+        Kind::StatefulSet => {
+            let maps = [named(1, "x"), named(2, "y")].into_iter().flatten();
+            let volumes = maps.map(|map| format!(r#"{{"name":"{map}","configMap":{{"name":"{map}"}}}}"#));
+            let volumes = volumes.collect::<Vec<_>>().join(",");
+            let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
+            format!(r#","spec":{{"template":{{{labels},"spec":{{"volumes":[{volumes}]}}}}}}"#)
+        }
+        _ => String::new(),
+    };
+    read(kind, &format!(r#"{{"metadata":{{{meta}}}{rest}}}"#))
+}
+
+fn read(kind: Kind, json: &str) -> Object {
+    Object::read(kind, json).unwrap()
+}
+
+/// What the view is to show of an object: its version, if it is to be there.
+fn shown(truth: &Truth, (kind, name): (Kind, &'static str)) -> Option<u64> {
+    let (version, shape) = *truth.get(&(kind, name))?;
+    let bit = if name == "x" { 1 } else { 2 };
+    let is_read = || truth.get(&(Kind::StatefulSet, "a")).is_some_and(|(_, reads)| reads & bit != 0);
+    match kind {
+        Kind::Pod => (shape != 0).then_some(version),
+        Kind::ConfigMap => is_read().then_some(version),
+        _ => Some(version),
+    }
+}
+
+impl Model {
+    fn new() -> Self {
+        let (want, wanted) = mpsc::unbounded_channel();
+        let sources = SOURCES.iter().map(|(kind, _)| Source::new(*kind)).collect();
+        let keeper = Keeper::new(sources, want, &Adoption::default());
+        let history = vec![(Instant::now(), Truth::new())];
+        let links = [const { Link::Nowhere }; 4];
+        Self {
+            keeper,
+            heard: Heard::of(SOURCES.len() + 1),
+            wanted,
+            history,
+            links,
+            fetches: Vec::new(),
+            news: Instant::now(),
+        }
+    }
+
+    fn hear(&mut self, source: usize, told: Message) {
+        let of_texts = !matches!(SOURCES[source].0, Kind::Pod);
+        if of_texts
+            && matches!(told, Message::Put(_) | Message::Version(..) | Message::Gone(_) | Message::Listed)
+        {
+            self.news = Instant::now();
+        }
+        self.keeper.hear(source, told);
+        self.fetches.extend(std::iter::from_fn(|| self.wanted.try_recv().ok()).map(|id| (id, None)));
+    }
+
+    fn write(&mut self, at: Index, shape: Option<u8>) {
+        let mut truth = self.history.last().unwrap().1.clone();
+        let version = u64::try_from(self.history.len()).unwrap();
+        let key = *at.get(&OBJECTS);
+        match shape {
+            Some(shape) => drop(truth.insert(key, (version, shape))),
+            None => drop(truth.remove(&key)),
+        }
+        self.history.push((Instant::now(), truth));
+    }
+
+    fn put(&mut self, source: usize, kind: Kind, name: &str, it: (u64, u8)) {
+        let told = match kind {
+            Kind::ConfigMap => Message::Version(id(name), it.0.to_string()),
+            _ => Message::Put(Box::new(object(kind, name, it))),
+        };
+        self.hear(source, told);
+    }
+
+    /// The watch tells what happened between two moments, as far as its selector goes. False: nothing.
+    fn tell(&mut self, source: usize, moment: usize) -> bool {
+        let selected = |truth: &Truth, key: &(Kind, &'static str)| {
+            truth.get(key).copied().filter(|it| matches(SOURCES[source], key.0, it.1))
+        };
+        let mut any = false;
+        for key in OBJECTS {
+            let [old, new] = [moment - 1, moment].map(|at| selected(&self.history[at].1, &key));
+            match (old, new) {
+                (_, Some(new)) if Some(new) != old => self.put(source, key.0, key.1, new),
+                (Some(_), None) => self.hear(source, Message::Gone(id(key.1))),
+                _ => continue,
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn go(&mut self, source: usize) {
+        match self.links[source] {
+            Link::Nowhere => {
+                self.hear(source, Message::Begun);
+                let (asked, truth) = (Instant::now(), self.history.len() - 1);
+                self.links[source] = Link::Lists { asked, truth, come: 0 };
+            }
+            Link::Lists { asked, truth, come } => {
+                let all = self.history[truth].1.clone();
+                let mut all = all.into_iter().filter(|((kind, _), it)| matches(SOURCES[source], *kind, it.1));
+                if let Some(((kind, name), it)) = all.nth(come) {
+                    self.put(source, kind, name, it);
+                    self.links[source] = Link::Lists { asked, truth, come: come + 1 };
+                } else {
+                    self.hear(source, Message::Listed);
+                    self.heard.at(source, asked);
+                    self.links[source] = Link::Watches(truth);
+                }
+            }
+            Link::Watches(told) => {
+                for moment in told + 1..self.history.len() {
+                    self.tell(source, moment);
+                }
+                self.heard.now(source);
+                self.links[source] = Link::Watches(self.history.len() - 1);
+            }
+        }
+    }
+
+    fn some(&mut self, source: usize) {
+        let Link::Watches(told) = self.links[source] else { return };
+        let next = (told + 1..self.history.len()).find(|moment| self.tell(source, *moment));
+        self.links[source] = Link::Watches(next.unwrap_or(told));
+    }
+
+    fn serve(&mut self, at: usize) {
+        let Some((id, answer)) = self.fetches.get_mut(at) else { return };
+        let truth = &self.history.last().unwrap().1;
+        let found = truth.iter().find(|((kind, name), _)| *kind == Kind::ConfigMap && *name == id.name);
+        answer.get_or_insert_with(|| match found {
+            Some(((kind, name), it)) => match object(*kind, name, *it) {
+                Object::ConfigMap(map) => Answer::Text(Box::new(map)),
+                _ => Answer::NotThere,
+            },
+            None => Answer::NotThere,
+        });
+    }
+
+    fn come(&mut self, at: usize, is_lost: bool) {
+        if self.fetches.get(at).is_some_and(|(_, answer)| is_lost || answer.is_some()) {
+            let (id, answer) = self.fetches.remove(at);
+            let answer = answer.filter(|_| !is_lost).unwrap_or(Answer::Failed);
+            self.hear(3, Message::Fetched(id, answer));
+        }
+    }
+
+    async fn act(&mut self, op: Op) {
+        let fetch = |at: Index, all: &[_]| if all.is_empty() { 0 } else { at.index(all.len()) };
+        match op {
+            Op::Write(at, shape) => self.write(at, shape),
+            Op::Pass(seconds) => advance(Duration::from_secs(seconds)).await,
+            Op::Round => {
+                (0..SOURCES.len()).for_each(|source| self.go(source));
+                advance(Duration::from_secs(7)).await;
+            }
+            Op::Go(at) => self.go(at.index(4)),
+            Op::Some(at) => self.some(at.index(4)),
+            Op::Fail(at) => {
+                let link = &mut self.links[at.index(4)];
+                if matches!(link, Link::Lists { .. }) {
+                    *link = Link::Nowhere;
+                }
+            }
+            Op::Expire(at) => self.links[at.index(4)] = Link::Nowhere,
+            Op::Serve(at) => self.serve(fetch(at, &self.fetches)),
+            Op::Come(at) => self.come(fetch(at, &self.fetches), false),
+            Op::Lose(at) => self.come(fetch(at, &self.fetches), true),
+        }
+        // As the watches do at least once a second.
+        self.heard.at(self.heard.last(), self.keeper.contents.lack().unwrap_or_else(Instant::now));
+    }
+
+    /// What the view shows of an object.
+    fn seen(&self, (kind, name): (Kind, &str)) -> Option<u64> {
+        self.keeper.facts.uid(kind, &id(name)).map(|uid| uid.parse().unwrap())
+    }
+
+    /// Everything that is shown was true a moment ago, if the view is called current.
+    fn check(&mut self) {
+        if !self.keeper.knows_everything() || self.heard.freshness() != Freshness::Current {
+            return;
+        }
+        for key in OBJECTS {
+            let window = if key.0 == Kind::ConfigMap { CURRENT * 2 } else { CURRENT };
+            let ends = self.history.iter().skip(1).map(|(moment, _)| Some(*moment)).chain([None]);
+            let lately = |end: Option<Instant>| end.is_none_or(|end| end.elapsed() <= window);
+            let lately =
+                self.history.iter().zip(ends).filter(|(_, end)| lately(*end)).map(|((_, truth), _)| truth);
+            let lately: Vec<_> = lately.collect();
+            let seen = self.seen(key);
+            let was = match (key.0, seen) {
+                // One that leaves a selector for another may be unseen while each is right.
+                (Kind::Pod, None) => [1, 2].iter().all(|bit| {
+                    lately.iter().any(|truth| truth.get(&key).is_none_or(|(_, shape)| shape & bit == 0))
+                }),
+                // A text may be newer than what is known of its readers.
+                (Kind::ConfigMap, Some(_)) => {
+                    lately.iter().any(|truth| truth.get(&key).map(|(version, _)| *version) == seen)
+                }
+                _ => lately.iter().any(|truth| shown(truth, key) == seen),
+            };
+            // What is told late is asked for late, and may take its time from then.
+            let was = was || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
+            assert!(was, "{key:?} is called current: {seen:?}");
+        }
+    }
+
+    /// Nothing happens any more, and everything is told.
+    fn rest(&mut self) {
+        for source in 0..SOURCES.len() {
+            self.go(source);
+            while !matches!(self.links[source], Link::Watches(_)) {
+                self.go(source);
+            }
+            self.go(source);
+        }
+        for _ in 0..20 {
+            self.serve(0);
+            self.come(0, false);
+        }
+        let truth = &self.history.last().unwrap().1;
+        for key in OBJECTS {
+            assert_eq!(self.seen(key), shown(truth, key), "{key:?} at the end");
+        }
+        assert!(self.fetches.is_empty() && self.keeper.contents.lack().is_none(), "nothing is awaited");
+        assert!(self.keeper.knows_everything());
+    }
+}
+
+#[test]
+fn whatever_the_link_does_the_view_becomes_the_truth_and_is_not_called_current_before() {
+    let cases = std::env::var("GATERA_WATCH_CASES").map_or(1000, |text| text.parse().expect("a number"));
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 20_000,
+        ..ProptestConfig::default()
+    };
+    proptest!(config, |(ops in ops())| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let mut model = Model::new();
+            for op in ops {
+                model.act(op).await;
+                model.check();
+            }
+            model.rest();
+        });
+    });
+}

@@ -1,0 +1,71 @@
+//! What a request costs the API server: GETs of ConfigMaps that the view does not hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use axum::http::Request;
+use decide::config::Settings;
+use decide::object::{Kind, Unreadable};
+use decide::view::{Freshness, Id, World};
+use gatera::act::config_maps::ConfigMaps;
+use gatera::act::guard::Guard;
+use serde_json::{Value, json};
+
+use super::ask;
+use crate::scene::{self, Scene};
+
+/// A ConfigMap that is not there, or found no room, costs nothing when a template that reads it changes; only where nothing in the view
+/// reads it yet the API server is asked.
+#[tokio::test]
+async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
+    let (_, mut set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
+    let volumes = set["spec"]["template"]["spec"]["volumes"].as_array_mut().unwrap();
+    volumes.push(json!({ "name": "dump", "configMap": { "name": "dump" } }));
+    volumes.push(json!({ "name": "gone", "configMap": { "name": "gone", "optional": true } }));
+    let mut facts = Scene {
+        stateful_set: json!({ "spec": { "template": { "spec": { "volumes": volumes } } } }),
+        ..Scene::default()
+    }
+    .facts(&Settings::default());
+    let large = Unreadable::TooMuch("it holds more than 512 KiB");
+    facts.cannot_read(Kind::ConfigMap, Id::new(scene::NAMESPACE, "dump"), large);
+    let world = Arc::new(ArcSwap::from_pointee(World::build(facts, Freshness::Current)));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let nothing = tower::service_fn(move |_: Request<kube::client::Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404 });
+        let answer = axum::http::Response::builder()
+            .status(404)
+            .body(kube::client::Body::from(status.to_string().into_bytes()));
+        std::future::ready(Ok::<_, std::convert::Infallible>(answer.unwrap()))
+    });
+    let maps = ConfigMaps::at(kube::Client::new(nothing, "default"));
+    let guard = Arc::new(Guard::new(world, Settings::default(), scene::now).reading(maps));
+    let changed = async |old: Value, new: Value| {
+        let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "StatefulSet" },
+            "operation": if old.is_null() { "CREATE" } else { "UPDATE" }, "userInfo": { "username": "editor" },
+            "namespace": scene::NAMESPACE, "name": new["metadata"]["name"], "object": new, "oldObject": old,
+        } });
+        ask(&guard, "/validate", &body).await["response"].clone()
+    };
+    for revision in 0..3 {
+        let mut new = set.clone();
+        new["spec"]["revisionHistoryLimit"] = json!(revision);
+        let answer = changed(set.clone(), new).await;
+        let says = "ConfigMap dump is not looked at: it holds more than 512 KiB";
+        assert!(answer["warnings"].to_string().contains(says), "{answer}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "the view answers for both");
+    let mut other = set.clone();
+    other["metadata"]["name"] = json!("other");
+    other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("unheard-of");
+    changed(Value::Null, other).await;
+    assert_eq!(
+        asked.load(Ordering::Relaxed),
+        2,
+        "what nothing reads, and what found no room and is read anew"
+    );
+}
