@@ -9,18 +9,16 @@ mod doing;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::config::Settings;
 use decide::marks::RECOVER;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
 use decide::report::visible;
 use decide::view::{Cluster, View};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::time::sleep;
 
 use super::Exit;
@@ -50,13 +48,6 @@ pub struct Options {
     abort: bool,
 }
 
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.of.config()
-    }
-}
-
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
@@ -67,7 +58,7 @@ pub enum To {
 }
 
 /// Leads it back.
-pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want = Want {
         from: options.from.clone(),
         loss: options.accept_loss.clone(),
@@ -78,7 +69,6 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
     let agreed = options.of.agreed();
     let way = Way {
         options,
-        settings,
         want,
         agreed,
         begun: agreed,
@@ -94,7 +84,6 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
 /// One walk.
 struct Way<'a> {
     options: &'a Options,
-    settings: &'a Settings,
     want: Want,
     /// A person said yes to who starts the cluster.
     agreed: bool,
@@ -118,9 +107,10 @@ enum Asked {
 
 impl Way<'_> {
     async fn go(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+        let site = self.options.of.site().await?;
         loop {
             let asked = Instant::now();
-            let seen = self.options.of.seen(self.settings, &mut self.said, out).await?;
+            let seen = self.options.of.seen(&site, &mut self.said, out).await?;
             if asked.elapsed() > LONG {
                 // Nobody looked meanwhile, and what is shown may be from before.
                 self.since = Instant::now();
@@ -128,7 +118,7 @@ impl Way<'_> {
             if self.options.abort {
                 return abort(&seen, out).await;
             }
-            let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), self.settings));
+            let (cluster, view) = (seen.cluster()?, seen.view());
             let now = report::table(cluster, &view);
             if self.table.is_empty() {
                 self.want.before = cluster

@@ -77,6 +77,11 @@ fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
 /// The override by which the last member leaves says so; it is nobody else's.
 pub const RELEASE: &str = "gatera stop stops the last member";
 
+/// This override is that one.
+pub fn is_ours(text: &str) -> bool {
+    text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
+}
+
 /// Why not, whoever waits.
 fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     not_in_this_state(cluster, view)
