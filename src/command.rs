@@ -1,5 +1,5 @@
-//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `look` is what
-//! those share that look at a cluster, and `walk` what those share that do several steps to it.
+//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `site` and
+//! `look` are what those share that look at a cluster, and `walk` what those share that do several steps to it.
 //!
 //! Must not know: how anything is decided or served.
 

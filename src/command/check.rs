@@ -42,8 +42,10 @@ A comment waives a finding on its line, on the line below it, or of the object t
   # gatera: waive G13 reason=the test cluster has one node
 
 Settings come from the file .gatera.yaml beside the manifests or in a folder above them, up to the top of the
-repository, or from --config; with --live from the guard, if there is one. Exit 0: nothing would be refused; 1: something would; 2: something could not be
-read, or there was nothing to judge.")]
+repository, or from --config; with --live from the guard, if there is one.
+
+Exit 0: nothing would be refused; 1: something would; 2: something could not be read, or there was nothing to
+judge.")]
 pub struct Options {
     /// Files, folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]

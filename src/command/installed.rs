@@ -106,8 +106,7 @@ async fn settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Set
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let Some(text) = api.get_opt(name).await?.and_then(|it| it.data?.remove(key)) else { return Ok(None) };
     let rules: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    let settings =
-        Settings::read(&text, &rules).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+    let settings = Settings::read(&text, &rules).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
     Ok(Some(settings))
 }
 

@@ -135,11 +135,7 @@ fn program(words: &[String], relay: &Relay) -> Command {
 }
 
 /// Each write, judged by what the cluster holds.
-async fn judged(
-    site: &Site,
-    namespace: Option<&str>,
-    heard: &[Passage],
-) -> anyhow::Result<Vec<Compared>> {
+async fn judged(site: &Site, namespace: Option<&str>, heard: &[Passage]) -> anyhow::Result<Vec<Compared>> {
     if heard.is_empty() {
         return Ok(Vec::new());
     }
@@ -147,7 +143,8 @@ async fn judged(
     let user = myself(client).await;
     let namespaces = heard.iter().map(|it| &*it.target.namespace).filter(|it| !it.is_empty()).collect();
     let otherwise = namespace.unwrap_or(client.default_namespace());
-    let listed = look::all_or_one(client, &site.settings, &namespaces, otherwise, "simulate what concerns").await?;
+    let listed =
+        look::all_or_one(client, &site.settings, &namespaces, otherwise, "simulate what concerns").await?;
     look::tell_unseen(&listed.unseen);
     let world = World::build(listed.facts, Freshness::Current);
     let maps = ConfigMaps::at(client.clone());

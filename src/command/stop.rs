@@ -101,7 +101,7 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
             leave(seen, *to).await?;
             ended(seen, claims, last).await
         }
-        Step::Follow { member, claims } => match Leaving::of(seen, member).await? {
+        Step::Follow { member, claims, .. } => match Leaving::of(seen, member).await? {
             Some(last) => ended(seen, claims, last).await,
             None => Ok(()),
         },

@@ -71,7 +71,8 @@ pub(super) fn look(
         let names = names(&chosen, &namespace, now);
         progress.says(|| "asking what the cluster holds …".to_owned());
         let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-        let listed = all_or_one(client, &chosen.settings, &namespaces, &namespace, "check the objects of").await?;
+        let listed =
+            all_or_one(client, &chosen.settings, &namespaces, &namespace, "check the objects of").await?;
         let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
