@@ -65,7 +65,8 @@ pub(super) fn look(
     block_on(async {
         let Which { kubeconfig, context, .. } = &options.live;
         let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
-        let site = &Site::announced(client, options.config.as_deref(), options.loudness.quiet).await?;
+        // With --verbose it is said whose settings count.
+        let site = &Site::announced(client, options.config.as_deref(), true).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
         let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&chosen, &namespace, now);
