@@ -88,8 +88,8 @@ async fn answer(State(held): State<Arc<Mutex<Held>>>, request: Request) -> Respo
         (code, value.to_string())
     };
     let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&there()).unwrap();
-    let head = [(DATE, date), (CONTENT_TYPE, "application/json".to_owned())];
-    (StatusCode::from_u16(code).unwrap(), head, text).into_response()
+    let headers = [(DATE, date), (CONTENT_TYPE, "application/json".to_owned())];
+    (StatusCode::from_u16(code).unwrap(), headers, text).into_response()
 }
 
 fn status(code: u16, message: &str) -> (u16, Value) {
