@@ -1,5 +1,5 @@
-//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `look` is what
-//! those share that look at a cluster, and `walk` what those share that do several steps to it.
+//! The command line: what can be asked of the program, and which exit code answers. A file for each subcommand; `site` and
+//! `look` are what those share that look at a cluster, and `walk` what those share that do several steps to it.
 //!
 //! Must not know: how anything is decided or served.
 
@@ -18,6 +18,7 @@ pub mod rollout;
 pub mod selftest;
 pub mod serve;
 pub mod simulate;
+pub mod site;
 pub mod status;
 pub mod stop;
 pub mod terminal;
@@ -29,7 +30,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
-use decide::config::Settings;
 use decide::report::visible;
 use jiff::Timestamp;
 
@@ -198,20 +198,14 @@ impl Cli {
     fn answer(self) -> anyhow::Result<ExitCode> {
         let mut out = Patient::new(Folded::stdout(self.command.is_for_people()));
         match self.command {
-            Command::Audit(options) => {
-                let settings = settings(options.config())?;
-                Ok(audit::run(&options, &settings, &mut out)?.into())
-            }
+            Command::Audit(options) => Ok(audit::run(&options, &mut out)?.into()),
             Command::BreakGlass(options) => Ok(break_glass::run(&options, out.listener())?.into()),
             Command::Check(options) => Ok(check::run(&options, Timestamp::now(), &mut out)?.into()),
             Command::Completions(options) => {
                 generate::completions(&options, Self::command(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Doctor(options) => {
-                let settings = settings(options.config())?;
-                Ok(doctor::run(&options, &settings, &mut out)?.into())
-            }
+            Command::Doctor(options) => Ok(doctor::run(&options, &mut out)?.into()),
             Command::Explain(options) => {
                 explain::run(&options, Timestamp::now(), &mut out)?;
                 Ok(ExitCode::SUCCESS)
@@ -221,59 +215,40 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Recover(options) => {
-                let settings = settings(options.config())?;
-                Ok(recover::run(&options, recover::To::Serve, &settings, out.listener())?.into())
+                Ok(recover::run(&options, recover::To::Serve, out.listener())?.into())
             }
             Command::Report(options) => {
-                let settings = settings(options.config())?;
-                bundle::run(&options, &settings, &mut out)?;
+                bundle::run(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollout(ask) => {
-                let settings = settings(ask.config())?;
-                rollout::run(&ask, &settings, &mut out)?;
+                rollout::run(&ask, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rules(options) => {
                 explain::list(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Selftest(options) => {
-                let settings = settings(options.config.as_deref())?;
-                Ok(selftest::run(&options, &settings, &mut out)?.into())
-            }
+            Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
             Command::Serve(options) => {
                 drop(out);
-                let settings = settings(options.config.as_deref())?;
+                let settings = options.config.as_deref().map(reload::load).transpose()?.unwrap_or_default();
                 serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Simulate(options) => {
-                let settings = settings(options.config())?;
-                Ok(simulate::run(&options, &settings, &mut out)?.into())
-            }
+            Command::Simulate(options) => Ok(simulate::run(&options, &mut out)?.into()),
             Command::Start(options) => {
-                let settings = settings(options.config())?;
-                Ok(recover::run(&options, recover::To::StartAll, &settings, out.listener())?.into())
+                Ok(recover::run(&options, recover::To::StartAll, out.listener())?.into())
             }
             Command::Status(options) => {
-                let settings = settings(options.of.config())?;
-                status::run(&options, &settings, out.listener())?;
+                status::run(&options, out.listener())?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Stop(of) => {
-                let settings = settings(of.config())?;
-                Ok(stop::run(&of, &settings, out.listener())?.into())
-            }
+            Command::Stop(of) => Ok(stop::run(&of, out.listener())?.into()),
             Command::Version => {
                 generate::version(&mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
         }
     }
-}
-
-/// The settings file, or the defaults.
-fn settings(path: Option<&Path>) -> Result<Settings, reload::Error> {
-    path.map_or_else(|| Ok(Settings::default()), reload::load)
 }

@@ -165,6 +165,10 @@ fn what_is_held_back_is_still_news() {
     assert_eq!(next(9), (vec![], 0));
 }
 
+/// Whose settings count is said first.
+const KNOWN: &str = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
+const UNKNOWN: &str = "gatera: settings: the defaults, because those of the guard cannot be read: configmaps \"gatera-settings\" is forbidden";
+
 /// `gatera audit` as this user: exit code, stdout, stderr.
 fn command(plane: &ControlPlane, user: User, arguments: &[&str]) -> (i32, String, String) {
     let output = Command::new(guarded::program())
@@ -191,7 +195,9 @@ fn what_slipped_in_is_found_told_and_printed() {
         out.starts_with(&format!("{ns}/{STATEFUL_SET}  HEALTHY  3 of 3 members Synced\n1 cluster, ")),
         "{out}"
     );
-    assert_eq!(err, "gatera: nodes may not be listed; what depends on them is not judged\n");
+    let (settings, unseen) = err.split_once('\n').unwrap();
+    assert!(settings.starts_with(UNKNOWN), "{err}");
+    assert_eq!(unseen, "gatera: nodes may not be listed; what depends on them is not judged\n");
 
     run(&["label", "namespace", &ns, "--overwrite", "gatera.dev/mode=warn"]).succeeded();
     let patch = r#"{"spec":{"template":{"spec":{"containers":[{"name":"mariadb","env":[{"name":"A_PASSWORD","value":"hunter2"}]}]}}}}"#;
@@ -233,13 +239,15 @@ fn whoever_may_not_look_is_told_so() {
     let (plane, _) = guarded::shared();
     let (code, out, err) = command(plane, User::Editor, &[]);
     assert_eq!((code, &*out), (2, ""));
+    let (settings, problem) = err.split_once('\n').unwrap();
+    assert!(settings.starts_with(UNKNOWN), "{err}");
     assert_eq!(
-        err,
+        problem,
         "gatera: listing statefulsets: statefulsets.apps is forbidden: User \"editor\" cannot list resource \"statefulsets\" \
          in API group \"apps\" at the cluster scope; --namespace NS needs rights in one namespace only\n"
     );
     let (code, out, err) = command(plane, User::Admin, &["--namespace=nowhere"]);
-    assert_eq!((code, &*out, &*err), (2, "", "gatera: there is no namespace nowhere\n"));
+    assert_eq!((code, &*out, &*err), (2, "", &*format!("{KNOWN}gatera: there is no namespace nowhere\n")));
     let (code, out, _) = command(plane, User::Admin, &[]);
     assert!(code < 2, "{out}");
     assert!(out.contains(" judged: "), "{out}");

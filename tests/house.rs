@@ -68,6 +68,18 @@ fn every_file_says_what_it_is_for() {
     }
 }
 
+/// The clock of the API server counts, as `site.rs` asks for it: where what is seen there is judged, and where an end is written.
+#[test]
+fn commands_that_look_at_a_cluster_have_no_other_clock() {
+    // The guard itself, the place where the other clock is asked for, and the time at which a line was printed.
+    let others = ["command/serve.rs", "command/site.rs", "command/walk.rs"];
+    for path in files(&root().join("src/command")) {
+        let asks = fs::read_to_string(&path).unwrap().contains("Timestamp::now");
+        let may = others.iter().any(|it| path.ends_with(it));
+        assert!(!asks || may, "{} takes the time of this machine", path.display());
+    }
+}
+
 /// A comment that names a file names one that is there.
 #[test]
 fn files_that_comments_name_exist() {

@@ -60,6 +60,7 @@ mod script;
 mod secrets;
 mod sim;
 mod simulate;
+mod site;
 mod stall;
 mod status;
 mod stop;

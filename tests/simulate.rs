@@ -313,7 +313,9 @@ fn whoever_ends_it_ends_all_of_it() {
     let own = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(own, rustix::process::Signal::TERM).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(output.stderr).unwrap(), "gatera: interrupted; nothing was changed\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let known = "gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n";
+    assert_eq!(said, format!("{known}gatera: interrupted; nothing was changed\n"));
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0);
     let process = Path::new("/proc").join(pid.trim());

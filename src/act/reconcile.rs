@@ -15,6 +15,7 @@ use decide::plan::{self, Announcement, Lookout, Pace, Step};
 use decide::view::View;
 use kube::Client;
 use tokio::sync::watch;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -71,31 +72,43 @@ pub async fn run(client: Client, guard: Arc<Guard>, mut leading: Leading, mut ch
 async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
     let Some(time) = means.leading.time_for_a_step() else { return };
     let outcome = timeout(time, apply::step(means, step)).await;
-    let conflict = |error: &kube::Error| matches!(error, kube::Error::Api(status) if status.code == 409);
     match &outcome {
         Ok(Err(error)) if conflict(error) => pace.missed(step, began.elapsed()),
         // What could not be told is still to be told.
         Ok(Err(_)) | Err(_) if matches!(step, Step::Announce(_)) => pace.failed(step, began.elapsed()),
         _ => pace.did(step, began.elapsed()),
     }
-    match outcome {
-        Ok(Ok(Done::Yes)) => info!(?step, "step"),
-        Ok(Ok(Done::NotNow(why))) => info!(?step, why, "step, not now"),
-        Ok(Ok(Done::Refused(told))) => {
-            info!(?step, why = told.note, "step, refused");
-            if pace.is_news(step, &told.note) {
-                let telling = timeout(time, apply::announce(&means.client, &told));
-                if let Ok(Err(error)) = telling.await {
-                    warn!(?step, error = chain(&error), "telling that it was refused");
-                }
-            }
-        }
-        // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
-        Ok(Err(error)) if conflict(&error) => info!(?step, "step, not on this version"),
-        Ok(Err(error)) => warn!(?step, error = chain(&error), "step"),
-        Err(_) => warn!(?step, error = "no answer", "step"),
+    log(step, &outcome);
+    if let Ok(Ok(Done::Refused(told))) = outcome
+        && pace.is_news(step, &told.note)
+        && let Ok(Err(error)) = timeout(time, apply::announce(&means.client, &told)).await
+    {
+        warn!(%step, object = step.object(), error = chain(&error), "no Event says that a step was refused");
     }
 }
+
+/// A line for whoever reads the log, in words and not in structures.
+fn log(step: &Step, outcome: &Outcome) {
+    let object = step.object();
+    match outcome {
+        Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
+        Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is not done now"),
+        Ok(Ok(Done::Refused(told))) => info!(%step, object, why = told.note, "a step was refused"),
+        // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
+        Ok(Err(error)) if conflict(error) => {
+            info!(%step, object, "a step is planned anew, because its object was changed meanwhile");
+        }
+        Ok(Err(error)) => warn!(%step, object, error = chain(error), "a step failed"),
+        Err(_) => warn!(%step, object, error = "the API server does not answer", "a step failed"),
+    }
+}
+
+fn conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// Nothing: there was no answer in time.
+type Outcome = Result<Result<Done, kube::Error>, Elapsed>;
 
 /// What came of a step.
 enum Done {
@@ -131,5 +144,53 @@ impl Means {
             freshness,
             ..View::new(&world, (guard.clock)(), &settings)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Mutex, PoisonError};
+
+    use decide::view::Id;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_of_the_log_is_a_sentence_with_fields() {
+        let page = Page::default();
+        let writer = page.clone();
+        let lines = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone());
+        let pod = Id::new("db", "galera-1");
+        let step = Step::Address { pod, uid: "u".to_owned(), text: "[mysqld]".to_owned() };
+        tracing::subscriber::with_default(lines.finish(), || {
+            log(&step, &Ok(Ok(Done::NotNow("another one starts".to_owned()))));
+        });
+        let text = String::from_utf8(page.0.lock().unwrap().clone()).unwrap();
+        let mut line: Value = serde_json::from_str(&text).unwrap();
+        line.as_object_mut().unwrap().remove("timestamp");
+        let is = json!({
+            "level": "INFO",
+            "message": "a step is not done now",
+            "step": "give the member the addresses of its peers as they are now",
+            "object": "Pod db/galera-1",
+            "why": "another one starts",
+            "target": "gatera::act::reconcile",
+        });
+        assert_eq!(line, is);
     }
 }

@@ -5,20 +5,20 @@
 use std::io::Write;
 
 use decide::audit;
-use decide::config::Settings;
 use decide::report;
-use decide::view::View;
-use jiff::Timestamp;
 
 use super::Exit;
 use super::look::{Output, Survey, block_on, looked, tell_unseen};
 
 /// Lists, judges, prints.
-pub fn run(options: &Survey, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
     let look = options.look()?;
-    let (world, _, unseen) = block_on(looked(look, settings))?;
-    tell_unseen(&unseen);
-    let audit = audit::run(&View::new(&world, Timestamp::now(), settings));
+    let audit = block_on(async {
+        let site = options.site().await?;
+        let (world, unseen) = looked(look, &site).await?;
+        tell_unseen(&unseen);
+        Ok(audit::run(&site.view(&world)))
+    })?;
     match look.output {
         Output::Text if options.quiet => out.write_all(report::audit::not_well(&audit).as_bytes())?,
         Output::Text => out.write_all(report::audit::text(&audit).as_bytes())?,

@@ -8,28 +8,22 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use axum::http::StatusCode;
-use axum::http::header::DATE;
 use clap::Args;
-use decide::config::Settings;
 use decide::marks::overrides::{LONGEST_OVERRIDE, Override};
 use decide::marks::{BREAK_GLASS, PREFIX};
 use decide::report::visible;
 use decide::rules::{self, open_until};
-use decide::view::View;
-use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{GetParams, Patch, Request};
-use kube::client::Body;
-use kube::core::Status;
-use kube::{Api, Client, Resource as _};
+use kube::api::Patch;
+use kube::{Api, Client};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::canary::{self, Answer};
 use super::look::{self, Look};
-use super::{Exit, installed, walk};
+use super::site::{Clock, Site};
+use super::{Exit, walk};
 use crate::act::telemetry::chain;
 
 /// Options of `gatera break-glass`.
@@ -77,64 +71,26 @@ fn term(text: &str) -> Result<SignedDuration, String> {
 /// Says what is opened, asks, opens, and looks whether it is open.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
-        let client = options.access.client().await?;
-        let (found, clock) = there(&client, &options.of).await?;
-        let asks = Asks {
-            settings: installed::look(&client).await.settings_or(&Settings::default()),
-            client,
-            clock,
-        };
+        let site = &Site::of(options.access.client().await?, None).await?;
+        // An emergency does not wait for a guard whose settings cannot be asked for.
+        site.tell_source();
+        let found = there(&site.client, &options.of).await?;
         match (options.term, &options.reason) {
-            (Some(term), Some(reason)) => open(options, &asks, &found, term, reason, out).await,
-            _ => close(options, &asks, &found, out).await,
+            (Some(term), Some(reason)) => open(options, site, &found, term, reason, out).await,
+            _ => close(options, site, &found, out).await,
         }
     })
 }
 
-/// Whom to ask, and what is known of whoever answers.
-struct Asks {
-    client: Client,
-    settings: Settings,
-    clock: Clock,
-}
-
-/// What time it is where this is judged: this machine's clock may be wrong.
-struct Clock {
-    ahead: SignedDuration,
-}
-
-impl Clock {
-    fn now(&self) -> Timestamp {
-        let now = Timestamp::now();
-        now.checked_add(self.ahead).unwrap_or(now)
-    }
-}
-
-/// The namespace, and the time at which the API server says so.
-async fn there(client: &Client, name: &str) -> anyhow::Result<(Namespace, Clock)> {
-    let request = Request::new(Namespace::url_path(&(), None)).get(name, &GetParams::default())?;
-    let answer = client.send(request.map(Body::from)).await?;
-    let date = answer.headers().get(DATE).and_then(|it| it.to_str().ok());
-    let ahead = date.map_or(SignedDuration::ZERO, |date| ahead(date, Timestamp::now()));
-    let (code, body) = (answer.status(), answer.into_body().collect_bytes().await?);
-    if code.is_success() {
-        return Ok((serde_json::from_slice(&body).context("reading the namespace")?, Clock { ahead }));
-    }
-    anyhow::ensure!(code != StatusCode::NOT_FOUND, "there is no namespace {name}");
-    let said: Status = serde_json::from_slice(&body).unwrap_or_default();
-    anyhow::bail!("asking for namespace {name}: {}", said.message)
-}
-
-/// How far a clock that says this is ahead of ours. It tells seconds, and its answer took its time.
-fn ahead(date: &str, now: Timestamp) -> SignedDuration {
-    let ahead =
-        rfc2822::parse(date).map_or(SignedDuration::ZERO, |date| now.duration_until(date.timestamp()));
-    if ahead.abs() < SignedDuration::from_secs(2) { SignedDuration::ZERO } else { ahead }
+async fn there(client: &Client, name: &str) -> anyhow::Result<Namespace> {
+    let api: Api<Namespace> = Api::all(client.clone());
+    let found = api.get_opt(name).await.with_context(|| format!("asking for namespace {name}"))?;
+    found.with_context(|| format!("there is no namespace {name}"))
 }
 
 async fn open(
     options: &Options,
-    asks: &Asks,
+    site: &Site,
     found: &Namespace,
     term: SignedDuration,
     reason: &str,
@@ -147,9 +103,9 @@ async fn open(
         Override::of_all(&text(until), now)
             .map_err(|problem| anyhow::anyhow!("this would open nothing: {problem}"))
     };
-    judged(asks.clock.now())?;
-    writeln!(out, "{}", holds(options, &asks.settings).await)?;
-    tell_before(found, &asks.clock, out)?;
+    judged(site.clock.now())?;
+    writeln!(out, "{}", holds(options, site).await)?;
+    tell_before(found, &site.clock, out)?;
     writeln!(
         out,
         "For {term:#} nothing is refused in namespace {ns}: not the end of its data, nor its own. Each command is still told what it \
@@ -160,15 +116,15 @@ async fn open(
         return Ok(Exit::Refused);
     }
     // Whoever thinks about it for a while still gets the whole time.
-    let open = judged(asks.clock.now())?;
-    if let Err(said) = write(&asks.client, found, Some(&text(open.until))).await? {
+    let open = judged(site.clock.now())?;
+    if let Err(said) = write(&site.client, found, Some(&text(open.until))).await? {
         return not_written(&said, ns, out);
     }
     writeln!(out, "annotated: namespace {ns} is open until {}: {}", open.until, visible(&open.reason))?;
     let is_open = open_until(ns, &open);
     let honours = |it: &str| it.starts_with(&is_open);
     let answer =
-        until_it_is(asks, ns, |it| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it))))
+        until_it_is(site, ns, |it| matches!(it, Answer::Admitted(said) if said.iter().any(|it| honours(it))))
             .await?;
     let (exit, words) = opened(&answer, ns, honours);
     writeln!(out, "{}\nwhen that is done: gatera break-glass {ns} --close", visible(&words))?;
@@ -177,19 +133,19 @@ async fn open(
 
 async fn close(
     options: &Options,
-    asks: &Asks,
+    site: &Site,
     found: &Namespace,
     out: &mut impl Write,
 ) -> anyhow::Result<Exit> {
     let ns = &options.of;
-    tell_before(found, &asks.clock, out)?;
-    if let Err(said) = write(&asks.client, found, None).await? {
+    tell_before(found, &site.clock, out)?;
+    if let Err(said) = write(&site.client, found, None).await? {
         return not_written(&said, ns, out);
     }
     writeln!(out, "namespace {ns}: the annotation is taken off")?;
     // Each warning of a guard that lets pass comes with one that the namespace is open.
     let guards = |said: &[String]| !said.is_empty() && !said.iter().any(|it| it.starts_with("until "));
-    let answer = until_it_is(asks, ns, |it| match it {
+    let answer = until_it_is(site, ns, |it| match it {
         Answer::Refused(_) => true,
         Answer::Admitted(said) => guards(said),
         _ => false,
@@ -222,14 +178,14 @@ fn tell_before(found: &Namespace, clock: &Clock, out: &mut impl Write) -> anyhow
 }
 
 /// The clusters that lose their guard, or why they are not known: an emergency does not wait for that.
-async fn holds(options: &Options, settings: &Settings) -> String {
+async fn holds(options: &Options, site: &Site) -> String {
     let look = Look::of(&options.access, Some(&options.of), None);
-    let (world, _) = match timeout(GLANCE, look::listed(&look, settings)).await {
+    let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
         Ok(Ok(listed)) => listed,
         Ok(Err(error)) => return format!("What is in it is not known: {}", visible(&chain(error.as_ref()))),
         Err(_) => return "What is in it is not known: the API server takes its time".to_owned(),
     };
-    let view = View::new(&world, Timestamp::now(), settings);
+    let view = site.view(&world);
     let told = world
         .clusters()
         .map(|it| format!("\n  {}  {}  {}", it.id.name, view.state(it).name(), visible(&it.describe())));
@@ -285,10 +241,10 @@ fn no_guard(words: &str) -> String {
 }
 
 /// Asks until the answer is as it should be by now, or it is late.
-async fn until_it_is(asks: &Asks, namespace: &str, is: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
+async fn until_it_is(site: &Site, namespace: &str, is: impl Fn(&Answer) -> bool) -> anyhow::Result<Answer> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let answer = canary::ask(&asks.client, namespace, &asks.settings.adoption).await?;
+        let answer = canary::ask(&site.client, namespace, &site.settings.adoption).await?;
         if is(&answer) || matches!(answer, Answer::NotAllowed(_)) || Instant::now() >= deadline {
             return Ok(answer);
         }
@@ -330,23 +286,5 @@ fn why(answer: &Answer) -> String {
         Answer::Other(code, words) => format!("the API server answers {code}: {words}"),
         Answer::Unanswered(words) => format!("no guard answers: {words}"),
         Answer::Admitted(_) => "no guard says anything".to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_that_is_wrong_here_is_noticed() {
-        let now: Timestamp = "2026-12-01T09:30:00Z".parse().unwrap();
-        for (date, seconds) in [
-            ("Tue, 01 Dec 2026 09:30:01 GMT", 0),
-            ("Tue, 01 Dec 2026 10:20:00 GMT", 3000),
-            ("Tue, 01 Dec 2026 08:30:00 GMT", -3600),
-            ("yesterday", 0),
-        ] {
-            assert_eq!(ahead(date, now), SignedDuration::from_secs(seconds), "{date}");
-        }
     }
 }

@@ -5,15 +5,13 @@
 //! reasons that are in that. What could not be asked is told in it.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use decide::audit;
-use decide::config::Settings;
 use decide::report;
 use decide::story::Story;
-use decide::view::{Cluster, View};
-use jiff::Timestamp;
+use decide::view::Cluster;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ApiResource, DynamicObject, ListParams, LogParams};
@@ -24,7 +22,9 @@ use serde_json::{Map, Value, json};
 use super::doctor::{self, PODS};
 use super::generate;
 use super::look::{self, Access, Look};
+use super::site::Site;
 use super::terminal::progress::Progress;
+use super::walk::is_away;
 use crate::act::telemetry::chain;
 
 /// Options of `gatera report`.
@@ -40,13 +40,6 @@ pub struct Options {
     config: Option<PathBuf>,
 }
 
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.config.as_deref()
-    }
-}
-
 /// So much of each log.
 const LINES: i64 = 300;
 /// So many Events are looked through in a namespace.
@@ -55,37 +48,38 @@ const PAGE: u32 = 1000;
 const OURS: &str = "gatera";
 
 /// Asks for all of it, and prints it as JSON.
-pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     let mut version = Vec::new();
     generate::version(&mut version)?;
     let progress = Progress::start();
     let bundle = look::block_on(async {
-        let look = Look::of(&options.access, options.namespace.as_deref(), options.config());
-        let client = look.client().await?;
-        let mut bundle = json!({
-            "version": String::from_utf8_lossy(&version).lines().collect::<Vec<_>>(),
-            "at": Timestamp::now().to_string(),
-        });
-        let settings = match doctor::asked(&look, chosen, &progress).await {
-            Ok(asked) => {
-                bundle["doctor"] = report::doctor::json(&asked.rows);
+        let look = Look::of(&options.access, options.namespace.as_deref(), options.config.as_deref());
+        let mut bundle = json!({ "version": String::from_utf8_lossy(&version).lines().collect::<Vec<_>>() });
+        let site = match Site::of(look.client().await?, options.config.as_deref()).await {
+            Err(error) if is_away(&error) => {
+                bundle["notAsked"] = json!(chain(error.as_ref()));
+                return Ok(bundle);
+            }
+            site => site?,
+        };
+        let client = &site.client;
+        bundle["at"] = json!(site.clock.now().to_string());
+        match doctor::asked(&look, &site, &progress).await {
+            Ok((namespace, rows)) => {
+                bundle["doctor"] = report::doctor::json(&rows);
                 // Logs name what is in all namespaces.
                 if options.namespace.is_none() {
                     progress.says(|| "asking for the guard's logs …".to_owned());
-                    bundle["logs"] = logs(&client, &asked.namespace).await;
+                    bundle["logs"] = logs(client, &namespace).await;
                 }
-                asked.settings
             }
-            Err(error) => {
-                bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref())));
-                chosen.clone()
-            }
-        };
+            Err(error) => bundle["doctor"] = json!(format!("not asked: {}", chain(error.as_ref()))),
+        }
         progress.says(|| "asking what the cluster holds …".to_owned());
-        match look::looked_by(&client, &look, &settings).await {
+        match look::looked(&look, &site).await {
             Err(error) => bundle["notAsked"] = json!(chain(error.as_ref())),
             Ok((world, unseen)) => {
-                let view = View::new(&world, Timestamp::now(), &settings);
+                let view = site.view(&world);
                 let audit = audit::run(&view);
                 let clusters: Vec<_> = world.clusters().collect();
                 let stories: Vec<_> = clusters.iter().map(|it| Story::of(it, &view)).collect();
@@ -93,8 +87,8 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
                 bundle["audit"] = report::audit::json(&audit);
                 bundle["unseen"] = json!(unseen);
                 progress.says(|| "asking for clusters, object by object …".to_owned());
-                bundle["objects"] = objects(&client, &clusters).await;
-                bundle["events"] = events(&client, &clusters).await;
+                bundle["objects"] = objects(client, &clusters).await;
+                bundle["events"] = events(client, &clusters).await;
             }
         }
         Ok(bundle)

@@ -27,6 +27,8 @@ use super::terminal::progress::Progress;
 
 pub use base::Base;
 
+use settings::Chosen;
+
 /// Options of `gatera check`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
@@ -40,8 +42,10 @@ A comment waives a finding on its line, on the line below it, or of the object t
   # gatera: waive G13 reason=the test cluster has one node
 
 Settings come from the file .gatera.yaml beside the manifests or in a folder above them, up to the top of the
-repository, or from --config. Exit 0: nothing would be refused; 1: something would; 2: something could not be
-read, or there was nothing to judge.")]
+repository, or from --config; with --live from the guard, if there is one.
+
+Exit 0: nothing would be refused; 1: something would; 2: something could not be read, or there was nothing to
+judge.")]
 pub struct Options {
     /// Files, folders, or - for standard input
     #[arg(required = true, value_name = "PATH")]
@@ -141,8 +145,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         "only one format can go to standard output; give the others a file, as in --output sarif=gatera.sarif"
     );
     options.may_be_told_so()?;
-    let (settings, file) = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
-    let settings = options.mode.map_or(settings.clone(), |mode| settings.with_mode(mode));
+    let mut chosen = settings::of(options.config.as_deref(), &options.paths, options.against.as_ref())?;
     let progress = Progress::start();
     let base = options.against.as_ref().map(|base| base.read(&options.paths, &progress)).transpose()?;
     let mut new = sources::read(&options.paths, &progress);
@@ -153,22 +156,30 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         new.retain(|it| it.text.is_ok() || !gone(Path::new(&*it.name)));
     }
     let judging = || progress.says(|| "judging …".to_owned());
+    let as_told = |settings: &Settings| match options.mode {
+        Some(mode) => settings.clone().with_mode(mode),
+        None => settings.clone(),
+    };
     let mut checked = if options.live.live {
-        let names = |namespace: &str| check::names(&new, &options.question(&settings, namespace, now));
-        let cluster = live::look(&options.live, &settings, options.namespace.as_deref(), names, &progress)?;
-        let live::Cluster { world, objects, unseen, namespace } = &cluster;
+        let names = |chosen: &Chosen, namespace: &str, now| {
+            check::names(&new, &options.question(&as_told(&chosen.settings), namespace, now))
+        };
+        let cluster = live::look(options, chosen, names, &progress)?;
+        let live::Cluster { world, objects, unseen, namespace, now, .. } = &cluster;
         judging();
-        check::run_live(&new, Live { world, objects, unseen }, &options.question(&settings, namespace, now))
+        let settings = as_told(&cluster.chosen.settings);
+        let live = Live { world, objects, unseen };
+        let checked = check::run_live(&new, live, &options.question(&settings, namespace, *now));
+        chosen = cluster.chosen;
+        checked
     } else {
         judging();
-        check::run(
-            &new,
-            base.as_deref(),
-            &options.question(&settings, options.namespace.as_deref().unwrap_or(DEFAULT), now),
-        )
+        let settings = as_told(&chosen.settings);
+        let namespace = options.namespace.as_deref().unwrap_or(DEFAULT);
+        check::run(&new, base.as_deref(), &options.question(&settings, namespace, now))
     };
     drop(progress);
-    checked.settings = file.as_ref().map(|it| it.display().to_string());
+    checked.settings.clone_from(&chosen.file);
     // What goes to files is there whatever becomes of standard output.
     for Destination { format, file } in &options.output {
         if let Some(file) = file {
@@ -177,7 +188,7 @@ pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::R
         }
     }
     let exit = options.exit(&checked);
-    options.tell(checked, exit, file.as_deref(), out)?;
+    options.tell(checked, exit, &chosen, out)?;
     Ok(exit)
 }
 
@@ -221,13 +232,13 @@ impl Options {
         &self,
         mut checked: Checked,
         exit: Exit,
-        settings: Option<&Path>,
+        chosen: &Chosen,
         out: &mut impl Write,
     ) -> io::Result<()> {
         let (screen, colour) = (self.screen(), self.colour.wanted());
         if self.loudness.verbose {
             out.write_all(in_full(&checked, screen, colour).as_bytes())?;
-            return writeln!(out, "{}", visible(&settings::says(settings, self.config.is_some(), self.mode)));
+            return writeln!(out, "{}", visible(&chosen.says(self.mode)));
         }
         if self.loudness.quiet {
             if exit == Exit::Clean {

@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::http::Request;
 use decide::check::unadopted;
-use decide::config::Settings;
 use decide::doctor::{self, Asked, Replica, Row, State};
 use decide::object::{Kind, Object};
 use decide::report;
@@ -32,8 +31,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::canary::{self, Answer};
-use super::installed::{self, Installed};
+use super::installed::{self, Installed, Source};
 use super::look::{self, Look, Output, Survey};
+use super::site::Site;
 use super::terminal::progress::Progress;
 use super::{Exit, selftest};
 use crate::act::telemetry::chain;
@@ -51,10 +51,14 @@ const OPERATIONS: &str = "operations";
 const PAGE: u32 = 500;
 
 /// Asks everything, and prints what the answers mean.
-pub fn run(options: &Survey, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Survey, out: &mut impl Write) -> anyhow::Result<Exit> {
     let look = options.look()?;
     let progress = Progress::start();
-    let rows = look::block_on(asked(look, chosen, &progress))?.rows;
+    progress.says(|| "asking the API server for its version …".to_owned());
+    let (_, rows) = look::block_on(async {
+        let site = Site::of(look.client().await?, look.config.as_deref()).await?;
+        asked(look, &site, &progress).await
+    })?;
     drop(progress);
     match look.output {
         Output::Text if options.quiet => out.write_all(report::doctor::not_well(&rows).as_bytes())?,
@@ -68,26 +72,28 @@ pub fn run(options: &Survey, chosen: &Settings, out: &mut impl Write) -> anyhow:
     })
 }
 
-/// Everything.
-pub(super) async fn asked(look: &Look, chosen: &Settings, progress: &Progress) -> anyhow::Result<Guard> {
+/// Everything: the guard's namespace, and what the answers mean.
+pub(super) async fn asked(
+    look: &Look,
+    site: &Site,
+    progress: &Progress,
+) -> anyhow::Result<(String, Vec<Row>)> {
     let now = |what: &str| progress.says(|| format!("asking {what} …"));
+    let Site { client, settings, guard: installed, .. } = site;
     now("the API server for its version");
-    let client = look.client().await?;
-    // Who gets no answer to this gets none to anything else.
     let version = client.apiserver_version().await.context("asking the API server for its version")?;
     let mut rows = vec![doctor::api_server(&version.major, &version.minor, &version.git_version)];
 
-    let Guard { installed, settings, namespace, rows: of_the_guard } =
-        of_the_guard(&client, look.config.is_some().then_some(chosen), progress).await;
+    let (namespace, of_the_guard) = of_the_guard(site, progress).await;
     rows.extend(of_the_guard);
     if installed.is_there() {
         now("what the guard may do");
         let user = format!("system:serviceaccount:{namespace}:{}", installed::NAME);
-        rows.extend(doctor::rights(&user, &rights::asked(&client, &namespace, &user).await));
+        rows.extend(doctor::rights(&user, &rights::asked(client, &namespace, &user).await));
     }
 
     now("what the cluster holds");
-    let world = match look::looked_by(&client, look, &settings).await {
+    let world = match look::looked(look, site).await {
         Ok((world, unseen)) => {
             rows.extend(unseen.iter().map(|plural| {
                 Row::not_asked(
@@ -102,9 +108,9 @@ pub(super) async fn asked(look: &Look, chosen: &Settings, progress: &Progress) -
             None
         }
     };
-    let ns = guarded(look, &installed, &settings, &mut rows, world.as_ref(), &client).await;
+    let ns = guarded(look, site, &mut rows, world.as_ref()).await;
     if installed.is_there() {
-        let view = world.as_ref().map(|world| View::new(world, Timestamp::now(), &settings));
+        let view = world.as_ref().map(|world| site.view(world));
         let mode =
             |rule: &str| view.as_ref().map_or_else(|| settings.mode(rule), |view| view.mode(rule, &ns));
         rows.push(if ns == namespace || NEVER_GUARDED.contains(&&*ns) {
@@ -115,31 +121,21 @@ pub(super) async fn asked(look: &Look, chosen: &Settings, progress: &Progress) -
             )
         } else {
             now("for what must be refused");
-            match canary::ask(&client, &ns, &settings.adoption).await {
+            match canary::ask(client, &ns, &settings.adoption).await {
                 Ok(answer) => canary(&answer, &ns, mode),
                 Err(error) => Row::not_asked(CANARY, error.to_string()),
             }
         });
     }
-    Ok(Guard { installed, settings, namespace, rows })
+    Ok((namespace, rows))
 }
 
-/// The guard, and what the answers about itself mean.
-pub(super) struct Guard {
-    installed: Installed,
-    /// By what it judges, as far as that is known.
-    pub(super) settings: Settings,
-    pub(super) namespace: String,
-    pub(super) rows: Vec<Row>,
-}
-
-/// Is it there, is it as it registered, what does it say of itself?
-pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>, progress: &Progress) -> Guard {
+/// Is it there, is it as it registered, what does it say of itself? Its namespace, and what the answers mean.
+pub(super) async fn of_the_guard(site: &Site, progress: &Progress) -> (String, Vec<Row>) {
     progress.says(|| "asking how the guard is registered …".to_owned());
-    let installed = installed::look(client).await;
-    let settings = chosen.cloned().unwrap_or_else(|| installed.settings_or(&Settings::default()));
+    let Site { client, settings, source, guard: installed, .. } = site;
     let own = env!("CARGO_PKG_VERSION");
-    let target = target(&installed);
+    let target = target(installed);
     let namespace = match &target {
         Some(Destination::Service { namespace, .. } | Destination::Url { namespace, .. }) => {
             namespace.clone()
@@ -150,45 +146,39 @@ pub(super) async fn of_the_guard(client: &Client, chosen: Option<&Settings>, pro
     let replicas = replicas(client, &namespace, progress).await;
     let versions = replicas.iter().flatten().filter_map(|it| it.version.as_deref());
     let same_version = versions.clone().all(|version| version == own);
-    let known = installed.settings.as_ref().is_ok_and(Option::is_some) || chosen.is_some();
+    let known = !matches!(source, Source::Defaults(_));
     let mut rows = doctor::webhooks(
         &installed.entries,
-        Some(&settings).filter(|_| known),
+        Some(settings).filter(|_| known),
         target.as_ref(),
         &watch::served(client).await,
         same_version,
     );
     let ends = |bundle: &str| certs::ends(bundle).map_err(|error| chain(&error));
-    rows.extend(doctor::authority(&installed.entries, ends, Timestamp::now()));
+    rows.extend(doctor::authority(&installed.entries, ends, site.clock.now()));
     if installed.is_there() {
         rows.extend(match &target {
             Some(Destination::Url { base, .. }) => vec![doctor::outside(base)],
             _ => doctor::replicas(&replicas, own),
         });
-        rows.push(doctor::leader(&leader(client, &namespace).await, Timestamp::now()));
-        rows.push(doctor::settings(&installed.settings));
+        rows.push(doctor::leader(&leader(client, &namespace).await, site.clock.now()));
+        let known = installed.settings.as_ref().map(Clone::clone).map_err(|error| chain(error.as_ref()));
+        rows.push(doctor::settings(&known));
     }
-    Guard { installed, settings, namespace, rows }
+    (namespace, rows)
 }
 
 /// The namespaces and clusters, what nobody adopts, and the namespace to try in.
-async fn guarded(
-    look: &Look,
-    installed: &Installed,
-    settings: &Settings,
-    rows: &mut Vec<Row>,
-    world: Option<&World>,
-    client: &Client,
-) -> String {
+async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&World>) -> String {
     let asked_for = look.namespace();
     let Some(world) = world else { return asked_for.unwrap_or("default").to_owned() };
-    let view = View::new(world, Timestamp::now(), settings);
+    let view = site.view(world);
     let clusters: Vec<&Cluster> = world.clusters().collect();
-    if installed.is_there() {
+    if site.guard.is_there() {
         rows.extend(doctor::namespaces(&view, &clusters));
     }
     rows.extend(doctor::clusters(&view, &clusters));
-    rows.extend(match strangers(client, asked_for, &view).await {
+    rows.extend(match strangers(&site.client, asked_for, &view).await {
         Ok(found) if found.is_empty() => {
             vec![Row::well("adoption", "no database server runs that no selector adopts")]
         }

@@ -1,8 +1,12 @@
 //! What a person can see of the guard that is installed in a cluster: its webhook entries, and through them its namespace and its
-//! settings. What may not be seen is said as such.
+//! settings. What may not be seen is said as such. Which settings a command judges by is decided here, and nowhere else.
 //!
 //! Must not know: whether any of it is as it should be.
 
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
 use decide::config::Settings;
 use decide::rules::RULES;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -31,7 +35,28 @@ pub struct Installed {
     /// Where it runs; `None`: that cannot be told from its entries.
     pub namespace: Option<String>,
     /// By what it judges; `None`: the chart's ConfigMap is not there.
-    pub settings: Answer<Option<Settings>>,
+    pub settings: anyhow::Result<Option<Settings>>,
+}
+
+/// Whose settings a command judges by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Of this file, which `--config` names.
+    File(PathBuf),
+    /// Of the guard, in this namespace.
+    Guard(String),
+    /// Nobody's: why those of the guard are not known.
+    Defaults(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "those of {}, as --config says", path.display()),
+            Self::Guard(namespace) => write!(f, "those of the guard (ConfigMap {namespace}/{})", SETTINGS.0),
+            Self::Defaults(why) => write!(f, "the defaults, because {why}; --config FILE names others"),
+        }
+    }
 }
 
 /// Looks.
@@ -45,9 +70,13 @@ pub async fn look(client: &Client) -> Installed {
     let namespace = entries.iter().flatten().flatten().flatten().find_map(|entry| {
         entry.pointer("/clientConfig/service/namespace").and_then(Value::as_str).map(str::to_owned)
     });
-    // A guard outside the cluster registers by a URL; its chart is where charts usually are.
-    let settings = settings(client, namespace.as_deref().unwrap_or(NAME)).await;
+    let settings = settings(client, home(namespace.as_deref())).await;
     Installed { entries, namespace, settings }
+}
+
+/// A guard outside the cluster registers by a URL; its chart is where charts usually are.
+fn home(namespace: Option<&str>) -> &str {
+    namespace.unwrap_or(NAME)
 }
 
 impl Installed {
@@ -56,21 +85,29 @@ impl Installed {
         !self.entries.iter().all(|it| matches!(it, Ok(None)))
     }
 
-    /// By what it judges, as far as that is known; else `otherwise`.
-    pub fn settings_or(&self, otherwise: &Settings) -> Settings {
-        self.settings.as_ref().ok().cloned().flatten().unwrap_or_else(|| otherwise.clone())
+    /// By which settings a command judges, and whose they are: those of this file, or the guard's, or the defaults.
+    pub fn settings_or(&self, file: Option<(&Path, Settings)>) -> (Settings, Source) {
+        let home = home(self.namespace.as_deref());
+        let defaults = |why: String| (Settings::default(), Source::Defaults(why));
+        match (file, &self.settings) {
+            (Some((path, settings)), _) => (settings, Source::File(path.to_owned())),
+            (None, Ok(Some(settings))) => (settings.clone(), Source::Guard(home.to_owned())),
+            (None, Ok(None)) if !self.is_there() => defaults("no guard is installed".to_owned()),
+            (None, Ok(None)) => defaults(format!("namespace {home} has no ConfigMap {}", SETTINGS.0)),
+            (None, Err(problem)) => {
+                defaults(format!("those of the guard cannot be read: {}", chain(problem.as_ref())))
+            }
+        }
     }
 }
 
-async fn settings(client: &Client, namespace: &str) -> Answer<Option<Settings>> {
+async fn settings(client: &Client, namespace: &str) -> anyhow::Result<Option<Settings>> {
     let (name, key) = SETTINGS;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let found = api.get_opt(name).await.map_err(|error| chain(&error))?;
-    let Some(text) = found.and_then(|it| it.data?.remove(key)) else { return Ok(None) };
+    let Some(text) = api.get_opt(name).await?.and_then(|it| it.data?.remove(key)) else { return Ok(None) };
     let rules: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    Settings::read(&text, &rules)
-        .map(Some)
-        .map_err(|error| format!("ConfigMap {namespace}/{name}: {}", chain(&error)))
+    let settings = Settings::read(&text, &rules).with_context(|| format!("ConfigMap {namespace}/{name}"))?;
+    Ok(Some(settings))
 }
 
 fn values<T: Serialize>(entries: Option<Vec<T>>) -> Vec<Value> {

@@ -1,6 +1,6 @@
 //! One look at what a cluster holds, with the rights of whoever asks: what several commands share.
 //!
-//! Owns: the way from a kubeconfig to a World. What is listed is what the watches list (`act/watch/once.rs`).
+//! Owns: the way from a kubeconfig to a World. By what it is judged is `site`'s. What is listed is what the watches list (`act/watch/once.rs`).
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use decide::config::Settings;
-use decide::view::{Cluster, Freshness, Id, World};
+use decide::view::{Cluster, Freshness, Id, View, World};
 use kube::Client;
 
+use super::site::{Clock, Site};
 use crate::act::telemetry::chain;
 use crate::act::watch::Listed;
 use crate::act::{connect, watch};
@@ -45,7 +46,7 @@ pub struct Look {
     /// How to print it
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     pub output: Output,
-    /// Settings file: adopt (label selectors), modes (per rule)
+    /// Settings file: adopt (label selectors), modes (per rule) [default: the guard's]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -54,6 +55,11 @@ impl Look {
     /// The way there.
     pub async fn client(&self) -> anyhow::Result<Client> {
         self.access.client().await
+    }
+
+    /// What is asked; by which settings it is judged is said on stderr.
+    pub async fn site(&self) -> anyhow::Result<Site> {
+        Site::announced(self.client().await?, self.config.as_deref(), false).await
     }
 
     /// The one namespace, if one was asked for.
@@ -103,9 +109,9 @@ impl Survey {
         Ok(&self.look)
     }
 
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
+    /// What is asked; by which settings it is judged is said on stderr.
+    pub async fn site(&self) -> anyhow::Result<Site> {
+        Site::announced(self.look.client().await?, self.look.config.as_deref(), self.quiet).await
     }
 
     /// A person is to read it.
@@ -138,6 +144,10 @@ pub fn named<'w>(world: &'w World, name: Option<&str>, look: &Look) -> anyhow::R
 pub struct Seen {
     /// With whose rights.
     pub client: Client,
+    /// By which clock.
+    pub clock: Clock,
+    /// By which settings.
+    pub settings: Settings,
     /// Everything that was seen.
     pub world: World,
     /// Which cluster.
@@ -149,17 +159,24 @@ impl Seen {
     pub fn cluster(&self) -> anyhow::Result<&Cluster> {
         self.world.cluster(&self.id.namespace, &self.id.name).context("its StatefulSet has gone")
     }
+
+    /// All of it, as the guard would judge it now.
+    pub fn view(&self) -> View<'_> {
+        View::new(&self.world, self.clock.now(), &self.settings)
+    }
 }
 
 /// One look, and the only cluster of this name.
-pub async fn one(name: &str, look: &Look, settings: &Settings) -> anyhow::Result<Seen> {
-    let (world, client) = listed(look, settings).await?;
+pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
+    // Between two looks this machine may have slept.
+    let clock = Clock::ask(&site.client).await?;
+    let (world, _) = looked(look, site).await?;
     let clusters = named(&world, Some(name), look)?;
     let [cluster] = clusters[..] else {
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
     };
     let id = cluster.id.clone();
-    Ok(Seen { client, world, id })
+    Ok(Seen { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
 }
 
 /// On a runtime of its own.
@@ -169,27 +186,10 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.block_on(work)
 }
 
-/// The world, and by whom it was asked.
-pub async fn listed(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client)> {
-    let (world, client, _) = looked(look, settings).await?;
-    Ok((world, client))
-}
-
-/// The world, by whom it was asked, and what may not be listed.
-pub async fn looked(look: &Look, settings: &Settings) -> anyhow::Result<(World, Client, Vec<&'static str>)> {
-    let client = look.access.client().await?;
-    let (world, unseen) = looked_by(&client, look, settings).await?;
-    Ok((world, client, unseen))
-}
-
 /// The world, and what may not be listed.
-pub async fn looked_by(
-    client: &Client,
-    look: &Look,
-    settings: &Settings,
-) -> anyhow::Result<(World, Vec<&'static str>)> {
+pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let namespace = look.namespace.as_deref();
-    let listed = match watch::once(client, namespace, &settings.adoption).await {
+    let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
         Err(error) if error.forbidden() && namespace.is_none() => {
             anyhow::bail!("{}; --namespace NS needs rights in one namespace only", chain(&error));
         }

@@ -9,22 +9,21 @@ mod doing;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::config::Settings;
 use decide::marks::RECOVER;
 use decide::recovery::{self, Step, Want};
 use decide::report::recovery as report;
 use decide::report::visible;
 use decide::view::{Cluster, View};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
 use super::look::{self, Seen};
+use super::site::Site;
 use super::walk::{LOOK, Of, Said, agrees, is_away};
 
 /// What one look shows the guard has heard by then.
@@ -52,13 +51,6 @@ pub struct Options {
     abort: bool,
 }
 
-impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.of.config()
-    }
-}
-
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
@@ -69,7 +61,7 @@ pub enum To {
 }
 
 /// Leads it back.
-pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Exit> {
     let want = Want {
         from: options.from.clone(),
         loss: options.accept_loss.clone(),
@@ -80,7 +72,6 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
     let agreed = options.of.agreed();
     let way = Way {
         options,
-        settings,
         want,
         agreed,
         begun: agreed,
@@ -96,7 +87,6 @@ pub fn run(options: &Options, to: To, settings: &Settings, out: &mut impl Write)
 /// One walk.
 struct Way<'a> {
     options: &'a Options,
-    settings: &'a Settings,
     want: Want,
     /// A person said yes to who starts the cluster.
     agreed: bool,
@@ -121,11 +111,12 @@ enum Asked {
 impl Way<'_> {
     /// Where it does not lead back, no pod stays that was made only to read.
     async fn to_its_end(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
-        let result = self.go(out).await;
+        let site = self.options.of.site().await?;
+        let result = self.go(&site, out).await;
         let looked = !self.table.is_empty() && !self.options.of.dry_run;
         if looked && !matches!(result, Ok(Exit::Clean)) {
             let cleared = timeout(CLEARED, async {
-                let seen = self.options.of.seen(self.settings, &mut Said::default(), out).await?;
+                let seen = self.options.of.seen(&site, &mut Said::default(), out).await?;
                 doing::stop_reading(&seen).await
             });
             // The next run deletes what stays now.
@@ -136,10 +127,10 @@ impl Way<'_> {
         result
     }
 
-    async fn go(&mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+    async fn go(&mut self, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
         loop {
             let asked = Instant::now();
-            let seen = self.options.of.seen(self.settings, &mut self.said, out).await?;
+            let seen = self.options.of.seen(site, &mut self.said, out).await?;
             if asked.elapsed() > LONG {
                 // Nobody looked meanwhile, and what is shown may be from before.
                 self.since = Instant::now();
@@ -147,7 +138,7 @@ impl Way<'_> {
             if self.options.abort {
                 return abort(&seen, out).await;
             }
-            let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), self.settings));
+            let (cluster, view) = (seen.cluster()?, seen.view());
             let now = report::table(cluster, &view);
             if self.table.is_empty() {
                 self.want.before = cluster

@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use decide::config::Settings;
 use decide::marks::{self, PREFIX};
 use decide::report::rollout::{self as report, Copy};
 use decide::report::visible;
 use decide::revision::{Digest, Revision};
 use decide::story::Story;
-use decide::view::{Cluster, View, Wish};
-use jiff::Timestamp;
+use decide::view::{Cluster, Wish};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
@@ -69,33 +67,19 @@ pub struct Of {
 }
 
 impl Of {
-    async fn seen(&self, settings: &Settings) -> anyhow::Result<Seen> {
-        look::one(&self.cluster, &self.look, settings).await
-    }
-}
-
-impl Ask {
-    /// The settings file.
-    pub fn config(&self) -> Option<&std::path::Path> {
-        match self {
-            Self::Status { of, .. } => of.config(),
-            Self::History(of)
-            | Self::Pause(of)
-            | Self::Resume(of)
-            | Self::Retry(of)
-            | Self::Undo { of, .. } => of.look.config.as_deref(),
-        }
+    async fn seen(&self) -> anyhow::Result<Seen> {
+        look::one(&self.cluster, &self.look, &self.look.site().await?).await
     }
 }
 
 /// Looks, and does what is asked.
-pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
     look::block_on(async {
         match ask {
-            Ask::Status { of, watch } => status(of, *watch, settings, out).await,
-            Ask::History(of) => history(of, settings, out).await,
+            Ask::Status { of, watch } => status(of, *watch, out).await,
+            Ask::History(of) => history(of, out).await,
             Ask::Pause(of) => {
-                let asked = of.seen(settings).await?;
+                let asked = of.seen().await?;
                 asked.wish(Some(Wish::Paused)).await?;
                 Ok(writeln!(
                     out,
@@ -104,7 +88,7 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 )?)
             }
             Ask::Resume(of) => {
-                let asked = of.seen(settings).await?;
+                let asked = of.seen().await?;
                 asked.wish(None).await?;
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
                 let stays =
@@ -112,16 +96,16 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
                 Ok(writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?)
             }
             Ask::Retry(of) => {
-                let asked = of.seen(settings).await?;
+                let asked = of.seen().await?;
                 let why =
                     asked.given_up().with_context(|| format!("nothing of {} was given up", asked.id))?;
                 if Wish::of(&asked.cluster()?.workload.metadata) == Some(Wish::Paused) {
                     anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
                 }
-                asked.wish(Some(Wish::Retry(format!("{:.0}", Timestamp::now())))).await?;
+                asked.wish(Some(Wish::Retry(format!("{:.0}", asked.clock.now())))).await?;
                 Ok(writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?)
             }
-            Ask::Undo { of, to } => undo(of, to.as_deref(), settings, out).await,
+            Ask::Undo { of, to } => undo(of, to.as_deref(), out).await,
         }
     })
 }
@@ -129,16 +113,11 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
 /// How often it is looked while somebody watches.
 const LOOK: Duration = Duration::from_secs(2);
 
-async fn status(
-    of: &status::Options,
-    watch: bool,
-    settings: &Settings,
-    out: &mut impl Write,
-) -> anyhow::Result<()> {
-    let mut before = String::new();
+async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let (mut before, site) = (String::new(), of.look().site().await?);
     loop {
-        let (world, _) = look::listed(of.look(), settings).await?;
-        let view = View::new(&world, Timestamp::now(), settings);
+        let (world, _) = look::looked(of.look(), &site).await?;
+        let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();
         let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view)).collect();
         let text: String = all.iter().map(report::status).collect();
@@ -154,15 +133,15 @@ async fn status(
     }
 }
 
-async fn history(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = of.seen(settings).await?;
+async fn history(of: &Of, out: &mut impl Write) -> anyhow::Result<()> {
+    let asked = of.seen().await?;
     let copies = asked.copies().await?;
     let cluster = asked.cluster()?;
     Ok(out.write_all(report::history(cluster, &copies).as_bytes())?)
 }
 
-async fn undo(of: &Of, to: Option<&str>, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
-    let asked = of.seen(settings).await?;
+async fn undo(of: &Of, to: Option<&str>, out: &mut impl Write) -> anyhow::Result<()> {
+    let asked = of.seen().await?;
     let (cluster, copies) = (asked.cluster()?, asked.copies().await?);
     let live = cluster.live.as_ref().map_err(|unknown| anyhow::anyhow!("{unknown}"))?;
     let revision = match to {

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use decide::config::Settings;
 use decide::report::visible;
 use decide::rules::RULES;
 use decide::verdict::Mode;
 
 use super::Exit;
 use super::canary::{self, Answer};
-use super::look::{Access, block_on};
+use super::look::{self, Access};
+use super::site::Site;
 
 /// Options of `gatera selftest`.
 #[derive(Clone, Debug, Args)]
@@ -27,17 +27,25 @@ pub struct Options {
     /// Seconds to try again: a guard that was installed just now takes a few to register
     #[arg(long, default_value_t = 60)]
     patience: u64,
-    /// The guard's settings file: which labels to try with, and whether the guard refuses or warns
+    /// The guard's settings file: which labels to try with, and whether the guard refuses or warns [default: the guard's]
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    config: Option<PathBuf>,
 }
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks until the answer is right, or patience ends.
-pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    if RULES.iter().all(|rule| settings.mode(rule.id) < Mode::Warn) {
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
+    look::block_on(async {
+        let site = Site::announced(options.access.client().await?, options.config.as_deref(), false).await?;
+        tried(options, &site, out).await
+    })
+}
+
+async fn tried(options: &Options, site: &Site, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let mode = |rule: &str| site.settings.mode(rule);
+    if RULES.iter().all(|rule| mode(rule.id) < Mode::Warn) {
         writeln!(
             out,
             "by its settings the guard neither refuses nor warns, so there is nothing to see from here"
@@ -45,20 +53,17 @@ pub fn run(options: &Options, settings: &Settings, out: &mut impl Write) -> anyh
         return Ok(Exit::Refused);
     }
     let deadline = Instant::now() + Duration::from_secs(options.patience);
-    let answer = block_on(async {
-        let client = options.access.client().await?;
-        loop {
-            let answer = canary::ask(&client, &options.namespace, &settings.adoption).await?;
-            let over = as_it_should_be(&answer, |rule| settings.mode(rule)).is_some()
-                || matches!(answer, Answer::NotAllowed(_))
-                || Instant::now() >= deadline;
-            if over {
-                return Ok(answer);
-            }
-            tokio::time::sleep(PAUSE).await;
+    let answer = loop {
+        let answer = canary::ask(&site.client, &options.namespace, &site.settings.adoption).await?;
+        let over = as_it_should_be(&answer, mode).is_some()
+            || matches!(answer, Answer::NotAllowed(_))
+            || Instant::now() >= deadline;
+        if over {
+            break answer;
         }
-    })?;
-    if let Some(words) = as_it_should_be(&answer, |rule| settings.mode(rule)) {
+        tokio::time::sleep(PAUSE).await;
+    };
+    if let Some(words) = as_it_should_be(&answer, mode) {
         writeln!(out, "{}", visible(&words))?;
         return Ok(Exit::Clean);
     }
@@ -110,6 +115,8 @@ pub fn otherwise(answer: &Answer, namespace: &str) -> (Exit, String) {
 
 #[cfg(test)]
 mod tests {
+    use decide::config::Settings;
+
     use super::*;
 
     #[test]

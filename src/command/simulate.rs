@@ -7,18 +7,15 @@ mod kubectl;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::config::Settings;
-use decide::report::{self, visible};
+use decide::report;
 use decide::review::Review;
 use decide::rules;
 use decide::simulate::{Compared, Passage, There};
 use decide::view::{Freshness, View, World};
-use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -26,8 +23,9 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::kubectl::Steps;
+use super::Exit;
 use super::look::{self, Look, Output};
-use super::{Exit, installed};
+use super::site::Site;
 use crate::act::config_maps::ConfigMaps;
 use crate::act::relay::Relay;
 
@@ -45,11 +43,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-
     /// Nothing of it is for a program.
     pub fn is_for_people(&self) -> bool {
         self.look.is_for_people()
@@ -66,12 +59,12 @@ impl Options {
 }
 
 /// Runs it, judges what it sent, and prints how the two compare.
-pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     let steps = kubectl::as_dry_run(&options.command())?;
     look::block_on(async {
-        let client = options.look.client().await?;
         // Who gets no answer to this gets none to anything else.
-        client.apiserver_version().await.context("asking the API server for its version")?;
+        let site = options.look.site().await?;
+        let client = &site.client;
         let namespace = options.look.namespace().unwrap_or_else(|| client.default_namespace()).to_owned();
         let relay = Relay::to(client.clone(), &namespace).await.context("listening on loopback")?;
         // What is for programs is alone on standard output.
@@ -80,20 +73,10 @@ pub fn run(options: &Options, chosen: &Settings, out: &mut impl Write) -> anyhow
         let heard = relay.heard();
         drop(relay);
 
-        let guard = installed::look(&client).await;
-        let settings =
-            if options.config().is_some() { chosen.clone() } else { guard.settings_or(&Settings::default()) };
-        if let (Err(why), None) = (&guard.settings, options.config()) {
-            let why = visible(why);
-            let _ = writeln!(
-                io::stderr(),
-                "gatera: the guard's settings are not known, so it is judged by the usual ones: {why}"
-            );
-        }
-        let compared = judged(&client, options.look.namespace(), &settings, &heard).await?;
+        let compared = judged(&site, options.look.namespace(), &heard).await?;
         match options.look.output {
             Output::Text => {
-                out.write_all(report::simulate::text(&compared, guard.is_there()).as_bytes())?;
+                out.write_all(report::simulate::text(&compared, site.guard.is_there()).as_bytes())?;
             }
             Output::Json => writeln!(out, "{:#}", report::simulate::json(&compared, code))?,
         }
@@ -152,19 +135,16 @@ fn program(words: &[String], relay: &Relay) -> Command {
 }
 
 /// Each write, judged by what the cluster holds.
-async fn judged(
-    client: &Client,
-    namespace: Option<&str>,
-    settings: &Settings,
-    heard: &[Passage],
-) -> anyhow::Result<Vec<Compared>> {
+async fn judged(site: &Site, namespace: Option<&str>, heard: &[Passage]) -> anyhow::Result<Vec<Compared>> {
     if heard.is_empty() {
         return Ok(Vec::new());
     }
+    let client = &site.client;
     let user = myself(client).await;
     let namespaces = heard.iter().map(|it| &*it.target.namespace).filter(|it| !it.is_empty()).collect();
     let otherwise = namespace.unwrap_or(client.default_namespace());
-    let listed = look::all_or_one(client, settings, &namespaces, otherwise, "simulate what concerns").await?;
+    let listed =
+        look::all_or_one(client, &site.settings, &namespaces, otherwise, "simulate what concerns").await?;
     look::tell_unseen(&listed.unseen);
     let world = World::build(listed.facts, Freshness::Current);
     let maps = ConfigMaps::at(client.clone());
@@ -173,13 +153,13 @@ async fn judged(
         let review: Result<Review, String> = passage.review(&user);
         let said = match &review {
             Ok(review) => {
-                let view = View::new(&world, Timestamp::now(), settings);
+                let view = site.view(&world);
                 let unread = view.unread_config_maps(review);
                 let fetched = maps.look(&review.namespace, unread).await.unwrap_or_default();
                 let view = View { fetched: &fetched, ..view };
-                passage.compared(Ok((review, &rules::evaluate(review, &view))), &settings.pages)
+                passage.compared(Ok((review, &rules::evaluate(review, &view))), &site.settings.pages)
             }
-            Err(why) => passage.compared(Err(why.clone()), &settings.pages),
+            Err(why) => passage.compared(Err(why.clone()), &site.settings.pages),
         };
         compared.push(said);
     }

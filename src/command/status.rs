@@ -3,21 +3,19 @@
 //! Owns: the way from a look to the story, which `report/status.rs` tells.
 
 use std::io::{self, IsTerminal as _, Write};
-use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
 use decide::audit;
-use decide::config::Settings;
 use decide::report::{self, visible};
 use decide::story::Story;
-use decide::view::{Cluster, View, World};
-use jiff::Timestamp;
+use decide::view::{Cluster, World};
 use kube::Client;
 use tokio::time::sleep;
 
 use super::doctor;
 use super::look::{self, Output};
+use super::site::{Clock, Site};
 use super::terminal::progress::Progress;
 use crate::act::telemetry::chain;
 
@@ -32,11 +30,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-
     /// Where to look.
     pub fn look(&self) -> &look::Look {
         &self.look
@@ -65,18 +58,19 @@ const LOOK: Duration = Duration::from_secs(5);
 const ANEW: &str = "\u{1b}[H\u{1b}[J";
 
 /// Lists and tells the story. Whoever watches is told of what goes wrong on the way, and of what comes after.
-pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
     let on_a_terminal = io::stdout().is_terminal();
     look::block_on(async {
-        let (client, mut before) = (ask.of.look.client().await?, None);
+        let client = ask.of.look.client().await?;
+        let (mut before, mut clock) = (None, Clock::ask(&client).await?);
         loop {
-            let text = match told(&ask.of, &client, settings).await {
+            let text = match told(&ask.of, &client, &mut clock).await {
                 Err(error) if before.is_some() && ask.watch => visible(&chain(error.as_ref())) + "\n",
                 told => told?,
             };
             if before.as_ref() != Some(&text) {
                 if ask.watch && on_a_terminal {
-                    let since = Timestamp::now();
+                    let since = clock.now();
                     writeln!(out, "{ANEW}every {} s, since {since:.0}; Ctrl-C ends it\n", LOOK.as_secs())?;
                 }
                 out.write_all(text.as_bytes())?;
@@ -91,16 +85,15 @@ pub fn run(ask: &Ask, settings: &Settings, out: &mut impl Write) -> anyhow::Resu
     })
 }
 
-async fn told(of: &Options, client: &Client, settings: &Settings) -> anyhow::Result<String> {
-    let chosen = of.look.config.is_some().then_some(settings);
-    let guard = doctor::of_the_guard(client, chosen, &Progress::off()).await;
-    let settings = &guard.settings;
-    let (world, _) = look::looked_by(client, &of.look, settings).await?;
-    let view = View::new(&world, Timestamp::now(), settings);
+async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
+    let site = Site::of(client.clone(), of.look.config.as_deref()).await?;
+    *clock = site.clock;
+    let (_, guard) = doctor::of_the_guard(&site, &Progress::off()).await;
+    let (world, _) = look::looked(&of.look, &site).await?;
+    let view = site.view(&world);
     let audit = audit::run(&view);
     let clusters = of.clusters(&world)?.into_iter();
     let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();
-    let guard = guard.rows;
     Ok(match of.look.output {
         Output::Text if all.is_empty() => format!("no Galera cluster\n{}", report::status::guard(&guard)),
         Output::Text => report::status::text(&all) + &report::status::guard(&guard),

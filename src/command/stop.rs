@@ -7,45 +7,46 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use decide::config::Settings;
 use decide::galera::start_note::{self, Position};
 use decide::marks::stopped::Record;
 use decide::marks::{OVERRIDE, PREFIX};
 use decide::report::stop as report;
 use decide::report::visible;
 use decide::stop::{self, Step};
-use decide::view::View;
 use futures_util::{Stream, TryStreamExt as _};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::Exit;
 use super::look::{self, Seen};
-use super::walk::{LOOK, Of, Said, agrees, in_time, release};
+use super::walk::{LOOK, Of, Said, agrees, is_away};
 
 /// For so long the last one may be stopped.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
 
-/// In seconds: a replica of the guard has seen it by then.
+/// Tries, a second apart: a replica of the guard has seen it by then.
 const SEEN_AFTER: u32 = 10;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// In seconds: a pod is listened to for so long before everything is looked at again.
 const LISTENS: u32 = 60;
 
 /// Stops it.
-pub fn run(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
-    look::block_on(go(of, settings, out))
+pub fn run(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+    look::block_on(go(of, out))
 }
 
-async fn go(of: &Of, settings: &Settings, out: &mut impl Write) -> anyhow::Result<Exit> {
+async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let site = of.site().await?;
     let (mut told, mut agreed) = (Said::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
     loop {
-        let seen = of.seen(settings, &mut told, out).await?;
-        let (cluster, view) = (seen.cluster()?, View::new(&seen.world, Timestamp::now(), settings));
+        let seen = of.seen(&site, &mut told, out).await?;
+        let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
             Step::Stopped => {
@@ -100,7 +101,7 @@ async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
             leave(seen, *to).await?;
             ended(seen, claims, last).await
         }
-        Step::Follow { member, claims } => match Leaving::of(seen, member).await? {
+        Step::Follow { member, claims, .. } => match Leaving::of(seen, member).await? {
             Some(last) => ended(seen, claims, last).await,
             None => Ok(()),
         },
@@ -116,38 +117,71 @@ async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<
     }
 }
 
-/// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment.
+/// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
+/// there before. One that somebody has written since the look is not written over.
 async fn leave(seen: &Seen, to: i64) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
     }
-    seen.annotate(release("G01", ASKED, stop::RELEASE)?).await?;
+    let meta = &seen.cluster()?.workload.metadata;
+    let before = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text));
+    seen.annotate_version(Some(&meta.resource_version), seen.release("G01", ASKED, stop::RELEASE)?).await?;
     let mut done = seen.scale(to).await;
     // The replica that is asked may not have seen it yet.
     for _ in 0..SEEN_AFTER {
         if done.is_ok() {
             break;
         }
-        sleep(Duration::from_secs(1)).await;
+        sleep(SECOND).await;
         done = seen.scale(to).await;
     }
-    seen.annotate(json!({ format!("{PREFIX}{OVERRIDE}"): null })).await?;
+    put_back(seen, before).await?;
     done
 }
 
 /// Ours, of a run that was killed.
 async fn take_off(seen: &Seen) -> anyhow::Result<()> {
-    let ours = |text: &str| text.ends_with(&format!(" reason={}", stop::RELEASE));
-    if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(ours) {
-        seen.annotate(json!({ format!("{PREFIX}{OVERRIDE}"): null })).await?;
+    if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
+        put_back(seen, None).await?;
     }
     Ok(())
+}
+
+/// In the place of our override, and of no other.
+async fn put_back(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+    for _ in 0..SEEN_AFTER {
+        match put(seen, before).await {
+            // Its controller writes to it while the last member leaves.
+            Err(problem) if is_away(&problem) || is_conflict(&problem) => sleep(SECOND).await,
+            // The guard refuses one that is written wrong, wherever it comes from.
+            Err(problem) if before.is_some() => {
+                put(seen, None).await?;
+                return Err(problem.context("putting back the override that stood there before"));
+            }
+            result => return result,
+        }
+    }
+    put(seen, before).await
+}
+
+async fn put(seen: &Seen, before: Option<&str>) -> anyhow::Result<()> {
+    let key = format!("{PREFIX}{OVERRIDE}");
+    let set = seen.sets().get_metadata(&seen.id.name).await?;
+    if !set.annotations().get(&key).is_some_and(|text| stop::is_ours(text)) {
+        return Ok(());
+    }
+    let version = set.metadata.resource_version.as_deref();
+    seen.annotate_version(version, json!({ key: before })).await.map(drop)
+}
+
+fn is_conflict(problem: &anyhow::Error) -> bool {
+    matches!(problem.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 409)
 }
 
 async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
-    let record = Record { position, of, since: in_time(SignedDuration::ZERO)? };
+    let record = Record { position, of, since: seen.in_time(SignedDuration::ZERO)? };
     seen.record(claims, Some(&record.to_string())).await
 }
 

@@ -4,12 +4,10 @@
 //! Must not know: what comes next (`decide::recovery`, `decide::stop`). Nothing is remembered but what was said.
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use decide::config::Settings;
 use decide::marks::{OVERRIDE, PREFIX, STOPPED};
 use decide::report::visible;
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::look::{self, Look, Output, Seen};
+use super::site::Site;
 use crate::act::telemetry::chain;
 
 /// How often it is looked.
@@ -52,30 +51,25 @@ pub struct Of {
 }
 
 impl Of {
-    /// The settings file.
-    pub fn config(&self) -> Option<&Path> {
-        self.look.config.as_deref()
-    }
-
     /// Nobody has to be asked.
     pub fn agreed(&self) -> bool {
         self.yes && !self.dry_run
     }
 
-    /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
-    pub async fn seen(
-        &self,
-        settings: &Settings,
-        told: &mut Said,
-        out: &mut impl Write,
-    ) -> anyhow::Result<Seen> {
+    /// What is asked. It is the same from the first step to the last, whatever becomes of the kubeconfig meanwhile.
+    pub async fn site(&self) -> anyhow::Result<Site> {
         anyhow::ensure!(
             matches!(self.look.output, Output::Text),
             "each step is told as it happens, as text: leave out --output"
         );
+        self.look.site().await
+    }
+
+    /// The only cluster of this name, as it is now. Once a step was told, an API server that is away is waited for.
+    pub async fn seen(&self, site: &Site, told: &mut Said, out: &mut impl Write) -> anyhow::Result<Seen> {
         let began = Instant::now();
         loop {
-            match look::one(&self.cluster, &self.look, settings).await {
+            match look::one(&self.cluster, &self.look, site).await {
                 Err(problem) if told.began() && is_away(&problem) && began.elapsed() < self.patience() => {
                     told.problem(&problem, out)?;
                     sleep(LOOK).await;
@@ -141,6 +135,17 @@ impl Seen {
         Ok(())
     }
 
+    /// So long from now, to the second.
+    pub fn in_time(&self, after: SignedDuration) -> anyhow::Result<Timestamp> {
+        later(self.clock.now(), after)
+    }
+
+    /// An override of this rule, for a few minutes.
+    pub fn release(&self, rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
+        let until = self.in_time(after)?;
+        Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
+    }
+
     /// From what was seen, and from nothing else. The field is nobody's afterwards, so that whoever set it before may set it again.
     pub async fn scale(&self, to: i64) -> anyhow::Result<()> {
         let (now, seen) = (self.sets().get_scale(&self.id.name).await?, self.cluster()?.workload.replicas());
@@ -182,17 +187,6 @@ pub fn is_away(problem: &anyhow::Error) -> bool {
 /// By whom.
 pub fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
-}
-
-/// An override of this rule, for a few minutes.
-pub fn release(rule: &str, after: SignedDuration, why: &str) -> anyhow::Result<Value> {
-    let until = in_time(after)?;
-    Ok(json!({ format!("{PREFIX}{OVERRIDE}"): format!("{rule} until={until} reason={why}") }))
-}
-
-/// So long from now, to the second.
-pub fn in_time(after: SignedDuration) -> anyhow::Result<Timestamp> {
-    later(Timestamp::now(), after)
 }
 
 /// So long after that, to the second.

@@ -11,6 +11,7 @@ mod pace;
 pub mod rollout;
 mod warrant;
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::amend::inject;
@@ -90,6 +91,24 @@ impl Step {
         matches!(self, Self::Delete(_) | Self::Finish(_) | Self::Configure(_) | Self::Evict { .. })
     }
 
+    /// What it is done to, in the words of `kubectl get`.
+    pub fn object(&self) -> String {
+        let set = |id: &Id| format!("StatefulSet {id}");
+        match self {
+            Self::Address { pod, .. } | Self::Identity { pod, .. } => format!("Pod {pod}"),
+            Self::Evict { id, pod, .. } => format!("Pod {}/{pod}", id.namespace),
+            Self::Condemn(it) | Self::Delete(it) => {
+                format!("{} {}/{}", it.target.kind.name(), it.id.namespace, it.target.name)
+            }
+            Self::Mark(Mark { id, .. })
+            | Self::Correct { mark: Mark { id, .. }, .. }
+            | Self::Finish(Finish { id, .. })
+            | Self::Announce(Announcement { id, .. })
+            | Self::Ask { id, .. } => set(id),
+            Self::Configure(it) => set(&it.id),
+        }
+    }
+
     /// It is done once it was due for so long without a break: what lasts shorter is not worth it.
     pub fn patience(&self) -> Duration {
         match self {
@@ -97,6 +116,28 @@ impl Step {
             Self::Configure(it) => it.patience,
             Self::Evict { patience, .. } => *patience,
             _ => Duration::ZERO,
+        }
+    }
+}
+
+/// What is done, for logs: the object stands beside it.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mark(Mark { bootstrap: None, .. }) => f.write_str("record that the cluster holds data"),
+            Self::Mark(Mark { bootstrap: Some(_), .. }) => {
+                f.write_str("record that the cluster holds data, and that its bootstrap node goes")
+            }
+            Self::Address { .. } => f.write_str("give the member the addresses of its peers as they are now"),
+            Self::Ask { .. } => f.write_str("read from its members which cluster they are in, and record it"),
+            Self::Identity { is, .. } => write!(f, "tell the member its cluster's identity ({is})"),
+            Self::Configure(_) => f.write_str("record which configuration its members start with"),
+            Self::Evict { .. } => f.write_str("restart the member with another configuration"),
+            Self::Condemn(_) => f.write_str("mark the object, which goes with the bootstrap node"),
+            Self::Delete(_) => f.write_str("delete the object, which belongs to the bootstrap node"),
+            Self::Correct { .. } => f.write_str("correct the record of what goes with the bootstrap node"),
+            Self::Finish(_) => f.write_str("finish the removal of the bootstrap node"),
+            Self::Announce(it) => write!(f, "write an Event ({}: {})", it.reason, it.note),
         }
     }
 }

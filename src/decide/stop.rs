@@ -7,8 +7,10 @@ use crate::galera::data::Backing;
 use crate::marks::overrides::Override;
 use crate::marks::{OVERRIDE, RECOVER};
 use crate::object::Kind;
+use crate::plan::bootstrap;
 use crate::rules::take_off;
-use crate::view::{Cluster, Id, Member, State, View};
+use crate::view::condition;
+use crate::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
 
 /// What comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub enum Step {
         member: String,
         /// Its claims.
         claims: Vec<String>,
+        /// What keeps it from leaving, and what to do about that.
+        kept: Option<String>,
     },
 }
 
@@ -50,14 +54,15 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
         let ordinal = pod.name.rsplit_once('-').and_then(|(_, ordinal)| ordinal.parse().ok());
         // Who was scaled away before is none of those that are stopped.
         let stopped = ordinal.map_or_else(Vec::new, |it| claims(cluster, it)).into_iter();
-        return Step::Follow { member: pod.name.clone(), claims: stopped.filter(recorded).collect() };
+        let claims = stopped.filter(recorded).collect();
+        return Step::Follow { member: pod.name.clone(), claims, kept: node_away(pod, view) };
     }
     let Some(last) = cluster.members.last() else { return Step::Stopped };
     if let Some(why) = cannot(cluster, view) {
         return Step::Cannot(why);
     }
-    if let Some(why) = not_now(cluster, view) {
-        return Step::Wait(why);
+    if let Some(step) = not_now(cluster, view) {
+        return step;
     }
     let all = || cluster.members.iter().flat_map(|member| claims(cluster, member.ordinal));
     if all().any(|name| !recorded(&name)) {
@@ -70,12 +75,24 @@ pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     }
 }
 
+/// A pod of a node that does not answer stays until the node is back.
+fn node_away(pod: &PodFact, view: &View<'_>) -> Option<String> {
+    let node = view.node(&pod.node).filter(|node| !node.answers())?;
+    let name = &node.metadata.name;
+    Some(format!("its node {name} does not answer: {}", back_or_out_of_service(name)))
+}
+
 fn claims(cluster: &Cluster, ordinal: i64) -> Vec<String> {
     cluster.claims.iter().filter(|claim| claim.ordinal == ordinal).map(|claim| claim.name.clone()).collect()
 }
 
 /// The override by which the last member leaves says so; it is nobody else's.
 pub const RELEASE: &str = "gatera stop stops the last member";
+
+/// This override is that one.
+pub fn is_ours(text: &str) -> bool {
+    text.strip_suffix(RELEASE).is_some_and(|rest| rest.ends_with(" reason="))
+}
 
 /// Why not, whoever waits.
 fn cannot(cluster: &Cluster, view: &View<'_>) -> Option<String> {
@@ -152,15 +169,19 @@ fn released(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     })
 }
 
-fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    let runs = cluster.bootstrap.pods.first();
-    match () {
-        () if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) => {
-            Some(view.describe(cluster))
-        }
-        () if cluster.rolls() => Some("a rollout of its template is under way".to_owned()),
-        () => {
-            runs.map(|pod| format!("{} is still there, and is removed when it is needed no more", pod.name))
-        }
+/// What is waited for, or what no waiting ends.
+fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
+    if view.state(cluster) == State::Unknown || !cluster.members.iter().all(Member::ready) {
+        let ways_out: Vec<_> = condition::matters(cluster, view).iter().map(ToString::to_string).collect();
+        let all = [&[view.describe(cluster)][..], &ways_out].concat();
+        return Some(Step::Wait(all.join("; ")));
     }
+    if cluster.rolls() {
+        return Some(Step::Wait("a rollout of its template is under way".to_owned()));
+    }
+    let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
+    Some(match bootstrap::kept_by_more_than_time(cluster, view) {
+        Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, is still there, and stays: {why}")),
+        None => Step::Wait(format!("{pod} is still there, and is removed when it is needed no more")),
+    })
 }

@@ -325,3 +325,11 @@ impl<'a> View<'a> {
         format!("{}, {}", cluster.describe(), self.seen())
     }
 }
+
+/// What to do about pods of a node that does not answer: they neither serve nor go.
+pub fn back_or_out_of_service(node: &str) -> String {
+    format!(
+        "bring node {node} back; its server may still run and serve. Only if the node is switched off: kubectl taint node {node} \
+         node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
+    )
+}

@@ -369,7 +369,7 @@ fn a_cluster_that_does_not_answer_is_said() {
     for (arguments, words) in [
         (
             &["--live"][..],
-            "gatera: listing statefulsets: the API server does not answer: Connection refused\n",
+            "gatera: asking the API server for its version: the API server does not answer: Connection refused\n",
         ),
         (
             &["--live", "--context=nowhere"],

@@ -10,7 +10,7 @@ use decide::view::View;
 use jiff::SignedDuration;
 use serde_json::json;
 
-use super::{at, reads};
+use super::{at, away, reads};
 use crate::cases::asked::{Action, body};
 use crate::scene::{self, ID, NAMESPACE, STATEFUL_SET, Scene};
 
@@ -52,6 +52,9 @@ fn what_a_person_reads() {
     going["apiVersion"] = json!("v1");
     let (_, mut blind) = members(["ready"; 3]).object(&format!("Pod/{STATEFUL_SET}-1"));
     blind["spec"]["containers"][0]["command"] = json!(["docker-entrypoint.sh"]);
+    let (_, mut alone) = Scene { bootstrap: "running".into(), ..Scene::default() }
+        .object("Pod/galera-instance-bootstrap-6d5f7");
+    alone["metadata"].as_object_mut().unwrap().remove("ownerReferences");
     let mark = |key: &str, text: &str| json!({ "metadata": { "annotations": { key: text } } });
     let none = mark("gatera.dev/identity", "none");
     let overrides =
@@ -81,6 +84,22 @@ fn what_a_person_reads() {
             Scene { stateful_set: ours, ended: vec![0, 0, 0], ..members(["ready"; 3]) },
         ),
         ("the bootstrap node is there", Scene { bootstrap: "running".into(), ..members(["ready"; 3]) }),
+        (
+            "the bootstrap node is there, and nothing proves a member Synced",
+            Scene { bootstrap: "running".into(), ..members(["ready", "unverified", "ready"]) },
+        ),
+        (
+            "the bootstrap node is there, and the guard only looks",
+            Scene { bootstrap: "running".into(), mode: Some("audit".into()), ..members(["ready"; 3]) },
+        ),
+        (
+            "the bootstrap node is there, and was not made by a Deployment",
+            Scene { bootstrap: "running".into(), also: vec![alone], ..members(["ready"; 3]) },
+        ),
+        (
+            "the first one leaves, and its node does not answer",
+            Scene { also: vec![away(2)], ..half(["ready", "ready", "going"]) },
+        ),
         ("nothing is known", Scene { view: "stale".into(), ..members(["ready"; 3]) }),
     ];
     let mut page: String =

@@ -266,7 +266,7 @@ where
         }
     };
     if let Err(error) = outcome {
-        debug!(?error, "connection");
+        debug!(?error, "a connection ended with an error");
     }
 }
 

@@ -164,7 +164,16 @@ fn log(review: &review::Review, decision: &Decision, proven: bool) {
         let softened = judged.softened.as_ref().map(report::because).unwrap_or_default();
         let (subject, user) = (short(&review.subject()), short(&review.user));
         let (softened, says) = (short(&softened), short(&judged.finding.says));
-        info!(rule = judged.finding.rule, effect = ?judged.effect, softened, subject, user, proven, says, "finding");
+        info!(
+            rule = judged.finding.rule,
+            effect = judged.effect.name(),
+            softened,
+            subject,
+            user,
+            proven,
+            says,
+            "a rule has something against a request"
+        );
     }
 }
 

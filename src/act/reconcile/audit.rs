@@ -63,7 +63,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
             Err(error) => warn!(%error, "audit"),
         }
         let cost = looked.elapsed();
-        debug!(?cost, "audit");
+        debug!(milliseconds = cost.as_millis(), "an audit took this long");
         tokio::time::sleep(AT_MOST_EVERY.max(cost * REST)).await;
         tokio::select! {
             changed = changed.changed() => if changed.is_err() { return },

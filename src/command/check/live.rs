@@ -8,16 +8,19 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::Args;
 use decide::check::Found;
-use decide::config::Settings;
 use decide::object::Kind;
 use decide::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
 use kube::api::{ApiResource, DynamicObject};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 
+use super::Options;
+use super::settings::Chosen;
 use crate::act::connect;
 use crate::command::look::{all_or_one, block_on};
+use crate::command::site::Site;
 use crate::command::terminal::progress::Progress;
 
 /// How many objects are asked for at once.
@@ -45,24 +48,32 @@ pub(super) struct Cluster {
     pub(super) unseen: Vec<&'static str>,
     /// The namespace of objects that name none.
     pub(super) namespace: String,
+    /// What time it is there.
+    pub(super) now: Timestamp,
+    /// By these settings it was looked at.
+    pub(super) chosen: Chosen,
 }
 
 /// Looks at all of it, or, for whoever may not, at the namespace that all of these objects are in. `names` are theirs, in the
 /// namespace that kubectl would take if `namespace` is none.
 pub(super) fn look(
-    options: &Which,
-    settings: &Settings,
-    namespace: Option<&str>,
-    names: impl FnOnce(&str) -> BTreeSet<(Kind, Id)>,
+    options: &Options,
+    beside: Chosen,
+    names: impl FnOnce(&Chosen, &str, Timestamp) -> BTreeSet<(Kind, Id)>,
     progress: &Progress,
 ) -> anyhow::Result<Cluster> {
     block_on(async {
-        let client = &connect::person(options.kubeconfig.as_deref(), options.context.as_deref()).await?;
-        let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
-        let names = names(&namespace);
+        let Which { kubeconfig, context, .. } = &options.live;
+        let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
+        // With --verbose it is said whose settings count.
+        let site = &Site::announced(client, options.config.as_deref(), true).await?;
+        let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
+        let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
+        let names = names(&chosen, &namespace, now);
         progress.says(|| "asking what the cluster holds …".to_owned());
         let namespaces = names.iter().map(|(_, id)| &*id.namespace).filter(|it| !it.is_empty()).collect();
-        let listed = all_or_one(client, settings, &namespaces, &namespace, "check the objects of").await?;
+        let listed =
+            all_or_one(client, &chosen.settings, &namespaces, &namespace, "check the objects of").await?;
         let (all, mut asked) = (names.len(), 0);
         let found = stream::iter(names).map(|(kind, id)| get(client, kind, id)).buffer_unordered(AT_ONCE);
         let found = found.inspect(|_| {
@@ -71,7 +82,7 @@ pub(super) fn look(
         });
         let objects = found.try_filter_map(|found| async { Ok(found) }).try_collect().await?;
         let world = World::build(listed.facts, Freshness::Current);
-        Ok(Cluster { world, objects, unseen: listed.unseen, namespace })
+        Ok(Cluster { world, objects, unseen: listed.unseen, namespace, now, chosen })
     })
 }
 

@@ -1,4 +1,5 @@
-//! The settings that count for a check: those that are named, or those that lie beside the manifests.
+//! The settings that count for a check: those that are named, or those that lie beside the manifests. With `--live` those of the guard
+//! come before the latter.
 //!
 //! Owns: where they are looked for, and whose count. Not above the top of a repository, and outside of one only in the folder itself;
 //! whoever owns the manifests owns their settings: nobody else's file makes a check milder, and no change makes its own.
@@ -13,18 +14,47 @@ use decide::verdict::Mode;
 
 use super::{Base, sources};
 use crate::act::reload;
+use crate::command::installed::Source;
+use crate::command::site::Site;
 
 /// How the file is called.
 const NAME: &str = ".gatera.yaml";
 
-/// The settings for these paths, and the file that they came from.
-pub(super) fn of(
-    named: Option<&Path>,
-    paths: &[PathBuf],
-    base: Option<&Base>,
-) -> anyhow::Result<(Settings, Option<PathBuf>)> {
+/// The settings, and whose they are.
+pub(super) struct Chosen {
+    pub(super) settings: Settings,
+    /// The file that they came from.
+    pub(super) file: Option<String>,
+    whose: String,
+}
+
+impl Chosen {
+    fn of(settings: Settings, file: &Path, whose: &str) -> Self {
+        let file = file.display().to_string();
+        Self { settings, whose: format!("{file}, {whose}"), file: Some(file) }
+    }
+
+    /// With `--live`, if the guard's are known or a file is named; else what lies beside the manifests counts.
+    pub(super) fn or_of(self, site: &Site) -> Self {
+        match &site.source {
+            Source::Defaults(_) if self.file.is_some() => self,
+            Source::File(_) => self,
+            source => Self { settings: site.settings.clone(), file: None, whose: source.to_string() },
+        }
+    }
+
+    /// Where they come from, for `--verbose`.
+    pub(super) fn says(&self, mode: Option<Mode>) -> String {
+        let mode = mode.map(|mode| format!("; --mode {}", mode.name())).unwrap_or_default();
+        format!("settings: {}{mode}", self.whose)
+    }
+}
+
+/// The settings for these paths.
+pub(super) fn of(named: Option<&Path>, paths: &[PathBuf], base: Option<&Base>) -> anyhow::Result<Chosen> {
+    const BESIDE: &str = "which lies beside the manifests or above them";
     if let Some(path) = named {
-        return Ok((reload::load(path)?, Some(path.to_owned())));
+        return Ok(Chosen::of(reload::load(path)?, path, "as --config says"));
     }
     let mut all = paths.iter().map(|path| beside(path)).collect::<anyhow::Result<Vec<_>>>()?;
     all.dedup();
@@ -41,25 +71,17 @@ pub(super) fn of(
             )
         }
     };
-    let Some(path) = found else { return Ok((Settings::default(), None)) };
+    let Some(path) = found else {
+        let whose = format!("the usual ones; no {NAME} lies beside the manifests or above them");
+        return Ok(Chosen { settings: Settings::default(), file: None, whose });
+    };
     let settings = reload::load(&path)?;
-    let Some(Base::Git(revision)) = base else { return Ok((settings, Some(path))) };
+    let Some(Base::Git(revision)) = base else { return Ok(Chosen::of(settings, &path, BESIDE)) };
     // A change that makes rules milder does not make itself fine.
     let before = super::base::text_of(revision, &path)?;
     let before = before.map_or_else(|| Ok(Settings::default()), |text| reload::parse(&path, &text));
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
-    Ok((settings.no_milder_than(&before.unwrap_or_default(), &ids), Some(path)))
-}
-
-/// Where they come from, for whoever wonders.
-pub(super) fn says(file: Option<&Path>, named: bool, mode: Option<Mode>) -> String {
-    let whose = match file {
-        Some(file) if named => format!("{}, as --config says", file.display()),
-        Some(file) => format!("{}, which lies beside the manifests or above them", file.display()),
-        None => format!("the usual ones; no {NAME} lies beside the manifests or above them"),
-    };
-    let mode = mode.map(|mode| format!("; --mode {}", mode.name())).unwrap_or_default();
-    format!("settings: {whose}{mode}")
+    Ok(Chosen::of(settings.no_milder_than(&before.unwrap_or_default(), &ids), &path, BESIDE))
 }
 
 /// The nearest one; of what is not there any more, from where it was.

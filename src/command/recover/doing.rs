@@ -16,7 +16,7 @@ use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::command::look::Seen;
-use crate::command::walk::{MANAGER, in_time, params, release};
+use crate::command::walk::{MANAGER, params};
 
 /// For so long a member may start first; the transfers that follow need no permission.
 const VALID: SignedDuration = SignedDuration::from_mins(30);
@@ -33,7 +33,7 @@ pub(super) async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
         Step::Restart { member, uid, .. } => restart(seen, member, uid).await,
         Step::Ask { member, at, node, loss } => {
             let (member, position, node, loss) = (member.clone(), at.clone(), node.clone(), loss.clone());
-            let asked = Recovery { member, position, node, until: in_time(VALID)?, loss };
+            let asked = Recovery { member, position, node, until: seen.in_time(VALID)?, loss };
             ask(seen, &asked.to_string()).await
         }
         Step::TakeBack(_) => take_off(seen).await,
@@ -139,7 +139,7 @@ async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<O
 async fn restart(seen: &Seen, member: &str, uid: &str) -> anyhow::Result<()> {
     let pods = seen.pods();
     if seen.cluster()?.recovery().is_none() {
-        let release = release("G02", ASKED, "gatera recover asks it where its data ends")?;
+        let release = seen.release("G02", ASKED, "gatera recover asks it where its data ends")?;
         let patch = json!({ "metadata": { "uid": uid, "annotations": release } });
         pods.patch(member, &params(), &Patch::Merge(&patch)).await?;
     }

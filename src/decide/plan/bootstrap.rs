@@ -67,11 +67,8 @@ fn taken_out(cluster: &Cluster, why: &str) -> Stage {
 fn before<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let founders: Vec<_> = view.founders(cluster).collect();
     let running: Vec<_> = founders.iter().copied().filter(|it| runs(it, cluster)).collect();
-    if let Some(pod) = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none()) {
-        let (ns, name) = (&cluster.id.namespace, &pod.name);
-        return Stage::Kept(format!(
-            "pod {name} has no Deployment, so it is left to you; when all members are Ready: kubectl -n {ns} delete pod {name}"
-        ));
+    if let Some(why) = left_to_you(cluster) {
+        return Stage::Kept(why);
     }
     match (running.first(), founders.first()) {
         (None, None) => return Stage::Absent,
@@ -285,16 +282,47 @@ fn pods_of<'c>(deployment: &str, cluster: &'c Cluster) -> impl Iterator<Item = &
     pods.into_iter()
 }
 
+/// A bootstrap pod that nothing re-creates.
+fn left_to_you(cluster: &Cluster) -> Option<String> {
+    let pod = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none())?;
+    let (ns, name) = (&cluster.id.namespace, &pod.name);
+    Some(format!(
+        "pod {name} has no Deployment, so it is left to you; when all members are Ready: kubectl -n {ns} delete pod {name}"
+    ))
+}
+
+/// What keeps the bootstrap node until a person does something about it, in words.
+pub fn kept_by_more_than_time<'a>(cluster: &'a Cluster, view: &View<'a>) -> Option<String> {
+    if cluster.bootstrap.pods.is_empty() {
+        return None;
+    }
+    let again = || match stage(cluster, view) {
+        Stage::LeftAlone(why) if Removal::of(&cluster.workload.metadata) == Some(Removal::Done) => Some(why),
+        _ => None,
+    };
+    left_to_you(cluster)
+        .or_else(|| never_removed(cluster, view))
+        .or_else(|| unverified(cluster))
+        .or_else(again)
+}
+
+/// It is not the guard's to remove.
+fn never_removed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let twin = || {
+        view.twin(cluster).map(|twin| {
+            format!(
+                "{} has the same instance label, so nobody can tell which of the two it belongs to; give one another label, or remove it yourself",
+                twin.id.name
+            )
+        })
+    };
+    super::looks_only(cluster, view).or_else(twin)
+}
+
 /// What keeps the bootstrap node from going, in words; `None`: everybody can do without it.
 fn holds_up(cluster: &Cluster, view: &View<'_>) -> Option<String> {
-    if let Some(why) = super::looks_only(cluster, view) {
+    if let Some(why) = never_removed(cluster, view) {
         return Some(why);
-    }
-    if let Some(twin) = view.twin(cluster) {
-        return Some(format!(
-            "{} has the same instance label, so nobody can tell which of the two it belongs to; give one another label, or remove it yourself",
-            twin.id.name
-        ));
     }
     if cluster.members.is_empty() {
         return Some("no member is asked for (0 replicas)".to_owned());

@@ -24,7 +24,8 @@ pub fn says(step: &Step) -> String {
             "recording on the members' claims that they are about to be stopped".to_owned()
         }
         Step::Leave { member, to, .. } => format!("{member}: leaving (replicas: {to})"),
-        Step::Follow { member, .. } => format!("{member}: waiting until it is gone"),
+        Step::Follow { member, kept: None, .. } => format!("{member}: waiting until it is gone"),
+        Step::Follow { member, kept: Some(why), .. } => format!("{member}: waiting until it is gone; {why}"),
         Step::Stopped | Step::Cannot(_) => String::new(),
     };
     visible(&text)

@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cluster, Member, View, transfer};
+use super::{Cluster, Member, View, back_or_out_of_service, transfer};
 use crate::galera::start_note::{Doing, StartNote};
 
 /// What is the matter with a member, or with all of them.
@@ -249,13 +249,7 @@ impl<'a> Scene<'a> {
         let pod = first.pod.as_deref();
         let delete = format!("kubectl -n {ns} delete pod {name}");
         let text = match condition {
-            Condition::NodeAway => {
-                let node = pod.map(|pod| &*pod.node).unwrap_or_default();
-                format!(
-                    "bring node {node} back; its server may still run and serve. Only if the node is switched off: kubectl taint node {node} \
-                     node.kubernetes.io/out-of-service=nodeshutdown:NoExecute lets its pod start where its volume can follow"
-                )
-            }
+            Condition::NodeAway => back_or_out_of_service(pod.map(|pod| &*pod.node).unwrap_or_default()),
             Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
                 Some(why) => format!("it cannot be created: {why}{}", self.brought_back(why)),
                 None => {

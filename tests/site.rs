@@ -1,0 +1,279 @@
+//! What every command that looks at a cluster takes from there: the guard's settings, and the time. Against an API server that
+//! answers what a test wants it to: its clock is two hours ahead, and its guard adopts by a label of its own.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use axum::Router;
+use axum::body::{Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, DATE};
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use decide::marks::overrides::Override;
+use jiff::fmt::rfc2822::DateTimePrinter;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::guarded;
+use crate::lab::Output;
+use crate::scene::{NAMESPACE, STATEFUL_SET, Scene};
+
+/// By this label the guard of this test adopts, and by no other.
+const ADOPT: &str = "adopt: ['team=own,instance']\n";
+const OVERRIDE: &str = "gatera.dev/override";
+
+fn there() -> Timestamp {
+    Timestamp::now() + SignedDuration::from_hours(2)
+}
+
+/// What it holds, and how it answers for the guard's settings.
+struct Held {
+    objects: Vec<(&'static str, Value)>,
+    settings: u16,
+    /// Each override that was written, until when it counts from then, or why it does not.
+    overrides: Vec<Result<SignedDuration, String>>,
+}
+
+struct Server {
+    held: Arc<Mutex<Held>>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// One that holds this scene, whose members have the label of the guard's own selector.
+    fn of(scene: &Scene, settings: u16) -> Self {
+        let text = |object: &Value| object.to_string().replace(r#""app":"galera""#, r#""team":"own""#);
+        let objects = scene.objects().into_iter().map(|(kind, mut object)| {
+            object["metadata"]["resourceVersion"] = json!("1");
+            (kind.plural(), serde_json::from_str(&text(&object)).unwrap())
+        });
+        let held = Held { objects: objects.collect(), settings, overrides: Vec::new() };
+        let held = Arc::new(Mutex::new(held));
+        let (shared, folder) = (Arc::clone(&held), tempfile::tempdir().unwrap());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                axum::serve(listener, Router::new().fallback(answer).with_state(shared)).await
+            })
+        });
+        let config = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "a", "clusters": [{ "name": "a", "cluster": { "server": server } }], "contexts": [{ "name": "a", "context": { "cluster": "a", "user": "a", "namespace": NAMESPACE } }], "users": [{ "name": "a", "user": {} }] });
+        std::fs::write(folder.path().join("kubeconfig"), config.to_string()).unwrap();
+        Self { held, folder }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
+    }
+
+    fn gatera(&self, arguments: &[&str]) -> Output {
+        guarded::ask(&self.kubeconfig(), arguments)
+    }
+}
+
+async fn answer(State(held): State<Arc<Mutex<Held>>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = to_bytes(body, 1 << 20).await.unwrap();
+    let (code, text) = if parts.uri.query().is_some_and(|it| it.contains("watch=")) {
+        (200, String::new())
+    } else {
+        let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+        let (code, value) = held.answer(&parts.method, parts.uri.path(), &body);
+        (code, value.to_string())
+    };
+    let date = DateTimePrinter::new().timestamp_to_rfc9110_string(&there()).unwrap();
+    let headers = [(DATE, date), (CONTENT_TYPE, "application/json".to_owned())];
+    (StatusCode::from_u16(code).unwrap(), headers, text).into_response()
+}
+
+fn status(code: u16, message: &str) -> (u16, Value) {
+    (
+        code,
+        json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "x" }),
+    )
+}
+
+fn merge(into: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *into = patch.clone();
+        return;
+    };
+    for (key, value) in fields {
+        if value.is_null() {
+            into.as_object_mut().map(|it| it.remove(key));
+        } else {
+            merge(&mut into[key], value);
+        }
+    }
+}
+
+impl Held {
+    fn answer(&mut self, method: &Method, path: &str, body: &Bytes) -> (u16, Value) {
+        let words: Vec<_> = path.split('/').filter(|it| !it.is_empty()).collect();
+        let rest = match words[..] {
+            ["version"] => {
+                return (
+                    200,
+                    json!({ "major": "1", "minor": "33", "gitVersion": "v1.33.0", "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": "" }),
+                );
+            }
+            ["api", _, "namespaces", _, ref rest @ ..] | ["apis", _, _, "namespaces", _, ref rest @ ..]
+                if !rest.is_empty() =>
+            {
+                rest
+            }
+            ["api", _, ref rest @ ..] | ["apis", _, _, ref rest @ ..] => rest,
+            _ => return status(404, path),
+        };
+        match (method, rest) {
+            (_, ["validatingwebhookconfigurations" | "mutatingwebhookconfigurations", "gatera"]) => {
+                let client = json!({ "service": { "namespace": "guards", "name": "gatera" } });
+                (
+                    200,
+                    json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration", "metadata": { "name": "gatera" }, "webhooks": [{ "name": "a.gatera.dev", "clientConfig": client, "admissionReviewVersions": ["v1"], "sideEffects": "None" }] }),
+                )
+            }
+            (_, ["configmaps", "gatera-settings"]) if self.settings == 200 && path.contains("/guards/") => (
+                200,
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gatera-settings" }, "data": { "settings.yaml": ADOPT } }),
+            ),
+            (_, ["configmaps", "gatera-settings"]) => status(self.settings, "it is not for you"),
+            (&Method::GET, &[plural]) => {
+                let items: Vec<_> = self.objects.iter().filter(|it| it.0 == plural).map(|it| &it.1).collect();
+                (
+                    200,
+                    json!({ "apiVersion": "v1", "kind": "List", "metadata": { "resourceVersion": "1" }, "items": items }),
+                )
+            }
+            (method, &[plural, name, ref sub @ ..]) => {
+                self.one(method, plural, name, sub.first().copied(), body)
+            }
+            _ => status(405, path),
+        }
+    }
+
+    fn one(
+        &mut self,
+        method: &Method,
+        plural: &str,
+        name: &str,
+        sub: Option<&str>,
+        body: &Bytes,
+    ) -> (u16, Value) {
+        let found = self.objects.iter_mut().find(|it| it.0 == plural && it.1["metadata"]["name"] == name);
+        let Some((_, object)) = found else { return status(404, name) };
+        if *method == Method::PATCH {
+            let patch: Value = serde_json::from_slice(body).unwrap();
+            let version = &patch["metadata"]["resourceVersion"];
+            if !version.is_null() && *version != object["metadata"]["resourceVersion"] {
+                return status(409, "the object has been modified");
+            }
+            let read = |object: &Value| {
+                let text =
+                    object["metadata"]["annotations"][OVERRIDE].as_str().unwrap_or_default().to_owned();
+                Override::read(&text, there()).map_err(|why| why.to_string())
+            };
+            if sub == Some("scale") && read(object).is_err() {
+                return status(403, "[G01] the last member stays");
+            }
+            merge(object, &patch);
+            object["metadata"]["resourceVersion"] =
+                json!(format!("{}0", object["metadata"]["resourceVersion"].as_str().unwrap()));
+            if patch["metadata"]["annotations"].get(OVERRIDE).is_some() {
+                self.overrides.push(read(object).map(|it| there().duration_until(it.until)));
+            }
+            let object = object.clone();
+            if object["spec"]["replicas"] == 0 {
+                self.objects.retain(|it| it.0 != "pods");
+            }
+            return (200, shown(&object, sub));
+        }
+        (200, shown(object, sub))
+    }
+}
+
+/// As a subresource shows it.
+fn shown(object: &Value, sub: Option<&str>) -> Value {
+    if sub != Some("scale") {
+        return object.clone();
+    }
+    let replicas = &object["spec"]["replicas"];
+    json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": object["metadata"], "spec": { "replicas": replicas }, "status": { "replicas": replicas } })
+}
+
+/// A cluster of which one member is left, recorded as one that is being stopped.
+fn last_one() -> Scene {
+    Scene {
+        replicas: Some(1),
+        members: vec!["ready".into(), "absent".into(), "absent".into()],
+        ended: vec![0; 3],
+        ..Scene::default()
+    }
+}
+
+/// The last member leaves by an override that counts where it is judged, and what stood in its place stands there again.
+#[test]
+fn stop_goes_by_the_clock_of_the_api_server_and_puts_back_an_override() {
+    let old = "G07 until=2026-01-01T10:00:00Z reason=moving house";
+    for before in [Some(old), None] {
+        let mark = json!({ "metadata": { "annotations": { OVERRIDE: before } } });
+        let server = Server::of(&Scene { stateful_set: mark, ..last_one() }, 200);
+        let stopped = server.gatera(&["stop", STATEFUL_SET, "--namespace", NAMESPACE, "--yes"]);
+        assert!(stopped.status == 0 && stopped.stdout.contains(" is stopped\n"), "{stopped}");
+        let held = server.held.lock().unwrap();
+        let [Ok(counts), Err(_)] = &held.overrides[..] else { panic!("{:?} {stopped}", held.overrides) };
+        let minutes = SignedDuration::from_secs(90)..SignedDuration::from_secs(121);
+        assert!(minutes.contains(counts), "{counts}");
+        let set = held.objects.iter().find(|it| it.0 == "statefulsets").unwrap();
+        assert_eq!(set.1["metadata"]["annotations"].get(OVERRIDE), before.map(Value::from).as_ref());
+    }
+}
+
+/// Every command that looks at a cluster sees what the guard sees, and says by whose settings.
+#[test]
+fn every_command_judges_by_the_settings_of_the_guard() {
+    let ask = |code: u16, arguments: &[&str]| {
+        let server = Server::of(&Scene::default(), code);
+        let file = server.folder.path().join("manifest.yaml");
+        std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
+        let file = file.display().to_string();
+        let arguments: Vec<_> = arguments.iter().map(|it| if *it == "FILE" { &*file } else { *it }).collect();
+        server.gatera(&[&arguments[..], &["--namespace", NAMESPACE]].concat())
+    };
+    let commands: [&[&str]; 8] = [
+        &["recover", STATEFUL_SET, "--dry-run"],
+        &["start", STATEFUL_SET, "--dry-run"],
+        &["stop", STATEFUL_SET, "--dry-run"],
+        &["rollout", "status", STATEFUL_SET],
+        &["rollout", "history", STATEFUL_SET],
+        &["audit"],
+        &["selftest", "--patience=0"],
+        &["check", "--live", "--verbose", "FILE"],
+    ];
+    for command in commands {
+        let names_it = command.contains(&STATEFUL_SET);
+        let by_the_guards = ask(200, command);
+        let said = "settings: those of the guard (ConfigMap guards/gatera-settings)\n";
+        // A check says it where it says everything.
+        let says = if command[0] == "check" { &by_the_guards.stdout } else { &by_the_guards.stderr };
+        assert!(says.contains(said), "{command:?} {by_the_guards}");
+        assert!(!by_the_guards.stderr.contains("there is no Galera cluster"), "{command:?} {by_the_guards}");
+        let by_defaults = ask(403, command);
+        let said = "gatera: settings: the defaults, because those of the guard cannot be read: it is not for you; --config FILE names others\n";
+        assert!(by_defaults.stderr.starts_with(said), "{command:?} {by_defaults}");
+        assert_eq!(by_defaults.stderr.contains("there is no Galera cluster"), names_it, "{command:?}");
+        // To judge by the defaults would be a guess.
+        let away = ask(503, command);
+        let said = "gatera: asking for the guard's settings: it is not for you\n";
+        assert_eq!((away.status, &*away.stderr), (2, said), "{command:?} {away}");
+    }
+    let found = ask(200, &["status"]);
+    assert!(found.stdout.contains(STATEFUL_SET), "{found}");
+    assert!(ask(200, &["audit", "--quiet"]).stderr.is_empty());
+}
