@@ -69,7 +69,7 @@ impl Contents {
 
     /// An object reads it: if it exists in a version whose text is not known, that one is wanted. True: it is awaited.
     pub(super) fn want(&mut self, id: &Id) -> bool {
-        if !self.exist.get(id).is_some_and(|version| self.known.get(id) != Some(version)) {
+        if self.exist.get(id).is_none_or(|version| self.known.get(id) == Some(version)) {
             self.since.remove(id);
             return false;
         }
@@ -123,8 +123,8 @@ impl Contents {
     }
 
     /// One that found no room and would find it now, as if it had never been fetched.
-    pub(super) fn next(&mut self) -> Option<Id> {
-        let id = self.room.next()?;
+    pub(super) fn that_fits(&mut self) -> Option<Id> {
+        let id = self.room.that_fits()?;
         self.forget(&id);
         Some(id)
     }

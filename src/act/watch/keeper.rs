@@ -192,7 +192,7 @@ impl Keeper {
             }
         }
         // What found no room before is asked for again, one at a time.
-        if let Some(next) = self.contents.next() {
+        if let Some(next) = self.contents.that_fits() {
             self.want(&next);
         }
         true

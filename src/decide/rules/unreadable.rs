@@ -78,7 +78,7 @@ pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding
     let names: BTreeSet<_> = template.spec.config_maps().collect();
     let mut without = names.into_iter().filter_map(|name| {
         let why = facts.without_room(&Id::new(&review.namespace, name))?;
-        view.config_map(&review.namespace, name).is_none().then(|| (name, why))
+        view.config_map(&review.namespace, name).is_none().then_some((name, why))
     });
     let (name, why) = without.next()?;
     let others = match without.count() {

@@ -62,7 +62,7 @@ impl Room {
     }
 
     /// One that found no room, and would find it now.
-    pub fn next(&mut self) -> Option<Id> {
+    pub fn that_fits(&mut self) -> Option<Id> {
         let fits = |(id, weight): &(&Id, &usize)| self.lacks(&id.namespace, **weight).is_none();
         let next = self.without.iter().filter(|_| self.is_freed).find(fits).map(|(id, _)| id.clone());
         self.is_freed = next.is_some();
@@ -174,15 +174,15 @@ mod tests {
         assert_eq!(refused(&mut room, &map("db", "conf", 4)), None);
         let large = refused(&mut room, &map("db", "dump", 900));
         assert_eq!(large.as_deref(), Some("is not looked at: it holds more than 512 KiB"));
-        assert_eq!(room.next(), None, "nothing has gone");
+        assert_eq!(room.that_fits(), None, "nothing has gone");
         room.leave(&Id::new("hostile", "m-001"));
-        assert_eq!(room.next(), Some(Id::new("hostile", "m-004")));
+        assert_eq!(room.that_fits(), Some(Id::new("hostile", "m-004")));
         assert_eq!(
             refused(&mut room, &map("hostile", "m-100", 500)),
             None,
             "it is written again, and fits now"
         );
-        assert_eq!(room.next(), None);
+        assert_eq!(room.that_fits(), None);
         assert_eq!(refused(&mut room, &map("db", "dump", 100)), None, "it is smaller now");
         for number in 0..10 {
             for name in ["a", "b", "c"] {
