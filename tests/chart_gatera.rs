@@ -93,7 +93,7 @@ fn what_can_be_chosen_arrives() {
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     let settings = Settings::read(settings, &ids).unwrap();
     assert_eq!(settings.mode("G11"), decide::verdict::Mode::Warn);
-    assert_eq!(settings.adoption.selectors()[0].to_string(), "app in (a,b)");
+    assert_eq!(settings.adoption.selectors().last().unwrap().to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let entries = webhooks::entries(endpoint, settings, &BTreeSet::new(), &target, "");

@@ -189,7 +189,17 @@ fn a_guard_that_is_gone_holds_up_galera_only_and_has_a_way_out() {
     let guard = Guard::start(&plane, &program(), &Start { identity: "gone".into(), ..Start::default() });
     guard.until_registered();
     let ns = guarded_namespace(&plane);
+    let off = plane.namespace_with_labels("off", &[("gatera.dev/mode", "off")]);
     drop(guard);
+    for create in [
+        &["create", "secret", "generic", "web", "--from-literal=a=b"][..],
+        &["create", "configmap", "web", "--from-literal=a=b"],
+        &["create", "service", "clusterip", "web", "--tcp=80"],
+        &["label", "namespace", &off, "a=1"],
+        &["delete", "namespace", &off, "--wait=false"],
+    ] {
+        plane.kubectl(User::Admin, &[&["--namespace", &*off], create].concat()).succeeded();
+    }
     let label = |what: &str, value: &str| {
         plane.kubectl(User::Editor, &["--namespace", &ns, "label", "--overwrite", what, value])
     };

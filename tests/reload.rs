@@ -27,7 +27,8 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     reload::take(read("{modes: {G01: warn}, adopt: [team=db]}"), &guard, &adopted);
     let settings = guard.settings.load_full();
     assert_eq!((settings.mode("G01"), &settings.adoption), (Mode::Warn, &Adoption::default()));
-    assert_eq!(*adoption.borrow(), Adoption::from_texts(["team=db"]).unwrap(), "the watches are told");
+    let both = Adoption::default().and(Adoption::from_texts(["team=db"]).unwrap());
+    assert_eq!(*adoption.borrow(), both, "the watches are told");
 
     reload::take(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");

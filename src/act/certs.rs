@@ -18,7 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
-use pair::{counts, due, issued_by, names_of, new_ca, new_leaf};
+use pair::{counts, due, names_of, new_ca, new_leaf};
 
 pub use leaf::Leaf;
 pub use pair::{Pair, ends};
@@ -73,6 +73,9 @@ pub enum Error {
     /// API servers would not trust what they are shown.
     #[error("tls.crt is signed by another CA than ca.crt")]
     OtherCa,
+    /// API servers would not accept it for another reason.
+    #[error("API servers would refuse tls.crt: {0}")]
+    Refused(String),
 }
 
 impl Material {
@@ -119,7 +122,7 @@ impl Material {
             return Ok(Some(Self { leaf, ..self.clone() }));
         }
         let stale = due(&self.leaf.certificate, lives.leaf, now)?
-            || !issued_by(&self.leaf.certificate, &self.ca.certificate)?
+            || !self.leaf.trusted_by(&self.ca.certificate)
             || !names_of(&self.leaf.certificate)?.iter().eq(names);
         Ok(if stale && trusted {
             Some(Self { leaf: new_leaf(&self.ca, names, lives, now)?, ..self.clone() })

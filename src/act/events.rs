@@ -170,14 +170,23 @@ pub fn configurations_deleted(namespace: &str, kinds: &[&str], note: String) -> 
         [kind] => format!("{kind}Deleted"),
         _ => "NothingIsGuarded".to_owned(),
     };
-    let regarding = ObjectReference {
+    Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
+}
+
+/// Another writer undoes what the guard registers.
+pub fn entries_contested(namespace: &str, note: String) -> Notice {
+    let reason = "WebhookEntriesContested".to_owned();
+    Notice { regarding: the_lease(namespace), reason, action: "Register".to_owned(), note }
+}
+
+fn the_lease(namespace: &str) -> ObjectReference {
+    ObjectReference {
         api_version: Some("coordination.k8s.io/v1".to_owned()),
         kind: Some("Lease".to_owned()),
         namespace: Some(namespace.to_owned()),
         name: Some("gatera".to_owned()),
         ..ObjectReference::default()
-    };
-    Notice { regarding, reason, action: "Register".to_owned(), note }
+    }
 }
 
 /// In this namespace nothing is refused for a while.

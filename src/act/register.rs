@@ -9,12 +9,13 @@
 mod certificate;
 mod entries;
 mod known;
+mod pace;
 mod watch;
 
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use decide::view::Freshness;
 use decide::webhooks::Destination;
@@ -34,6 +35,7 @@ use crate::act::lease::Leading;
 use crate::act::telemetry::chain;
 
 use known::Known;
+use pace::Pace;
 
 /// What is registered, and where everything is that this takes.
 #[derive(Clone, Debug)]
@@ -104,11 +106,22 @@ struct Registrar {
     leaf: Leaf,
     registration: Registration,
     known: Known,
+    /// How often each configuration is written, by the time since `begun`.
+    paces: [Pace; 2],
+    begun: Instant,
 }
 
 impl Registrar {
     fn new(client: Client, guard: Arc<Guard>, leaf: Leaf, registration: Registration) -> Self {
-        Self { client, guard, leaf, registration, known: Known::default() }
+        Self {
+            client,
+            guard,
+            leaf,
+            registration,
+            known: Known::default(),
+            paces: Default::default(),
+            begun: Instant::now(),
+        }
     }
 
     async fn work(&mut self, mut leading: Leading, mut changed: channel::Receiver<u64>) {

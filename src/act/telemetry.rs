@@ -108,6 +108,8 @@ pub enum Trouble {
     BothConfigurationsDeleted,
     /// Entries are not as we wrote them.
     ForeignEntries,
+    /// Another writer changes our entries again and again.
+    ContestedEntries,
     /// What we show does not count yet.
     LeafNotYetValid,
     /// The Secret with the certificates is gone, or holds something else.
@@ -115,10 +117,11 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    const ALL: [Self; 5] = [
+    const ALL: [Self; 6] = [
         Self::ConfigurationDeleted,
         Self::BothConfigurationsDeleted,
         Self::ForeignEntries,
+        Self::ContestedEntries,
         Self::LeafNotYetValid,
         Self::SecretUnusable,
     ];
@@ -128,6 +131,7 @@ impl Trouble {
             Self::ConfigurationDeleted => "configuration_deleted",
             Self::BothConfigurationsDeleted => "both_configurations_deleted",
             Self::ForeignEntries => "foreign_entries",
+            Self::ContestedEntries => "contested_entries",
             Self::LeafNotYetValid => "leaf_not_yet_valid",
             Self::SecretUnusable => "secret_unusable",
         }

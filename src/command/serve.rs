@@ -4,6 +4,7 @@
 //! world, `register` shows certificates and entries, `lease` says who leads, `reconcile` does the leader's chores,
 //! `answer` answers requests.
 
+mod listen;
 mod signals;
 mod tasks;
 
@@ -49,10 +50,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Address of the webhooks
-    #[arg(long, default_value = "0.0.0.0:8443")]
+    #[arg(long, default_value = "[::]:8443")]
     listen: SocketAddr,
     /// Address of /livez, /readyz and /metrics
-    #[arg(long, default_value = "0.0.0.0:8080")]
+    #[arg(long, default_value = "[::]:8080")]
     operations: SocketAddr,
     /// The guard's own namespace, which is never guarded
     #[arg(long, env = "POD_NAMESPACE", hide_env_values = true, default_value = "gatera")]
@@ -114,12 +115,8 @@ async fn serve(options: Options, mut settings: Settings) -> anyhow::Result<()> {
         user = own_user(&client) => user,
         () = signals.next() => return Ok(()),
     };
-    let webhooks = TcpListener::bind(options.listen)
-        .await
-        .with_context(|| format!("listening at {}", options.listen))?;
-    let probes = TcpListener::bind(options.operations)
-        .await
-        .with_context(|| format!("listening at {}", options.operations))?;
+    let webhooks = listen::at(options.listen).await?;
+    let probes = listen::at(options.operations).await?;
     info!(webhooks = %webhooks.local_addr()?, operations = %probes.local_addr()?, user = settings.own_user, "listening");
 
     let (stage, stages) = channel::channel(Lifecycle::Serving);

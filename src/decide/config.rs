@@ -99,9 +99,12 @@ impl Settings {
         let file: File = serde_saphyr::from_str_with_options(yaml, options)
             .map_err(|error| Error::Form(error.to_string()))?;
         let mut settings = Self::default();
-        if !file.adopt.is_empty() {
-            settings.adoption = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
-        }
+        let chosen = Adoption::from_texts(file.adopt.iter().map(|text| &**text))?;
+        settings.adoption = match file.adopt_defaults {
+            None | Some(true) => Adoption::default().and(chosen),
+            Some(false) if chosen.selectors().is_empty() => return Err(Error::AdoptsNothing),
+            Some(false) => chosen,
+        };
         settings.injection_fails = file.injection.failure_policy == FailurePolicy::Fail;
         settings.timeout_seconds = match file.webhooks.timeout_seconds {
             None => None,
@@ -137,6 +140,8 @@ impl Settings {
 #[serde(default, deny_unknown_fields)]
 struct File {
     adopt: Vec<String>,
+    #[serde(rename = "adoptDefaults")]
+    adopt_defaults: Option<bool>,
     mode: Option<String>,
     modes: BTreeMap<String, String>,
     pages: Option<String>,
@@ -197,6 +202,11 @@ pub enum Error {
     /// A selector nobody can adopt by.
     #[error("adopt")]
     Adopt(#[from] BadSelector),
+    /// Nothing would be guarded.
+    #[error(
+        "adoptDefaults: false leaves nothing to adopt; write selectors in adopt, or leave adoptDefaults out"
+    )]
+    AdoptsNothing,
     /// A rule that does not exist.
     #[error("modes: there is no rule {0}; `gatera rules` lists them")]
     UnknownRule(String),
@@ -233,6 +243,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn selectors_are_added_to_those_that_are_there_anyway() {
+        let adopted = |yaml: &str| Settings::read(yaml, &[]).unwrap().adoption;
+        let defaults = Adoption::default();
+        let maria = Adoption::from_texts(["app=maria"]).unwrap();
+        assert_eq!(adopted("{}"), defaults);
+        assert_eq!(adopted("adopt: [app=maria]"), defaults.clone().and(maria.clone()));
+        assert_eq!(adopted("adopt: [gatera.dev/cluster]"), defaults, "no selector counts twice");
+        assert_eq!(adopted("{adopt: [app=maria], adoptDefaults: false}"), maria);
+    }
+
+    #[test]
     fn settings_are_read_or_refused_with_words() {
         let settings = Settings::read("adopt: ['app=db']\nmodes: {G11: warn}\n", &["G11"]).unwrap();
         assert_eq!((settings.mode("G11"), settings.mode("G01")), (Mode::Warn, Mode::Enforce));
@@ -245,6 +266,7 @@ mod tests {
             ("modes: {G99: warn}", "there is no rule G99"),
             ("modes: {G11: maybe}", "G11 cannot be \"maybe\"; choose enforce, warn, audit or off"),
             ("moed: {}", "moed"),
+            ("adoptDefaults: false", "leaves nothing to adopt"),
             ("packs: {other: false}", "there is no pack \"other\"; there are "),
             ("packs: {wordpress: perhaps}", "invalid boolean at line 1, column 20"),
             ("mode: {}", "expected string scalar at line 1, column 7"),

@@ -22,6 +22,9 @@ use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked,
 
 pub use rows::{ENTRIES, Endpoint, Entry, Only, Selects};
 
+/// The mode of a namespace that the guard leaves alone.
+const OFF: &str = "off";
+
 /// Where the API server finds the guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
@@ -119,7 +122,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
             Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
-            Only::Glass => Some(("glass", glass_changed(MODE_LABEL))),
+            Only::Glass => Some(("glass", glass_changed(MODE_LABEL, OFF))),
             Only::ToAmend => Some(("to-amend", to_amend())),
             Only::When(name, condition) => Some((name, condition.to_owned())),
             Only::All => None,
@@ -149,12 +152,23 @@ fn scope(group: &str, resource: &str) -> &'static str {
 
 fn object_selector(selects: Selects) -> Value {
     match selects {
-        Selects::ModeLabel => json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "Exists" }] }),
-        Selects::NoModeLabel => {
-            json!({ "matchExpressions": [{ "key": MODE_LABEL, "operator": "DoesNotExist" }] })
-        }
+        Selects::ModeLabel => json!({ "matchExpressions": [labelled(), not_off()] }),
+        Selects::NoModeLabel => json!({ "matchExpressions": [not_labelled()] }),
         _ => json!({}),
     }
+}
+
+fn labelled() -> Value {
+    json!({ "key": MODE_LABEL, "operator": "Exists" })
+}
+
+fn not_labelled() -> Value {
+    json!({ "key": MODE_LABEL, "operator": "DoesNotExist" })
+}
+
+/// A namespace that the guard leaves alone must not wait for it longer than one without the label.
+fn not_off() -> Value {
+    json!({ "key": MODE_LABEL, "operator": "NotIn", "values": [OFF] })
 }
 
 fn namespace_selector(selects: Selects, own: &str) -> Value {
@@ -162,10 +176,8 @@ fn namespace_selector(selects: Selects, own: &str) -> Value {
     let mut expressions =
         vec![json!({ "key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never })];
     match selects {
-        Selects::LabelledNamespaces => expressions.push(json!({ "key": MODE_LABEL, "operator": "Exists" })),
-        Selects::OtherNamespaces | Selects::LabelsElsewhere => {
-            expressions.push(json!({ "key": MODE_LABEL, "operator": "DoesNotExist" }));
-        }
+        Selects::LabelledNamespaces => expressions.extend([labelled(), not_off()]),
+        Selects::OtherNamespaces | Selects::LabelsElsewhere => expressions.push(not_labelled()),
         _ => {}
     }
     json!({ "matchExpressions": expressions })
@@ -175,5 +187,30 @@ fn expression(requirement: &Requirement) -> Value {
     match requirement.values.as_slice() {
         [] => json!({ "key": requirement.key, "operator": "Exists" }),
         values => json!({ "key": requirement.key, "operator": "In", "values": values }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What carries no labels, and the end of the namespace, waits for no guard where the label says `off`.
+    #[test]
+    fn a_namespace_that_is_switched_off_is_asked_about_no_more_than_one_without_the_label() {
+        let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
+        let entries = entries(Endpoint::Validate, &Settings::default(), &BTreeSet::new(), &target, "");
+        let of = |name: &str, selector: &str| {
+            let entry = entries.iter().find(|it| it["name"] == format!("{name}.gatera.dev")).unwrap();
+            entry[selector]["matchExpressions"].as_array().unwrap().clone()
+        };
+        for (name, selector) in [("namespace", "namespaceSelector"), ("namespaces", "objectSelector")] {
+            let expressions = of(name, selector);
+            assert!(expressions.contains(&labelled()) && expressions.contains(&not_off()), "{name}");
+        }
+        for (name, selector) in
+            [("elsewhere", "namespaceSelector"), ("namespaces-elsewhere", "objectSelector")]
+        {
+            assert!(of(name, selector).contains(&not_labelled()), "{name}");
+        }
     }
 }

@@ -13,9 +13,9 @@ use rcgen::{
 };
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use x509_parser::error::X509Error;
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
@@ -78,30 +78,20 @@ impl Pair {
         is_ca(&self.certificate)
     }
 
-    /// A bundle that trusts this leaf: one of its certificates signed it (or is it), perhaps by way of others in the chain.
+    /// A client that trusts this bundle trusts the leaf for a server, at some time: of the dates others judge.
     pub fn trusted_by(&self, bundle: &str) -> bool {
         let (Ok(cas), Ok(chain)) = (all(bundle), all(&self.certificate)) else { return false };
-        let mut chain = chain.into_iter();
-        let mut reached: Vec<_> = chain.next().into_iter().collect();
-        let mut others: Vec<_> = chain.collect();
-        while let Some(link) = reached.pop() {
-            if cas.iter().any(|ca| *ca == link || signed(&link, ca)) {
-                return true;
-            }
-            let (signers, rest) = others.into_iter().partition(|other| signed(&link, other));
-            reached.extend::<Vec<_>>(signers);
-            others = rest;
-        }
-        false
+        // Where all dates of a path overlap, they do so when its youngest certificate begins.
+        let mut begins = chain.iter().chain(&cas).filter_map(|der| Some(validity_of(der).ok()?.0));
+        begins.any(|begins| accepted(&chain, &cas, None, begins).is_ok())
     }
 
-    /// API servers that are given this bundle trust this pair, and it can be shown.
-    pub fn fits(&self, bundle: &str) -> Result<(), Error> {
-        self.loaded()?;
+    /// API servers that are given this bundle accept this pair now, for the server of this name.
+    pub fn fits(&self, bundle: &str, name: Option<&str>, now: Timestamp) -> Result<(), Error> {
+        self.sound(now)?;
         match all(bundle)? {
             cas if cas.is_empty() => Err(Error::NoBundle),
-            _ if self.trusted_by(bundle) => Ok(()),
-            _ => Err(Error::OtherCa),
+            cas => accepted(&all(&self.certificate)?, &cas, name, now),
         }
     }
 }
@@ -178,28 +168,77 @@ pub(super) fn names_of(pem: &str) -> Result<Vec<String>, Error> {
     Ok(names.iter().filter_map(text).collect())
 }
 
-pub(super) fn issued_by(leaf: &str, ca: &str) -> Result<bool, Error> {
-    Ok(signed(&first(leaf)?, &first(ca)?))
+/// What a client checks that trusts these CAs: the path, its dates, its use for a server and, if one is given, the name.
+fn accepted(
+    chain: &[CertificateDer<'_>],
+    cas: &[CertificateDer<'_>],
+    name: Option<&str>,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let Some((first, others)) = chain.split_first() else {
+        return Err(Error::Read("certificate: there is none".to_owned()));
+    };
+    let leaf = EndEntityCert::try_from(first).map_err(|error| refusal(&error, name))?;
+    if let Some(name) = name {
+        let server = ServerName::try_from(name).map_err(|error| Error::Read(format!("{name}: {error}")))?;
+        leaf.verify_is_valid_for_subject_name(&server).map_err(|error| refusal(&error, Some(name)))?;
+    }
+    // API servers look at the dates of a CA, too; the verifier takes a CA as it is.
+    let counting = cas.iter().filter(|ca| counts_at(ca, now).is_ok());
+    let anchors: Vec<_> = counting.filter_map(|ca| anchor_from_trusted_cert(ca).ok()).collect();
+    let time =
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(now.as_second().max(0).unsigned_abs()));
+    let usage = KeyUsage::server_auth();
+    match leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None) {
+        Ok(_) => Ok(()),
+        // A certificate that is its own CA: a path of one, which API servers take and the verifier does not look for.
+        Err(_) if cas.contains(first) => counts_at(first, now).and(for_servers(first)),
+        // API servers can check P-521, and ring cannot.
+        Err(webpki::Error::UnsupportedSignatureAlgorithmContext(it))
+            if it.signature_algorithm_id == ECDSA_SHA512 =>
+        {
+            Ok(())
+        }
+        Err(error) => Err(refusal(&error, name)),
+    }
 }
 
-/// By name and by signature: a chain is built by names, and anybody can take a name. An algorithm that we cannot check
-/// (in certificates of the user) is left to API servers, which check for themselves.
-fn signed(leaf: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
-    match (parse_x509_certificate(leaf), parse_x509_certificate(ca)) {
-        (Ok((_, leaf)), Ok((_, ca))) => {
-            leaf.issuer().as_raw() == ca.subject().as_raw()
-                && matches!(
-                    leaf.verify_signature(Some(ca.public_key())),
-                    Ok(()) | Err(X509Error::SignatureUnsupportedAlgorithm)
-                )
+/// The algorithm's OID, as DER.
+const ECDSA_SHA512: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04];
+
+fn for_servers(der: &CertificateDer<'_>) -> Result<(), Error> {
+    let (_, parsed) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
+    let usage = parsed.extended_key_usage().map_err(|error| Error::Read(error.to_string()))?;
+    let serves = usage.is_none_or(|it| it.value.any || it.value.server_auth);
+    if serves { Ok(()) } else { Err(Error::Refused(NO_SERVER.to_owned())) }
+}
+
+const NO_SERVER: &str = "the extended key usage in its chain does not allow a server (serverAuth)";
+
+/// The verifier's error, in words.
+fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
+    use webpki::Error as E;
+    let words = match error {
+        E::UnknownIssuer | E::InvalidSignatureForPublicKey => return Error::OtherCa,
+        E::RequiredEkuNotFoundContext(_) => NO_SERVER.to_owned(),
+        E::EndEntityUsedAsCa => "a certificate of its chain that is no CA signed another".to_owned(),
+        E::CertExpired { .. } => "a certificate of its chain has ended".to_owned(),
+        E::CertNotValidYet { .. } => "a certificate of its chain is not valid yet".to_owned(),
+        E::CertNotValidForName(_) => {
+            format!("its subject alternative names do not hold {}", name.unwrap_or_default())
         }
-        _ => false,
-    }
+        other => other.to_string(),
+    };
+    Error::Refused(words)
 }
 
 /// Now is between its two dates.
 pub(super) fn counts(certificate: &str, now: Timestamp) -> Result<(), Error> {
-    match validity(certificate)? {
+    counts_at(&first(certificate)?, now)
+}
+
+fn counts_at(der: &CertificateDer<'_>, now: Timestamp) -> Result<(), Error> {
+    match validity_of(der)? {
         (begins, _) if now < begins => Err(Error::NotYet(begins)),
         (_, ends) if ends <= now => Err(Error::Ended(ends)),
         _ => Ok(()),

@@ -172,35 +172,123 @@ fn a_name_is_no_signature() {
     assert!(!leaf.trusted_by(&two.certificate));
 }
 
-/// Certificates that somebody else keeps: what API servers would not trust is not shown.
-#[test]
-fn a_pair_fits_the_bundle_that_its_chain_leads_to() {
-    let [root, other] = [0, 0].map(|day| Material::new(&names(), Lives::default(), at(day)).unwrap());
-    let middle = new_leaf(&root.ca, &names(), Lives::default(), at(0)).unwrap();
-    let leaf = new_leaf(&middle, &names(), Lives::default(), at(0)).unwrap();
-    let shown = |certificates: &[&Pair]| {
-        let certificate = certificates.iter().map(|it| &*it.certificate).collect();
-        Pair { certificate, key: leaf.key.clone() }
+/// A certificate of a person's own, made from these parameters; signed by itself where there is no issuer.
+fn of_a_person(
+    name: &str,
+    issuer: Option<&Pair>,
+    days: [i64; 2],
+    change: impl FnOnce(&mut rcgen::CertificateParams),
+) -> Pair {
+    let mut params = rcgen::CertificateParams::new(vec![names()[0].clone()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let [begins, ends] = days.map(|day| {
+        let seconds = at(day).as_second().unsigned_abs();
+        rcgen::date_time_ymd(1970, 1, 1) + std::time::Duration::from_secs(seconds)
+    });
+    (params.not_before, params.not_after) = (begins, ends);
+    change(&mut params);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let made = match issuer {
+        None => params.self_signed(&key),
+        Some(issuer) => {
+            let signer = rcgen::KeyPair::from_pem(&issuer.key).unwrap();
+            let issuer = rcgen::Issuer::from_ca_cert_pem(&issuer.certificate, signer).unwrap();
+            params.signed_by(&key, &issuer)
+        }
     };
-    let [ca, strange] = [&root, &other].map(Material::bundle);
+    Pair { certificate: made.unwrap().pem(), key: key.serialize_pem() }
+}
+
+/// Certificates that a person keeps: what API servers would not accept is not shown, and it is said why.
+#[test]
+fn a_pair_fits_where_api_servers_would_accept_it() {
+    let ca = |it: &mut rcgen::CertificateParams| {
+        it.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    };
+    let plain = |_: &mut rcgen::CertificateParams| {};
+    let usage = |usage| |it: &mut rcgen::CertificateParams| it.extended_key_usages = vec![usage];
+    let clients = || usage(rcgen::ExtendedKeyUsagePurpose::ClientAuth);
+    let long = [-10, 10];
+    let root = of_a_person("root", None, long, ca);
+    let strange = of_a_person("root", None, long, ca);
+    let middle = of_a_person("middle", Some(&root), long, ca);
+    let no_ca = of_a_person("no CA", Some(&root), long, plain);
+    let ended = of_a_person("ended", Some(&root), [-10, -1], ca);
+    let old_root = of_a_person("old root", None, [-10, -1], ca);
+    let leaf_of = |issuer: &Pair| of_a_person("leaf", Some(issuer), long, plain);
+    let chain = |leaf: &Pair, others: &[&Pair]| {
+        let others: String = others.iter().map(|it| &*it.certificate).collect();
+        Pair { certificate: format!("{}{others}", leaf.certificate), key: leaf.key.clone() }
+    };
+    let leaf = leaf_of(&middle);
+    let good = chain(&leaf, &[&middle]);
+    let own = of_a_person("leaf", None, long, plain);
+    let own_ca = of_a_person("leaf", None, long, ca);
+    let own_client = of_a_person("leaf", None, long, |it| {
+        ca(it);
+        clients()(it);
+    });
+    let other_name = of_a_person("leaf", Some(&root), long, |it| {
+        it.subject_alt_names = vec![rcgen::SanType::DnsName("other.gatera.svc".try_into().unwrap())];
+    });
+    let no_name = of_a_person(&names()[0], Some(&root), long, |it| it.subject_alt_names.clear());
+    let both = strange.certificate.clone() + &root.certificate;
+    let (another, no_server) =
+        ("tls.crt is signed by another CA than ca.crt", "does not allow a server (serverAuth)");
     for (what, pair, bundle, words) in [
-        ("a chain", shown(&[&leaf, &middle]), ca.clone(), ""),
-        ("a chain with its root", shown(&[&leaf, &middle, &root.ca]), ca.clone(), ""),
-        ("a chain in disorder", shown(&[&leaf, &root.ca, &middle]), ca.clone(), ""),
-        ("one of two CAs", shown(&[&leaf, &middle]), format!("{strange}{ca}"), ""),
-        ("a leaf as its own CA", shown(&[&leaf]), leaf.certificate.clone(), ""),
-        ("a chain with a gap", shown(&[&leaf]), ca.clone(), "tls.crt is signed by another CA than ca.crt"),
-        ("a chain of others", shown(&[&leaf, &other.leaf]), strange.clone(), "another CA than ca.crt"),
-        ("another CA", shown(&[&leaf, &middle]), strange, "tls.crt is signed by another CA than ca.crt"),
-        ("no CA", shown(&[&leaf, &middle]), String::new(), "ca.crt holds no certificate"),
+        ("a chain", good.clone(), &root.certificate, ""),
+        ("a chain with its root", chain(&leaf, &[&middle, &root]), &root.certificate, ""),
+        ("a chain in disorder", chain(&leaf, &[&root, &middle]), &root.certificate, ""),
+        ("one of two CAs", good.clone(), &both, ""),
+        ("a leaf as its own CA", own.clone(), &own.certificate, ""),
+        ("a CA as its own leaf", own_ca.clone(), &own_ca.certificate, ""),
+        (
+            "a use for servers",
+            of_a_person("leaf", Some(&root), long, usage(rcgen::ExtendedKeyUsagePurpose::ServerAuth)),
+            &root.certificate,
+            "",
+        ),
+        ("a chain with a gap", leaf.clone(), &root.certificate, another),
+        ("another CA", good.clone(), &strange.certificate, another),
+        ("no CA in the bundle", good.clone(), &String::new(), "ca.crt holds no certificate"),
         (
             "another key",
-            Pair { key: other.leaf.key.clone(), ..shown(&[&leaf, &middle]) },
-            ca,
+            Pair { key: own.key.clone(), ..good.clone() },
+            &root.certificate,
             "certificate and key",
         ),
+        ("for clients only", of_a_person("leaf", Some(&root), long, clients()), &root.certificate, no_server),
+        ("its own CA, for clients only", own_client.clone(), &own_client.certificate, no_server),
+        (
+            "a middle that is no CA",
+            chain(&leaf_of(&no_ca), &[&no_ca]),
+            &root.certificate,
+            "that is no CA signed another",
+        ),
+        (
+            "a middle that ended",
+            chain(&leaf_of(&ended), &[&ended]),
+            &root.certificate,
+            "a certificate of its chain has ended",
+        ),
+        ("a root that ended", leaf_of(&old_root), &old_root.certificate, another),
+        (
+            "ended",
+            of_a_person("leaf", Some(&root), [-10, -1], plain),
+            &root.certificate,
+            "a certificate ended at",
+        ),
+        (
+            "not yet",
+            of_a_person("leaf", Some(&root), [1, 10], plain),
+            &root.certificate,
+            "is not valid before",
+        ),
+        ("another name", other_name, &root.certificate, "alternative names do not hold gatera.gatera.svc"),
+        ("a common name only", no_name, &root.certificate, "alternative names do not hold gatera.gatera.svc"),
     ] {
-        let outcome = pair.fits(&bundle).err().map(|error| error.to_string()).unwrap_or_default();
+        let outcome = pair.fits(bundle, Some(&names()[0]), at(0));
+        let outcome = outcome.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(outcome.contains(words) && outcome.is_empty() == words.is_empty(), "{what}: {outcome}");
     }
 }

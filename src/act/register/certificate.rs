@@ -114,7 +114,7 @@ impl Registrar {
             std::fs::read_to_string(folder.join(name)).map_err(|error| Error::Read(folder.join(name), error))
         };
         let (pair, bundle) = (Pair::new(read("tls.crt")?, read("tls.key")?), read("ca.crt")?);
-        pair.fits(&bundle)?;
+        pair.fits(&bundle, self.registration.names.first().map(String::as_str), Timestamp::now())?;
         self.show(pair)?;
         self.known.bundle = Some(bundle);
         Ok(())

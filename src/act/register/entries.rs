@@ -5,6 +5,7 @@
 //! kind never creates anything, so a configuration that was deleted stays deleted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use decide::webhooks::compare::{encoded, foreign, same};
 use decide::webhooks::{self, Destination};
@@ -39,18 +40,23 @@ impl Registrar {
     pub(super) async fn register(&mut self, writes: bool) -> Result<String, Error> {
         let name = self.registration.configuration.clone();
         let Some(bundle) = self.known.bundle.clone() else { return Ok(self.known.summary(&name, None)) };
-        let (mut strange, mut waits, mut failed) = (None, false, Ok(()));
+        let (mut strange, mut waits, mut failed, mut contested) = (None, false, Ok(()), None);
         for (index, (endpoint, kind, _)) in CONFIGURATIONS.into_iter().enumerate() {
             let Some(found) = self.known.entries[index].there().cloned() else { continue };
             let (settings, world) = (self.guard.settings.load(), self.guard.world.load());
             let (served, target) = (world.facts().kept.served(), &self.registration.target);
             let wanted = webhooks::entries(endpoint, &settings, served, target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
-            if writes && !same(&found.entries, &wanted) {
+            let now = self.begun.elapsed();
+            let pause = self.paces[index].wait(now);
+            if same(&found.entries, &wanted) {
+                self.paces[index].rest(now);
+            } else if writes && pause.is_zero() {
                 match self.fill(kind, &found, &wanted).await {
                     Ok(Filled::Written(written)) => {
                         // Some clusters amend what is written; then it is said what is in the way.
                         difference = foreign(&written.entries, &wanted);
+                        self.paces[index].wrote(self.begun.elapsed());
                         self.known.entries[index] = Seen::There(written);
                     }
                     Ok(Filled::Overtaken) => {}
@@ -58,14 +64,22 @@ impl Registrar {
                     Err(error) => failed = Err(error),
                 }
             }
+            if self.paces[index].contested() {
+                contested.get_or_insert_with(|| contest(kind, &name, pause));
+            }
+            if self.paces[index].news() {
+                let words = contest(kind, &name, pause);
+                self.guard.publish(events::entries_contested(&self.registration.namespace, words));
+            }
             strange = strange.or(difference);
         }
+        self.guard.metrics.trouble(Trouble::ContestedEntries, contested.is_some());
         self.guard.metrics.trouble(Trouble::ForeignEntries, strange.is_some());
         failed?;
         if waits {
             return Ok("waiting for a ready endpoint of our Service".to_owned());
         }
-        Ok(self.known.summary(&name, strange))
+        Ok(contested.unwrap_or_else(|| self.known.summary(&name, strange)))
     }
 
     /// Writes all entries of a configuration, if it is still the one that we have seen.
@@ -126,4 +140,13 @@ impl Registrar {
             self.guard.publish(events::configurations_deleted(&self.registration.namespace, &kinds, words));
         }
     }
+}
+
+/// What is said while another writer undoes ours.
+fn contest(kind: &str, name: &str, pause: Duration) -> String {
+    format!(
+        "another writer changes the entries of {kind} {name} again and again; they are written again in {} s; `kubectl get \
+         {kind} {name} --show-managed-fields -o yaml` names it",
+        pause.as_secs()
+    )
 }

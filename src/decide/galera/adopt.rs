@@ -54,6 +54,17 @@ impl Adoption {
         texts.into_iter().map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 
+    /// What this adopts, and what others do.
+    #[must_use]
+    pub fn and(mut self, others: Self) -> Self {
+        for selector in others.0 {
+            if !self.0.contains(&selector) {
+                self.0.push(selector);
+            }
+        }
+        self
+    }
+
     /// These labels are Galera's.
     pub fn adopts(&self, labels: &Labels) -> bool {
         self.0.iter().any(|selector| selector.0.iter().all(|requirement| requirement.holds(labels)))

@@ -76,14 +76,14 @@ pub(super) fn owned_or_marked() -> String {
     format!("request.operation == 'CREATE' ? {created} : {}", marks_changed())
 }
 
-/// CEL: what opens a namespace is written, and no other row sends that: of namespaces with the mode label all changes travel anyway.
-pub(super) fn glass_changed(mode_label: &str) -> String {
+/// CEL: what opens a namespace is written, and no other row sends that: all changes of namespaces that are guarded as a whole travel anyway.
+pub(super) fn glass_changed(mode_label: &str, off: &str) -> String {
     let mark = format!("{PREFIX}{}", marks::BREAK_GLASS);
     let (new, old) =
         (there("object", "metadata.annotations", "{}"), there("oldObject", "metadata.annotations", "{}"));
     let labelled = |object: &str| {
         let labels = format!("{object}.metadata.labels");
-        format!("has({labels}) && '{mode_label}' in {labels}")
+        format!("has({labels}) && '{mode_label}' in {labels} && {labels}['{mode_label}'] != '{off}'")
     };
     let other_row = format!(
         "request.operation == 'UPDATE' && (!has(request.subResource) || request.subResource == '') && ({} || {})",

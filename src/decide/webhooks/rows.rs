@@ -41,11 +41,11 @@ pub enum Selects {
     Labels,
     /// The labels of the object itself, outside namespaces that are guarded as a whole.
     LabelsElsewhere,
-    /// The namespace has the mode label.
+    /// The namespace has the mode label, and it does not say off.
     LabelledNamespaces,
     /// The namespace has no mode label.
     OtherNamespaces,
-    /// It is a namespace with the mode label, before or after.
+    /// It is a namespace with the mode label, before or after, and the label does not say off.
     ModeLabel,
     /// It is a namespace without the mode label.
     NoModeLabel,

@@ -1,0 +1,152 @@
+//! How often the entries of one configuration are written.
+//!
+//! Owns: the pause against another writer. Pure: the caller says how long the process has run, on a clock that never jumps. Must not
+//! know: entries, clients. Each write makes every API server compile all entries anew; two writers that each undo the
+//! other's work would do so at full speed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Within this time [`FREE`] writes go without a pause; no pause is longer.
+const WINDOW: Duration = Duration::from_mins(1);
+const FREE: usize = 3;
+/// The first pause.
+const FIRST: Duration = super::LOOK;
+
+/// The writes of the last minute, and the pause that follows from them.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    writes: VecDeque<Duration>,
+    pause: Duration,
+    /// The contest was announced.
+    announced: bool,
+}
+
+impl Pace {
+    /// Another write may follow now, or after this time.
+    pub(super) fn wait(&self, now: Duration) -> Duration {
+        let due = self.writes.back().map_or(Duration::ZERO, |last| *last + self.pause);
+        due.saturating_sub(now)
+    }
+
+    /// It was written now. After three writes in a minute the pause is a look, and each further write doubles it.
+    pub(super) fn wrote(&mut self, now: Duration) {
+        self.rest(now);
+        self.writes.retain(|write| now.saturating_sub(*write) < WINDOW);
+        self.writes.push_back(now);
+        if !self.pause.is_zero() || self.writes.len() >= FREE {
+            self.pause = (self.pause * 2).clamp(FIRST, WINDOW);
+        }
+    }
+
+    /// The other writer stopped: a minute went by after the pause, and nothing was to be written.
+    pub(super) fn rest(&mut self, now: Duration) {
+        let over = self.writes.back().is_none_or(|last| now.saturating_sub(*last) > self.pause + WINDOW);
+        if over {
+            *self = Self::default();
+        }
+    }
+
+    /// Another writer undoes what is written here.
+    pub(super) fn contested(&self) -> bool {
+        !self.pause.is_zero()
+    }
+
+    /// The contest is new: the leader announces it once.
+    pub(super) fn news(&mut self) -> bool {
+        self.contested() && !std::mem::replace(&mut self.announced, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the other writer does to the entries.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Entries {
+        Ours,
+        Empty,
+        Foreign,
+        Deleted,
+    }
+
+    fn by_others() -> impl Strategy<Value = Entries> {
+        prop_oneof![Just(Entries::Empty), Just(Entries::Foreign), Just(Entries::Deleted)]
+    }
+
+    /// The other writer: what it does and how many milliseconds it waits.
+    fn steps() -> impl Strategy<Value = Vec<(Entries, u64)>> {
+        let calm = (by_others(), 0_u64..120_000);
+        let fast = (by_others(), 0_u64..200);
+        prop_oneof![
+            proptest::collection::vec(fast, 50..400),
+            proptest::collection::vec(prop_oneof![calm, (by_others(), 0_u64..3_000)], 1..100),
+        ]
+    }
+
+    /// One look of the leader, as `entries.rs` does it.
+    fn look(entries: &mut Entries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
+        match *entries {
+            Entries::Ours => pace.rest(now),
+            Entries::Deleted => {}
+            Entries::Empty | Entries::Foreign if pace.wait(now).is_zero() => {
+                *entries = Entries::Ours;
+                pace.wrote(now);
+                writes.push(now);
+            }
+            Entries::Empty | Entries::Foreign => {}
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Whatever another writer does, writes are few, and the entries come back once it stops.
+        #[test]
+        fn writes_are_few_and_entries_come_back(steps in steps()) {
+            let (mut entries, mut pace, mut writes) = (Entries::Ours, Pace::default(), Vec::new());
+            let mut now = Duration::ZERO;
+            for (change, pause) in steps {
+                entries = change;
+                look(&mut entries, &mut pace, now, &mut writes);
+                let next = now + Duration::from_millis(pause);
+                while now + super::super::LOOK < next {
+                    now += super::super::LOOK;
+                    look(&mut entries, &mut pace, now, &mut writes);
+                }
+                now = next;
+            }
+            for first in &writes {
+                let within = writes.iter().filter(|it| **it >= *first && **it < *first + WINDOW).count();
+                prop_assert!(within <= 7, "{within} writes in the minute after {first:?}");
+            }
+            if entries == Entries::Deleted {
+                entries = Entries::Empty;
+            }
+            let mut stopped = now;
+            while stopped <= now + WINDOW + super::super::LOOK && entries != Entries::Ours {
+                look(&mut entries, &mut pace, stopped, &mut writes);
+                stopped += super::super::LOOK;
+            }
+            prop_assert_eq!(entries, Entries::Ours, "they do not come back");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_a_minute_and_end_with_the_contest() {
+        let (mut pace, mut now, mut waits) = (Pace::default(), Duration::from_secs(7), Vec::new());
+        for _ in 0..8 {
+            pace.wrote(now);
+            waits.push(pace.wait(now).as_secs());
+            now += pace.wait(now);
+        }
+        assert_eq!(waits, [0, 0, 5, 10, 20, 40, 60, 60]);
+        assert!(pace.news() && !pace.news(), "once");
+        pace.rest(now + WINDOW);
+        assert!(pace.contested());
+        pace.rest(now + WINDOW + Duration::from_secs(1));
+        assert!(!pace.contested() && pace.wait(now).is_zero());
+    }
+}
