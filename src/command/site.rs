@@ -94,6 +94,11 @@ impl Clock {
         Ok(clock)
     }
 
+    #[cfg(test)]
+    pub(super) fn of_this_machine() -> Self {
+        Self { said: Timestamp::now(), heard: Instant::now() }
+    }
+
     /// Now.
     pub fn now(&self) -> Timestamp {
         let since = SignedDuration::try_from(self.heard.elapsed()).unwrap_or(SignedDuration::MAX);

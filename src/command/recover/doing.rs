@@ -170,6 +170,7 @@ mod tests {
     use tower::service_fn;
 
     use super::*;
+    use crate::command::site::Clock;
 
     /// What was asked for: method, path with query, body.
     type Asked = Arc<Mutex<Vec<(String, String, Value)>>>;
@@ -197,7 +198,8 @@ mod tests {
             facts.put(Object::read(Kind::Pod, &pod.to_string()).unwrap());
         }
         let world = World::build(facts, Freshness::Current);
-        (Seen { client: Client::new(service, "db"), world, id: Id::new("db", "g") }, asked)
+        let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
+        (Seen { client, clock, settings, world, id }, asked)
     }
 
     fn set() -> Value {

@@ -49,7 +49,6 @@ pub enum Condition {
     Blind,
 }
 
-const BLIND: &str = "members that start without positions may lack rows: gatera explain G20 (without the step)";
 /// A member that can reach a peer does so within this time.
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 

@@ -149,7 +149,7 @@ impl Model {
         let links = [const { Link::Nowhere }; 4];
         Self {
             keeper,
-            heard: Heard::of(SOURCES.len() + 1),
+            heard: Heard::of([true; SOURCES.len() + 1]),
             wanted,
             history,
             links,
