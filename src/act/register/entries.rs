@@ -65,10 +65,11 @@ impl Registrar {
                 }
             }
             if self.paces[index].contested() {
-                contested.get_or_insert_with(|| contest(kind, &name, pause));
+                let words = contest(kind, &name, self.paces[index].wait(self.begun.elapsed()));
+                contested = contested.or(Some(words));
             }
             if self.paces[index].news() {
-                let words = contest(kind, &name, pause);
+                let words = contest(kind, &name, self.paces[index].wait(self.begun.elapsed()));
                 self.guard.publish(events::entries_contested(&self.registration.namespace, words));
             }
             strange = strange.or(difference);
@@ -79,7 +80,8 @@ impl Registrar {
         if waits {
             return Ok("waiting for a ready endpoint of our Service".to_owned());
         }
-        Ok(contested.unwrap_or_else(|| self.known.summary(&name, strange)))
+        let summary = self.known.summary(&name, strange);
+        Ok(contested.map_or_else(|| summary.clone(), |contest| format!("{summary}; {contest}")))
     }
 
     /// Writes all entries of a configuration, if it is still the one that we have seen.
