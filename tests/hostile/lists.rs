@@ -50,7 +50,7 @@ fn large(kind: Kind, number: usize) -> String {
         1 => (format!(r#""gatera.dev/identity":"{text}""#), ""),
         _ => (String::new(), &*labels),
     };
-    let env = if number % 3 == 0 { text.as_str() } else { "" };
+    let env = if number.is_multiple_of(3) { text.as_str() } else { "" };
     let containers =
         format!(r#"[{{"name":"mariadb","image":"mariadb:10.11","env":[{{"name":"A","value":"{env}"}}]}}]"#);
     let adopted = r#""app":"galera","galera":"galera","instance":"it""#;
