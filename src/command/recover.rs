@@ -81,7 +81,7 @@ pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Ex
         said: Said::default(),
         tries: BTreeMap::new(),
     };
-    look::block_on(way.to_its_end(out))
+    look::block_on(way.walk(out))
 }
 
 /// One walk.
@@ -110,7 +110,7 @@ enum Asked {
 
 impl Way<'_> {
     /// Where it does not lead back, no pod stays that was made only to read.
-    async fn to_its_end(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
+    async fn walk(mut self, out: &mut impl Write) -> anyhow::Result<Exit> {
         let site = self.options.of.site().await?;
         let result = self.go(&site, out).await;
         let looked = !self.table.is_empty() && !self.options.of.dry_run;

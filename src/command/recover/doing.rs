@@ -260,7 +260,7 @@ mod tests {
             },
             "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["sh", "-c", "x", "start-member.sh", "mariadbd"] }] },
         });
-        let (seen, asked) = seen(&set(), &reader, &[reader.clone()]);
+        let (seen, asked) = seen(&set(), &reader, std::slice::from_ref(&reader));
         stop_reading(&seen).await.unwrap();
         let asked = asked.lock().unwrap();
         let [(method, uri, body)] = &asked[..] else { panic!("{asked:?}") };
