@@ -381,11 +381,9 @@ impl<'a> Scene<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn words_stand_at_their_place() {
-        for (index, (condition, ..)) in WORDS.into_iter().enumerate() {
+        for (index, (condition, ..)) in super::WORDS.into_iter().enumerate() {
             assert_eq!(condition as usize, index, "{}", condition.name());
         }
     }
