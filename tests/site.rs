@@ -95,7 +95,7 @@ async fn answer(State(held): State<Arc<Mutex<Held>>>, request: Request) -> Respo
 fn status(code: u16, message: &str) -> (u16, Value) {
     (
         code,
-        json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": "x" }),
+        json!({ "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message, "reason": if code == 404 { "NotFound" } else { "" } }),
     )
 }
 
