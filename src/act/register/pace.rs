@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Within this time [`FREE`] writes go without a pause; no pause is longer.
-const WINDOW: Duration = Duration::from_mins(1);
+const WINDOW: Duration = Duration::from_secs(60);
 const FREE: usize = 3;
 /// The first pause.
 const FIRST: Duration = super::LOOK;
