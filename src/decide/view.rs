@@ -21,8 +21,8 @@ mod pod_fact;
 mod reads;
 mod reservations;
 mod room;
-pub mod transfer;
 mod texts;
+pub mod transfer;
 mod wish;
 mod world;
 
