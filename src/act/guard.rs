@@ -50,6 +50,8 @@ pub struct Guard {
     pub book: Book,
     /// Reads and copies what servers read.
     pub config_maps: ConfigMaps,
+    /// Bytes that this process may take.
+    pub memory: usize,
     /// Takes what everybody should see.
     events: Option<mpsc::Sender<Notice>>,
     restraint: Mutex<Restraint>,
@@ -71,6 +73,7 @@ impl Guard {
             ready,
             book: Book::of_one_replica(),
             config_maps: ConfigMaps::default(),
+            memory: usize::MAX,
             events: None,
             restraint: Mutex::default(),
             news: Notify::new(),
@@ -88,6 +91,12 @@ impl Guard {
     #[must_use]
     pub fn reserving(self, book: Book) -> Self {
         Self { book, ..self }
+    }
+
+    /// This process may take so many bytes of memory.
+    #[must_use]
+    pub fn within(self, memory: usize) -> Self {
+        Self { memory, ..self }
     }
 
     /// What servers read is looked up and copied there.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use decide::galera::adopt::{Adoption, READER};
 use decide::object::{Kind, Object, Unreadable};
 use decide::packs;
-use decide::view::{self, Freshness, Id, World};
+use decide::view::{self, Facts, Freshness, Id, World};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
@@ -181,7 +181,7 @@ impl Watches {
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
-        let keeper = Keeper::new(sources, want, &adoption);
+        let keeper = Keeper::new(sources, want, Facts::of(&adoption).within(guard.memory));
         let lack = keeper.lack();
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);

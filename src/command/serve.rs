@@ -91,6 +91,9 @@ pub struct Options {
     /// Days that a certificate of our own lives
     #[arg(long, default_value_t = 90.0)]
     certificate_days: f64,
+    /// Bytes of memory that this process may take: what people write has room for a share of it
+    #[arg(long, value_name = "BYTES", env = "GATERA_MEMORY", hide_env_values = true, default_value_t = 128 << 20)]
+    memory: usize,
     /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica
     #[arg(long, default_value_t = 10)]
     lame_duck: u64,
@@ -170,7 +173,7 @@ fn start(
     let book = Book::shared(client.clone(), &registration.namespace, &registration.release);
     let maps = ConfigMaps::at(client.clone());
     let guard = Guard::new(world, settings, Timestamp::now).publishing(tell).reserving(book).reading(maps);
-    let guard = Arc::new(guard);
+    let guard = Arc::new(guard.within(options.memory));
     let leaf = Leaf::default();
     let (changed, world_changed) = channel::channel(0);
     let (candidate, leading) = lease::candidate();

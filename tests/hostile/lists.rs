@@ -63,10 +63,8 @@ fn large(kind: Kind, number: usize) -> String {
         Kind::Pod => format!(r#"{{"containers":{containers}}}"#),
         _ => "{}".to_owned(),
     };
-    let namespace =
-        if kind.is_cluster_wide() { String::new() } else { format!(r#","namespace":"{NAMESPACE}""#) };
     format!(
-        r#"{{"metadata":{{"name":"a-{number}","uid":"u-{number}","resourceVersion":"5"{namespace},"labels":{{{adopted}{more}}},"annotations":{{{annotations}}}}},"spec":{spec}}}"#
+        r#"{{"metadata":{{"name":"a-{number}","uid":"u-{number}","resourceVersion":"5","namespace":"{NAMESPACE}","labels":{{{adopted}{more}}},"annotations":{{{annotations}}}}},"spec":{spec}}}"#
     )
 }
 
@@ -85,9 +83,10 @@ async fn answer(request: Request) -> Response {
     };
     if part(&query, "watch") == Some("true") {
         let seconds = part(&query, "timeoutSeconds").and_then(|it| it.parse().ok()).unwrap_or(8);
+        let changes = if kind.is_cluster_wide() { 0 } else { CHANGES };
         let event = move |number| format!("{{\"type\":\"MODIFIED\",\"object\":{}}}\n", large(kind, number));
         let changes =
-            stream::iter((0..CHANGES).map(move |number| Ok::<_, std::io::Error>(Bytes::from(event(number)))));
+            stream::iter((0..changes).map(move |number| Ok::<_, std::io::Error>(Bytes::from(event(number)))));
         let rest = stream::once(async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(Bytes::new())
@@ -95,14 +94,16 @@ async fn answer(request: Request) -> Response {
         return Response::new(Body::from_stream(changes.chain(rest)));
     }
     let good: Vec<_> = Scene::default().objects().into_iter().filter(|(of, _)| *of == kind).collect();
-    let all = hostile() + good.len();
+    // Editors of a namespace write nothing that is in none.
+    let hostile = if kind.is_cluster_wide() { 0 } else { hostile() };
+    let all = hostile + good.len();
     let from: usize = part(&query, "continue").map_or(0, |it| it.parse().unwrap());
     let to = part(&query, "limit").map_or(all, |it| from + it.parse::<usize>().unwrap()).min(all);
     let next = if to < all { to.to_string() } else { String::new() };
     let head =
         format!(r#"{{"kind":"List","metadata":{{"resourceVersion":"5","continue":"{next}"}},"items":["#);
     let items = (from..to).map(move |number| {
-        let text = match number.checked_sub(hostile()) {
+        let text = match number.checked_sub(hostile) {
             Some(number) => good[number].1.to_string(),
             None => large(kind, number),
         };

@@ -11,7 +11,6 @@ use std::collections::{HashMap, HashSet};
 use std::mem::take;
 use std::time::Duration;
 
-use decide::galera::adopt::Adoption;
 use decide::object::{Kind, Object};
 use decide::view::{Facts, Freshness, Id, World};
 use tokio::sync::{mpsc, watch};
@@ -75,10 +74,9 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Knows nothing yet.
-    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, adoption: &Adoption) -> Self {
-        let (facts, contents) = (Facts::of(adoption), Contents::default());
-        let world = World::empty(adoption, Freshness::Current);
+    /// Knows only these facts yet.
+    pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
+        let (world, contents) = (World::empty(facts.adoption(), Freshness::Current), Contents::default());
         let lack = watch::Sender::new(None);
         Self { sources, facts, world, contents, lack, want, listed: None, loaded: false }
     }

@@ -7,8 +7,8 @@
 //! audit, which looks at everything at once, warns that it does not look at this one. Nor is a ConfigMap of more than 512 KiB, or beside
 //! 2 MiB of others in its namespace, or 16 MiB of others, that a StatefulSet or Deployment reads: it is judged when it is written and
 //! when a template comes that reads it, and from then on its readers are judged without it, with a warning. Of another object of more
-//! than 128 KiB, or beside 4 MiB of others in its namespace, only the name is kept: what would destroy something in that namespace is
-//! then unknown, and refused.
+//! than 128 KiB, or beside others that fill the room of its namespace (4 MiB, if the guard has 128 MiB of memory), only the name is
+//! kept: what would destroy something in that namespace is then unknown, and refused.
 //!
 //! A template that reads ConfigMaps which no cluster read before has them looked at. While too many requests ask for that at once, it
 //! is unknown, and refused, whether its servers would start.

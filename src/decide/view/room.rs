@@ -1,9 +1,10 @@
 //! How much is kept of what people write.
 //!
-//! Whoever may write objects in one namespace may write them a megabyte and a half at a time, and the guard has little memory. So each
-//! object, each namespace, and everything larger than people write by hand has room for so much. What finds no room is known by its
-//! name ([`Facts::cannot_read`](super::Facts::cannot_read)), and what would destroy something in its namespace is UNKNOWN. Must not
-//! know: what an object means. Custom resources and texts of ConfigMaps have room of their own.
+//! An editor of one namespace can write objects of a megabyte and a half each, and the guard has little memory. So each object, each
+//! namespace, and all that is larger than people write by hand has room for a share of that memory. What finds no room is known by
+//! its name ([`Facts::cannot_read`](super::Facts::cannot_read)), and what would destroy something in its namespace is UNKNOWN. Nodes
+//! and namespaces always have room: only administrators write them. Must not know: what an object means. Custom resources and
+//! texts of ConfigMaps have room of their own.
 
 use std::hash::{Hash, Hasher};
 
@@ -14,18 +15,18 @@ use crate::object::{Kind, Object, Unreadable};
 
 /// Of one object: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
-/// Of one namespace: some hundred clusters with everything that belongs to them.
-const OF_A_NAMESPACE: usize = 4 << 20;
-/// Of nodes and namespaces: some ten thousand.
-const OF_NO_NAMESPACE: usize = 8 << 20;
+/// Of one namespace: this part of the memory. Of 128 MiB it is enough for some hundred clusters with everything that belongs to them.
+const PART_OF_A_NAMESPACE: usize = 32;
 /// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
 const ORDINARY: usize = 16 << 10;
-/// Of all larger ones, in all namespaces.
-const OF_LARGE_ONES: usize = 16 << 20;
+/// Of all larger ones, in all namespaces: this part of the memory.
+const PART_OF_LARGE_ONES: usize = 8;
 
 /// What is kept, in bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
+    /// What the process may take; `None`: nobody else depends on it.
+    memory: Option<usize>,
     namespaces: OrdMap<String, usize>,
     large: usize,
 }
@@ -33,14 +34,13 @@ pub(super) struct Room {
 impl Room {
     /// There is room for so much in place of what was kept before.
     pub(super) fn takes(&self, namespace: &str, before: usize, weight: usize) -> Result<(), Unreadable> {
+        let Some(memory) = self.memory.filter(|_| !namespace.is_empty()) else { return Ok(()) };
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
-        let most = if namespace.is_empty() { OF_NO_NAMESPACE } else { OF_A_NAMESPACE };
         let why = match () {
             () if weight > OF_ONE => "it holds more than 128 KiB",
-            () if here > most && namespace.is_empty() => "8 MiB of nodes and namespaces are kept already",
-            () if here > most => "4 MiB of its namespace are kept already",
-            () if self.large - large(before) + large(weight) > OF_LARGE_ONES => {
-                "16 MiB of large objects are kept already"
+            () if here > memory / PART_OF_A_NAMESPACE => "its namespace has all of its room already",
+            () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
+                "large objects have all of their room already"
             }
             () => return Ok(()),
         };
@@ -87,6 +87,13 @@ const NEEDED: [Kind; 6] =
     [Kind::StatefulSet, Kind::Deployment, Kind::Pod, Kind::Claim, Kind::Service, Kind::Budget];
 
 impl Facts {
+    /// For a process that may take so many bytes of memory.
+    #[must_use]
+    pub fn within(mut self, memory: usize) -> Self {
+        self.room.memory = Some(memory);
+        self
+    }
+
     /// Something of this namespace that the rules of Galera need found no room.
     pub(super) fn lacks(&self, namespace: &str) -> bool {
         let found_none = |kind: Kind| {
@@ -154,7 +161,7 @@ mod tests {
 
     #[test]
     fn one_namespace_takes_no_room_of_another() {
-        let mut facts = Facts::default();
+        let mut facts = Facts::default().within(128 << 20);
         for number in 0..1000 {
             facts.put(service("mine", &format!("s-{number}"), 100_000));
             facts.put(service("mine", &format!("t-{number}"), 200_000));
@@ -175,7 +182,7 @@ mod tests {
 
     #[test]
     fn many_namespaces_of_large_objects_leave_room_for_ordinary_ones() {
-        let mut facts = Facts::default();
+        let mut facts = Facts::default().within(128 << 20);
         for number in 0..1000 {
             facts.put(service(&format!("n-{number}"), "s", 100_000));
         }

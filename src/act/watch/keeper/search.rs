@@ -144,7 +144,7 @@ impl Model {
     fn new() -> Self {
         let (want, wanted) = mpsc::unbounded_channel();
         let sources = SOURCES.iter().map(|(kind, _)| Source::new(*kind)).collect();
-        let keeper = Keeper::new(sources, want, &Adoption::default());
+        let keeper = Keeper::new(sources, want, Facts::default());
         let history = vec![(Instant::now(), Truth::new())];
         let links = [const { Link::Nowhere }; 4];
         Self {

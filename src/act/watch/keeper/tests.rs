@@ -7,7 +7,7 @@ use super::*;
 fn keeper(kinds: &[Kind]) -> Keeper {
     let (want, _) = mpsc::unbounded_channel();
     let sources = kinds.iter().map(|kind| Source::new(*kind)).collect();
-    Keeper::new(sources, want, &Adoption::default())
+    Keeper::new(sources, want, Facts::default())
 }
 
 fn pod(name: &str) -> Message {
@@ -69,7 +69,7 @@ fn what_cannot_be_read_is_remembered_until_it_can_or_is_gone() {
 fn a_config_map_is_asked_for_as_soon_as_somebody_reads_it() {
     let (want, mut wanted) = mpsc::unbounded_channel();
     let sources = [Kind::StatefulSet, Kind::Pod, Kind::ConfigMap].map(Source::new).into();
-    let mut keeper = Keeper::new(sources, want, &Adoption::default());
+    let mut keeper = Keeper::new(sources, want, Facts::default());
     let version = |name: &str, version: &str| Message::Version(Id::new("db", name), version.to_owned());
     let put = |kind, json: String| Message::Put(Box::new(Object::read(kind, &json).unwrap()));
     let set = |reads: &str, note: &str| {
@@ -154,7 +154,7 @@ fn what_two_selectors_know_is_gone_when_both_say_so() {
 fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
     let (want, mut wanted) = mpsc::unbounded_channel();
     let sources = [Kind::StatefulSet, Kind::ConfigMap].map(Source::new).into();
-    let mut keeper = Keeper::new(sources, want, &Adoption::default());
+    let mut keeper = Keeper::new(sources, want, Facts::default());
     let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
     for name in &names {
         keeper.hear(1, Message::Version(Id::new("db", name), "1".to_owned()));
