@@ -49,7 +49,6 @@ pub enum Condition {
     Blind,
 }
 
-const BLIND: &str = "members that start without positions may lack rows: gatera explain G04 (by hand)";
 /// Whoever reaches somebody does so in less.
 const ENOUGH: SignedDuration = SignedDuration::from_secs(60);
 
@@ -311,7 +310,8 @@ impl<'a> Scene<'a> {
                                      tells how the right one stays"
                 .to_owned(),
             Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
-            Condition::Blind if !self.serves() && self.cluster.has_data() => "started so, members may lack rows: gatera explain G04, by hand".to_owned(),
+            Condition::Blind if !self.serves() && self.cluster.has_data() => "members that start without positions may form a cluster that lacks rows: \
+                gatera explain G04 tells how such an image is started by hand".to_owned(),
             Condition::Blind => "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was \
                                  made while the guard was away only has to be made anew)"
                 .to_owned(),
