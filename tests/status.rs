@@ -352,14 +352,20 @@ fn what_a_probe_saw_counts_as_long_as_it_lasts() {
 /// Also of a member that serves: after the next crash it would be too late.
 #[test]
 fn who_would_not_know_its_position_is_named() {
-    let mut bare = member(1, "");
-    bare["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
-    bare["status"]["conditions"][0]["status"] = json!("True");
-    let (text, _) = story(&[bare]);
-    let says = format!(
-        "BLIND {STATEFUL_SET}-1: nothing asks the server for its position after a crash: gatera explain G19 "
+    let bare = |ordinal: u8, ready: &str| {
+        let mut bare = member(ordinal, "");
+        bare["spec"]["containers"][0].as_object_mut().unwrap().remove("command");
+        bare["status"]["conditions"][0]["status"] = json!(ready);
+        bare
+    };
+    let (text, _) = story(&[bare(1, "True")]);
+    let says = "BLIND galera-instance-galera-1: nothing asks the server for its position after a crash: gatera explain G19 ";
+    assert!(text.contains(says), "{text}");
+    let (text, _) = story(&[0, 1, 2].map(|it| bare(it, "False")));
+    assert!(
+        text.contains("lacks rows: gatera explain G04 tells how such an image is started by hand"),
+        "{text}"
     );
-    assert!(text.contains(&says), "{text}");
 }
 
 /// Two members that left their cluster would wait for each other for ever.

@@ -72,8 +72,8 @@ fn own(object: &Value) -> Vec<(String, Value)> {
     all.into_iter().flatten().filter(|(key, _)| key.starts_with(marks::PREFIX)).collect()
 }
 
-fn metadata(object: &Option<Value>, what: &str) -> Value {
-    object.as_ref().map(|it| it["metadata"][what].clone()).unwrap_or_default()
+fn metadata(object: Option<&Value>, what: &str) -> Value {
+    object.map(|it| it["metadata"][what].clone()).unwrap_or_default()
 }
 
 /// The control plane finishes what was judged before.
@@ -101,10 +101,11 @@ fn sends(only: Only, request: &Request) -> bool {
         // Of a namespace with the mode label another row sends every update.
         Only::Glass => request.operation == Operation::Create && !annotations(&request.object).is_empty(),
         Only::OwnedOrMarked if request.operation == Operation::Create => {
-            !metadata(&request.object, "ownerReferences").is_null() && !is_a_controllers(request)
+            !metadata(request.object.as_ref(), "ownerReferences").is_null() && !is_a_controllers(request)
         }
         Only::Marks | Only::OwnedOrMarked => {
-            let changed = |what| metadata(&request.object, what) != metadata(&request.old, what);
+            let changed =
+                |what| metadata(request.object.as_ref(), what) != metadata(request.old.as_ref(), what);
             changed("labels")
                 || annotations(&request.object) != annotations(&request.old)
                 || (changed("ownerReferences") || changed("finalizers")) && !is_a_controllers(request)
