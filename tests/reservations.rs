@@ -29,15 +29,6 @@ impl Replica {
         Self::start_by(alive, runtime, name, Start::default())
     }
 
-    fn start_in(alive: &Alive, runtime: &Runtime, name: &str, namespace: &str) -> Self {
-        Self::start_by(
-            alive,
-            runtime,
-            name,
-            Start { namespace: Some(namespace.to_owned()), ..Start::default() },
-        )
-    }
-
     fn start_by(alive: &Alive, runtime: &Runtime, name: &str, start: Start) -> Self {
         // Another configuration's name: the entries lead to the shared guard, whose lease and reservations these share.
         let arguments = vec!["--configuration=nobody".into()];
@@ -180,66 +171,6 @@ fn a_replica_that_has_just_started_knows_who_was_let_go() {
         )),
         "{words}"
     );
-}
-
-/// Leases of one's own: those of the guard are other tests', too.
-fn own_leases(alive: &Alive, held: impl Fn(usize) -> Option<Value>) {
-    let ns = &alive.ns;
-    let api = "rbac.authorization.k8s.io";
-    let mut objects = vec![
-        json!({ "apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": { "name": "leases", "namespace": ns },
-            "rules": [{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }] }),
-        json!({ "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": { "name": "leases", "namespace": ns },
-            "roleRef": { "apiGroup": api, "kind": "Role", "name": "leases" },
-            "subjects": [{ "kind": "ServiceAccount", "name": "gatera", "namespace": "gatera" }] }),
-    ];
-    objects.extend((0..8).filter_map(|shard| {
-        let held = held(shard)?.to_string();
-        let meta = json!({ "name": format!("gatera-let-go-{shard}"), "namespace": ns, "annotations": { "gatera.dev/let-go": held } });
-        Some(json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta }))
-    }));
-    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string();
-    alive.plane.kubectl_stdin(User::Admin, &["apply", "--filename=-"], &list).succeeded();
-}
-
-/// The chart makes these Leases, so one that does not exist was deleted: it comes back, and what it may have held is waited for.
-#[test]
-fn a_lease_that_was_deleted_may_have_held_a_reservation() {
-    let alive = Alive::cluster("unheld");
-    alive.until_ready(3);
-    own_leases(&alive, |_| None);
-    let runtime = Runtime::new().unwrap();
-    let replica = Replica::start_in(&alive, &runtime, "unheld", &alive.ns);
-    let words = replica.allows(&runtime, &deletion(&alive, 0)).unwrap_err();
-    assert!(
-        words.contains("was deleted or cannot be read, so another member may have been allowed to leave"),
-        "{words}"
-    );
-    let leases =
-        alive.plane.kubectl(User::Admin, &["get", "leases", "--output=name", "--namespace", &alive.ns]);
-    assert_eq!(leases.succeeded().lines().count(), 1, "it comes back");
-    eventually("half a minute to be over", || replica.allows(&runtime, &deletion(&alive, 0)).ok());
-}
-
-/// A reservation that is over refuses nothing, also where a replica reads it for the first time.
-#[test]
-fn a_replica_that_reads_an_old_reservation_knows_that_it_is_over() {
-    let alive = Alive::cluster("overdue");
-    alive.until_ready(3);
-    let runtime = Runtime::new().unwrap();
-    let pod = alive.plane.get(&alive.ns, &format!("pod/{STATEFUL_SET}-0"));
-    let note = |at: Timestamp| {
-        json!([{ "namespace": alive.ns, "stateful_set": STATEFUL_SET, "pod": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
-            "times": 1, "at": at.to_string() }])
-    };
-    let now = Timestamp::now();
-    own_leases(&alive, |_| Some(note(now)));
-    let early = Replica::start_in(&alive, &runtime, "early", &alive.ns);
-    let words = early.allows(&runtime, &deletion(&alive, 1)).unwrap_err();
-    assert!(words.contains("-0 was allowed to leave "), "{words}");
-    own_leases(&alive, |_| Some(note(now - SignedDuration::from_mins(1))));
-    let late = Replica::start_in(&alive, &runtime, "late", &alive.ns);
-    late.allows(&runtime, &deletion(&alive, 1)).unwrap();
 }
 
 /// Without an answer of the API server nobody is let go, and the person reads why.

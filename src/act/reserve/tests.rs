@@ -10,12 +10,12 @@ fn departure(cluster: &str, pod: &str) -> Departure {
 }
 
 /// An answer that came at once.
-fn shown_now(date: Timestamp) -> Option<Shown> {
-    Some(Shown { date, asked: Instant::now(), answered: Instant::now() })
+fn shown_now(date: Timestamp) -> Shown {
+    Shown { date, asked: Instant::now(), answered: Instant::now() }
 }
 
-fn ago(seconds: i64) -> Option<Timestamp> {
-    Some(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1) - SignedDuration::from_secs(seconds))
+fn ago(seconds: i64) -> Timestamp {
+    Timestamp::UNIX_EPOCH + SignedDuration::from_hours(1) - SignedDuration::from_secs(seconds)
 }
 
 #[tokio::test(start_paused = true)]
@@ -40,15 +40,15 @@ async fn a_reservation_ends_by_itself_and_begins_anew_when_its_pod_is_reserved_a
 async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
     let (shard, note) = (shard_of(&departure.cluster), Note::of(&departure, 1, None));
-    let none = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
+    let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
     ledger.learn(shard, vec![note.clone()], Instant::now());
     advance(LASTS).await;
     ledger.learn(shard + 1, Vec::new(), Instant::now());
     ledger.learn(shard, vec![note.clone()], Instant::now());
-    assert!(none(&ledger));
+    assert!(all_over(&ledger));
     ledger.learn(shard, Vec::new(), Instant::now());
     ledger.learn(shard, vec![note], Instant::now());
-    assert!(!none(&ledger), "it was gone meanwhile, so this is another one");
+    assert!(!all_over(&ledger), "it was gone meanwhile, so this is another one");
 }
 
 /// A replica that reads a note for the first time knows from the API server's clock how old it is. A time that lies ahead, or none,
@@ -58,17 +58,17 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
     let departure = departure("a", "a-0");
     let tolerance = CLOCKS_DIFFER.as_secs();
     for (at, counts) in [
-        (ago(24 * 3600), 0),
-        (ago(30 + tolerance), 0),
-        (ago(20 + tolerance), 10),
-        (ago(0), 30),
-        (ago(-3600), 30),
+        (Some(ago(24 * 3600)), 0),
+        (Some(ago(30 + tolerance)), 0),
+        (Some(ago(20 + tolerance)), 10),
+        (Some(ago(0)), 30),
+        (Some(ago(-3600)), 30),
         (Some(Timestamp::MIN), 0),
         (Some(Timestamp::MAX), 30),
         (None, 30),
     ] {
         let (mut ledger, note) = (Ledger::default(), Note::of(&departure, 1, at));
-        ledger.hears(ago(0).and_then(shown_now));
+        ledger.hears(Some(shown_now(ago(0))));
         ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now());
         let counts_for = |seconds| {
             ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
@@ -99,9 +99,9 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
     let shard = shard_of(&departure.cluster);
     for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
         let mut ledger = Ledger::default();
-        ledger.hears(ago(wrote).and_then(shown_now));
+        ledger.hears(Some(shown_now(ago(wrote))));
         let Next::Write(notes) = ledger.next(&departure, true, Instant::now(), |_| true) else { panic!() };
-        ledger.hears(ago(0).and_then(shown_now));
+        ledger.hears(Some(shown_now(ago(0))));
         assert_eq!(ledger.wrote(shard, notes, Instant::now()), right, "{wrote}");
         let next = ledger.next(&departure, true, Instant::now(), |_| true);
         assert_eq!(next == Next::Reserved, right, "{wrote}");
@@ -110,7 +110,8 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
 
 #[test]
 fn what_stands_in_a_lease_is_read_as_it_was_written_and_nonsense_may_have_been_anything() {
-    let notes = [Note::of(&departure("a", "a-0"), 1, None), Note::of(&departure("b", "b-2"), 7, ago(1))];
+    let notes =
+        [Note::of(&departure("a", "a-0"), 1, None), Note::of(&departure("b", "b-2"), 7, Some(ago(1)))];
     let lease = note::with(Lease::default(), &notes);
     assert_eq!(note::of(&lease), notes);
     for odd in ["", "{}", "[1]", "[{\"pod\":\"a\"}]", "null"] {
