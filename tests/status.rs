@@ -363,7 +363,9 @@ fn who_would_not_know_its_position_is_named() {
     assert!(text.contains(says), "{text}");
     let (text, _) = story(&[0, 1, 2].map(|it| bare(it, "False")));
     assert!(
-        text.contains("lacks rows: gatera explain G04 tells how such an image is started by hand"),
+        text.contains(
+            "make no pod; gatera explain G20 (\"Without the step\") starts the cluster from its newest data"
+        ),
         "{text}"
     );
 }

@@ -90,13 +90,12 @@ mod tests {
     fn look(entries: &mut Entries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
         match *entries {
             Entries::Ours => pace.rest(now),
-            Entries::Deleted => {}
             Entries::Empty | Entries::Foreign if pace.wait(now).is_zero() => {
                 *entries = Entries::Ours;
                 pace.wrote(now);
                 writes.push(now);
             }
-            Entries::Empty | Entries::Foreign => {}
+            Entries::Deleted | Entries::Empty | Entries::Foreign => {}
         }
     }
 
