@@ -18,16 +18,20 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
+# Twice as many at once as there are cores: most of them wait for an API server.
 test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
-	$(CARGO) test
+	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(getconf _NPROCESSORS_ONLN) * 2))} $(CARGO) test
 
 matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; CI leaves it out)
 	@tests/lab/matrix.sh
 
-sim: ## three million events of made-up clusters, people and faults under the real rules and the real plan (minutes)
-	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} $(CARGO) test --release --test gatera -- --nocapture sim::many_seeds
-	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} $(CARGO) test --release --lib -- --nocapture reserve::search
-	GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} $(CARGO) test --release --lib -- watch::keeper::search
+# What `make test` does for seconds.
+sim: ## the searches, deep: made-up clusters, people and faults; what watches, replicas and members tell and do, in any order (an hour)
+	GATERA_SIM_STEPS=$${GATERA_SIM_STEPS:-3000000} GATERA_RECOVER_DEPTH=$${GATERA_RECOVER_DEPTH:-7} GATERA_ANYTHING=10 GATERA_START_LIVES=80 \
+	$(CARGO) test --release --test gatera -- --nocapture sim::many_seeds recover::search anything:: script::lives
+	GATERA_SEARCH_RUNS=$${GATERA_SEARCH_RUNS:-100000} GATERA_WATCH_CASES=$${GATERA_WATCH_CASES:-300000} \
+	$(CARGO) test --release --lib -- --nocapture reserve::search watch::keeper::search
+	GATERA_HOSTILE=2000 $(CARGO) test --release --test gatera -- --nocapture hostile::lists
 
 # Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others share one.
 # Three labs at a time, the longest first: they wait for servers and kubelets more than they compute.

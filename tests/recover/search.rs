@@ -123,7 +123,7 @@ impl State {
 
 #[test]
 fn whatever_happens_on_the_way_nothing_is_lost_and_there_is_a_way_on() {
-    let deepest = std::env::var("GATERA_RECOVER_DEPTH").map_or(7, |text| text.parse().expect("a number"));
+    let deepest = std::env::var("GATERA_RECOVER_DEPTH").map_or(4, |text| text.parse().expect("a number"));
     let settings = Settings::default();
     let pod = |does| Some(Pod { does, ..FRESH });
     let begins = [
