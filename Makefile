@@ -18,9 +18,8 @@ demo: ## watch a real API server refuse the commands that destroy a Galera clust
 	@tests/lab/tools/build.sh >/dev/null & $(CARGO) build --quiet --bin gatera --example demo; built=$$?; wait $$! && exit $$built
 	@KEEP="$(KEEP)" target/debug/examples/demo
 
-# Twice as many at once as there are cores: most of them wait for an API server.
 test: tools ## all tests, against a real control plane (KUBERNETES=1.33, HELM=3: another release, of those in tests/lab/tools)
-	RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$(($$(getconf _NPROCESSORS_ONLN) * 2))} $(CARGO) test
+	$(CARGO) test
 
 matrix: ## what meets a control plane, with Kubernetes 1.30, 1.33 and 1.36, and with Helm 3 (hours; CI leaves it out)
 	@tests/lab/matrix.sh
