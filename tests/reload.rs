@@ -113,7 +113,12 @@ fn the_settings_file_is_read_again_when_it_changes() {
     eventually("the API server to ask about other labels", || {
         create("team").stderr.contains("[G11]").then_some(())
     });
-    assert_eq!(create("gatera.dev/cluster").status, 0, "and about these no more");
+    assert!(create("gatera.dev/cluster").stderr.contains("[G11]"), "and about the usual ones as before");
+    write("{adopt: [team=db], adoptDefaults: false}");
+    eventually("the API server to ask about the usual labels no more", || {
+        (create("gatera.dev/cluster").status == 0).then_some(())
+    });
+    assert!(create("team").stderr.contains("[G11]"), "{}", create("team"));
     assert_eq!(to_zero().status, 0, "what is no longer adopted is a stranger: {}", to_zero());
     assert!(guard.get("/readyz").unwrap().1.contains("[+] settings: current\n"));
 }
