@@ -33,7 +33,7 @@ fn modes_count_at_once_and_adoption_when_it_is_listed() {
     reload::take(Err("no settings: here".into()), &guard, &adopted);
     assert_eq!(*guard.settings.load_full(), *settings, "the last good ones stay");
     assert!(settings.is_own("us"), "who we are is no setting");
-    let said = |guard: &Guard| guard.ready.report(guard.freshness(&guard.world.load()), scene::now()).text;
+    let said = |guard: &Guard| guard.report().text;
     assert!(
         said(&guard).contains("[+] settings: no settings: here; the last good ones stay\n"),
         "{}",
@@ -120,5 +120,32 @@ fn the_settings_file_is_read_again_when_it_changes() {
     });
     assert!(create("team").stderr.contains("[G11]"), "{}", create("team"));
     assert_eq!(to_zero().status, 0, "what is no longer adopted is a stranger: {}", to_zero());
-    assert!(guard.get("/readyz").unwrap().1.contains("[+] settings: current\n"));
+
+    // It was guarded, and everybody is told that it is not any more, until somebody confirms that.
+    let subject = format!(
+        "StatefulSet {ns}/galera-instance-galera: it was guarded and no selector in `adopt` selects it now"
+    );
+    let settings =
+        || guard.get("/readyz").unwrap().1.lines().find(|it| it.contains("settings")).unwrap().to_owned();
+    assert!(settings().starts_with(&format!("[+] settings: current; {subject}")), "{}", settings());
+    let status = || {
+        let config = format!("--config={}", file.display());
+        guarded::ask(&plane.kubeconfig(User::Admin), &["status", &config]).stdout
+    };
+    assert!(status().contains(&format!("adoption: {subject}")), "{}", status());
+    let event = eventually("an Event", || {
+        let arguments = [
+            "get",
+            "events",
+            "--namespace",
+            &*ns,
+            "--output=jsonpath={.items[?(@.reason=='NoLongerGuarded')].message}",
+        ];
+        Some(plane.kubectl(User::Admin, &arguments).stdout).filter(|it| !it.is_empty())
+    });
+    let confirm = format!("kubectl -n {ns} annotate statefulset galera-instance-galera gatera.dev/data-");
+    assert!(event.ends_with(&confirm) && status().contains(&confirm), "{event}");
+    plane.kubectl(User::Admin, &confirm.split(' ').skip(1).collect::<Vec<_>>()).succeeded();
+    eventually("the guard to see it", || (settings() == "[+] settings: current").then_some(()));
+    assert!(!status().contains("adoption"), "{}", status());
 }

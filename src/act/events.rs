@@ -12,8 +12,8 @@ use decide::audit::{Audited, News};
 use decide::marks::overrides::Override;
 use decide::marks::recovery::Recovery;
 use decide::object::{Fingerprint, Kind};
-use decide::plan::Announcement;
 use decide::plan::rollout::STOPPED;
+use decide::plan::{Announcement, NO_LONGER_GUARDED};
 use decide::report;
 use decide::review::{Operation, Origin, Review};
 use decide::rules::{self, Turn};
@@ -240,7 +240,7 @@ pub fn once(told: &Announcement, now: Timestamp) -> Event {
         regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
         reporting_controller: Some(REPORTER.into()),
         reporting_instance: Some(REPORTER.into()),
-        type_: Some(if *reason == STOPPED { "Warning" } else { "Normal" }.into()),
+        type_: Some(if [STOPPED, NO_LONGER_GUARDED].contains(reason) { "Warning" } else { "Normal" }.into()),
         ..Event::default()
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use decide::config::Settings;
-use decide::view::{Freshness, World};
+use decide::view::{Freshness, View, World};
 use jiff::Timestamp;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, mpsc};
 use tokio::time::timeout;
@@ -111,6 +111,13 @@ impl Guard {
             (Some(heard), Freshness::Current) => heard.freshness(),
             (_, built) => built,
         }
+    }
+
+    /// Whether the API server should be sent here, and why not.
+    pub fn report(&self) -> Report {
+        let (world, settings) = (self.world.load(), self.settings.load());
+        let view = View::new(&world, (self.clock)(), &settings);
+        self.ready.report(&View { freshness: self.freshness(&world), ..view })
     }
 
     /// The world, as soon as it knows what a request is about. An object is asked about the moment it is made, and those that it

@@ -88,9 +88,10 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
 async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Result<String> {
     let site = Site::of(client.clone(), of.look.config.as_deref()).await?;
     *clock = site.clock;
-    let (_, guard) = doctor::of_the_guard(&site, &Progress::off()).await;
+    let (_, mut guard) = doctor::of_the_guard(&site, &Progress::off()).await;
     let (world, _) = look::looked(&of.look, &site).await?;
     let view = site.view(&world);
+    guard.extend(decide::doctor::once_guarded(&view));
     let audit = audit::run(&view);
     let clusters = of.clusters(&world)?.into_iter();
     let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();

@@ -27,6 +27,7 @@ pub mod galera;
 pub mod manifest;
 pub mod marks;
 pub mod object;
+pub mod once_guarded;
 pub mod packs;
 pub mod passing;
 pub mod plan;

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::amend::inject;
 use crate::marks;
+use crate::once_guarded;
 use crate::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};
 
 use bootstrap::Stage;
@@ -236,7 +237,16 @@ impl Announcement {
 
 /// Everything there is to do, in an order that is always the same: by namespace, and by name.
 pub fn next(view: &View<'_>) -> Vec<Step> {
-    view.world.clusters().flat_map(|cluster| of(cluster, view)).collect()
+    view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
+}
+
+/// Everybody is told which clusters the settings do not adopt any more: nothing else of the guard's is seen there.
+fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
+    let current = view.freshness == Freshness::Current;
+    view.no_longer_adopted().filter(move |_| current).map(|(id, uid)| {
+        let note = format!("{}; {}", once_guarded::SAYS, once_guarded::instead(id));
+        Step::Announce(Announcement { id: id.clone(), uid: uid.to_owned(), reason: NO_LONGER_GUARDED, note })
+    })
 }
 
 fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
@@ -296,6 +306,8 @@ const LASTS: Duration = Duration::from_secs(10);
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
+/// A warning: the others tell what goes well.
+pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
 fn not_removed(id: &Id, target: &RemovalTarget, why: &str) -> String {
     format!(

@@ -259,6 +259,12 @@ impl<'a> View<'a> {
         self.namespace_mode(namespace) == Some(Mode::Off)
     }
 
+    /// StatefulSets that were guarded and that no selector adopts now, with their uids, outside of namespaces in mode off.
+    pub fn no_longer_adopted(&self) -> impl Iterator<Item = (&'a Id, &'a str)> {
+        let all = self.world.facts.no_longer_adopted.iter();
+        all.filter(|(id, _)| !self.left_alone(&id.namespace)).map(|(id, uid)| (id, &**uid))
+    }
+
     /// The namespace is known and does not carry the mode label.
     pub fn namespace_is_unlabelled(&self, namespace: &str) -> bool {
         self.world.facts.namespaces.get(namespace).is_some_and(|meta| !meta.labels.contains_key(MODE_LABEL))

@@ -1,4 +1,4 @@
-//! The leader is killed after each of its writes in turn, and the next one finishes.
+//! The leader is killed after some of its writes in turn, or, with GATERA_CRASHES=all, after each of them; the next one finishes.
 
 use std::sync::LazyLock;
 
@@ -83,7 +83,9 @@ fn whoever_leads_next_finishes_what_was_begun() {
     let stage = Stage::new();
     let mut leader = stage.leader(0);
     let mut stopped_at = Vec::new();
-    for writes in 0.. {
+    // The first, the marks, and from the first deletion on each.
+    let all = std::env::var("GATERA_CRASHES").is_ok_and(|it| it == "all");
+    for writes in (0..).filter(|writes| all || [0, 5, 8].contains(writes) || *writes > 10) {
         let alive = stage.namespace();
         leader.gate.lets_through(&alive.ns, writes);
         alive.apply(&[]).succeeded();
@@ -123,7 +125,7 @@ fn whoever_leads_next_finishes_what_was_begun() {
         }
     }
     // A copy of what members read and the note of it, the data, the note, three members, three marks, the Deployment, the Service, the ConfigMap, the Event, the note.
-    assert!(stopped_at.len() >= 15, "{stopped_at:?}");
+    assert!(stopped_at.len() >= if all { 15 } else { 7 }, "{stopped_at:?}");
     // The audit writes too, so not every run stops between Service and ConfigMap.
     let half = |left: &[bool; 3]| !left[0] && (left[1] || left[2]);
     let stopped = |note: &str, is: &dyn Fn(&[bool; 3]) -> bool| {

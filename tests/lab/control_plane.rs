@@ -18,7 +18,7 @@ use super::error::{Doing, Error};
 use super::supervise::{Component, keeps_folders};
 use super::tools::Tools;
 use super::users::{Files, Machine, User};
-use super::{PATIENCE, PAUSE};
+use super::{PATIENCE, pause};
 
 /// A lost race for a port is tried again with another one. Twice in a row is already a curiosity.
 const ATTEMPTS: usize = 5;
@@ -145,7 +145,7 @@ impl ControlPlane {
         waiting_for: &'static str,
         mut is_there: impl FnMut(&Self) -> bool,
     ) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
+        let begun = Instant::now();
         loop {
             if let Some(dead) = self.components.iter_mut().find_map(|one| one.has_ended().then_some(&*one)) {
                 return Err(Error::Ended { component: dead.name.clone(), last_lines: dead.last_lines() });
@@ -153,11 +153,11 @@ impl ControlPlane {
             if is_there(self) {
                 return Ok(());
             }
-            if let (true, Some(newest)) = (Instant::now() > deadline, self.components.last()) {
+            if let (true, Some(newest)) = (begun.elapsed() > PATIENCE, self.components.last()) {
                 let (component, last_lines) = (newest.name.clone(), newest.last_lines());
                 return Err(Error::Late { waiting_for, component, last_lines });
             }
-            thread::sleep(PAUSE);
+            thread::sleep(pause(begun.elapsed()));
         }
     }
 

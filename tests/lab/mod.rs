@@ -76,17 +76,21 @@ fn beside(name: &str) -> PathBuf {
 
 /// How long anything in the lab may take. Far beyond the usual second: a loaded machine is slow, not broken.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks at something that is about to happen.
-const PAUSE: Duration = Duration::from_millis(20);
+
+/// Between two looks at something that is about to happen, after so long. Most looks are a program of their own, which takes
+/// time from what is waited for.
+fn pause(waited: Duration) -> Duration {
+    (waited / 8).clamp(Duration::from_millis(20), Duration::from_millis(400))
+}
 
 /// Looks again and again until `probe` finds something; panics with `what` when it never does.
 pub(crate) fn eventually<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let begun = Instant::now();
     loop {
         if let Some(found) = probe() {
             return found;
         }
-        assert!(Instant::now() < deadline, "waited {} s in vain: {what}", PATIENCE.as_secs());
-        thread::sleep(PAUSE);
+        assert!(begun.elapsed() < PATIENCE, "waited {} s in vain: {what}", PATIENCE.as_secs());
+        thread::sleep(pause(begun.elapsed()));
     }
 }

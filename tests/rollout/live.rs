@@ -145,7 +145,8 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
             .output()
             .unwrap();
         let [read, told] = [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-        let told = told.strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
+        let told =
+            told.strip_prefix("gatera: settings: those of the guard (ConfigMap gatera/gatera-settings)\n");
         (output.status.code().unwrap(), read + told.unwrap())
     };
     let says = |arguments: &[&str], begins: &str| {

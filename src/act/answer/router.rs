@@ -191,7 +191,7 @@ pub fn operations(guard: Arc<Guard>) -> Router {
 }
 
 async fn readyz(State(guard): State<Arc<Guard>>) -> Response {
-    let report = guard.ready.report(guard.freshness(&guard.world.load()), (guard.clock)());
+    let report = guard.report();
     let status = if report.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, report.text).into_response()
 }

@@ -6,7 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwapOption;
-use decide::view::Freshness;
+use decide::once_guarded;
+use decide::view::{Freshness, View};
 use jiff::Timestamp;
 
 /// What readiness is made of besides the view.
@@ -43,8 +44,9 @@ pub struct Report {
 
 impl Readiness {
     /// Looks at every part.
-    pub fn report(&self, freshness: Freshness, now: Timestamp) -> Report {
-        let view = match freshness {
+    pub fn report(&self, view: &View<'_>) -> Report {
+        let now = view.now;
+        let lists = match view.freshness {
             Freshness::Loading => Err("the first lists are not complete".to_owned()),
             Freshness::Current | Freshness::Partial => Ok(match self.unheard.load().as_deref() {
                 Some(words) => format!("current; {words}"),
@@ -80,10 +82,13 @@ impl Readiness {
         let settings = match trouble.as_deref() {
             Some(words) => words.clone(),
             None if self.adopting.load(Ordering::Relaxed) => "listing what adopt selects now".to_owned(),
-            None => "current".to_owned(),
+            None => match once_guarded::line(view) {
+                Some(words) => format!("current; {words}"),
+                None => "current".to_owned(),
+            },
         };
         let parts = [
-            ("view", view),
+            ("view", lists),
             ("certificate", leaf),
             ("webhooks", Ok(webhooks)),
             ("settings", Ok(settings)),

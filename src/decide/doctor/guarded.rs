@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::{Row, count};
 use crate::audit;
 use crate::marks::{BREAK_GLASS, PREFIX};
+use crate::once_guarded;
 use crate::rules;
 use crate::verdict::Mode;
-use crate::view::{Cluster, MODE_LABEL, State as Health, View};
+use crate::view::{Cluster, Id, MODE_LABEL, State as Health, View};
 
 const NAMESPACES: &str = "namespaces";
 
@@ -89,4 +90,13 @@ pub fn clusters(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         ));
     }
     rows
+}
+
+/// What the settings do not adopt any more.
+pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
+    let row = |(id, _): (&Id, &str)| {
+        let says = format!("StatefulSet {id}: {}", once_guarded::SAYS);
+        Row::wrong("adoption", says, once_guarded::instead(id))
+    };
+    view.no_longer_adopted().map(row).collect()
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Step, of};
+use super::{Step, no_longer_adopted, of};
 use crate::view::{Changed, Freshness, LastLook, View};
 
 /// Some steps follow from time alone: somebody was let go moments ago. Few follow from another namespace.
@@ -49,6 +49,6 @@ impl Lookout {
                 }
             }
         }
-        self.steps.values().flatten().cloned().collect()
+        self.steps.values().flatten().cloned().chain(no_longer_adopted(view)).collect()
     }
 }

@@ -231,7 +231,11 @@ pub fn guard(rows: &[Row]) -> String {
     let state = doctor::worst(rows);
     let mut text = format!("\nGuard [{}]\n", state.name().to_uppercase());
     let told = rows.iter().filter(|row| matches!(row.state, doctor::State::Remark | doctor::State::Wrong));
-    let mut lines: Vec<_> = told.map(|Row { about, says, .. }| format!("{about}: {says}")).collect();
+    let line = |Row { about, says, state, instead }: &Row| match state {
+        doctor::State::Wrong if !instead.is_empty() => format!("{about}: {says}; do: {instead}"),
+        _ => format!("{about}: {says}"),
+    };
+    let mut lines: Vec<_> = told.map(line).collect();
     let not_asked = rows.iter().filter(|row| row.state == doctor::State::NotAsked).count();
     if not_asked > 0 {
         lines.push(format!(

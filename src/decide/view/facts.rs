@@ -16,6 +16,7 @@ use super::room::Room;
 use super::{PodFact, Reads, configuration};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
+use crate::marks;
 use crate::object::{
     Autoscaler, Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
@@ -33,6 +34,8 @@ pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
     pub(crate) stateful_sets: Map<Workload>,
+    /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
+    pub(super) no_longer_adopted: OrdMap<Id, String>,
     pub(crate) deployments: Map<Workload>,
     pub(crate) pods: Map<PodFact>,
     pub(crate) claims: Map<Claim>,
@@ -118,6 +121,7 @@ impl Facts {
         self.change(kind, id, |facts| match kind {
             Kind::StatefulSet => {
                 facts.stateful_sets.remove(id);
+                facts.no_longer_adopted.remove(id);
                 facts.not_created.remove(id);
             }
             Kind::Deployment => {
@@ -145,7 +149,17 @@ impl Facts {
         let adoption = Arc::clone(&self.adoption);
         let adopted = |it: &Workload| adoption.adopts(it.spec.template.as_ref());
         match object {
-            Object::StatefulSet(it) => keep_if(&mut self.stateful_sets, id, *it, adopted),
+            Object::StatefulSet(it) if adopted(&it) => {
+                self.no_longer_adopted.remove(&id);
+                self.stateful_sets.insert(id, Arc::new(*it));
+            }
+            Object::StatefulSet(it) => {
+                self.stateful_sets.remove(&id);
+                match it.metadata.mark(marks::DATA) {
+                    Some(_) if !it.metadata.going() => self.no_longer_adopted.insert(id, it.metadata.uid),
+                    _ => self.no_longer_adopted.remove(&id),
+                };
+            }
             Object::Deployment(it) if adopted(&it) => drop(self.deployments.insert(id, Arc::new(*it))),
             Object::Deployment(it) => {
                 self.deployments.remove(&id);
@@ -365,12 +379,4 @@ impl Facts {
 /// The last two words of a name.
 pub(super) fn tail(name: &str) -> &str {
     name.rmatch_indices('-').nth(1).map_or(name, |(at, _)| &name[at + 1..])
-}
-
-fn keep_if<T: Clone>(map: &mut Map<T>, id: Id, value: T, matters: impl FnOnce(&T) -> bool) {
-    if matters(&value) {
-        map.insert(id, Arc::new(value));
-    } else {
-        map.remove(&id);
-    }
 }
