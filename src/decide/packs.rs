@@ -115,13 +115,20 @@ pub(crate) fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> Stri
 /// Said where it matters what there is of a kind that the API server does not list.
 fn unheard(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<Finding> {
     let called = format!("{}.{}", kind.plural(), kind.group());
-    let says = format!("{called} cannot be listed, so it is not known which there are");
+    let says = format!("{called} cannot be listed, so it is not known whether there are any");
     let why = "the API server offers them and answers with an error: often the conversion webhook of their definition is gone";
     let instead = format!(
         "`kubectl get {called} --all-namespaces` prints the error; if that webhook is gone for good, \
          `kubectl patch customresourcedefinition {called} --type=merge --patch='{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'` \
-         has them listed without it; to go on unseen: {}, and again",
-        confirmation(review, rule.id, view)
+         lists them without it; to proceed without knowing: {}",
+        match review.old {
+            Some(_) => format!("{}, then repeat the command", confirmation(review, rule.id, view)),
+            None => format!(
+                "add this annotation to the manifest: gatera.dev/override: \"{} until={} reason=…\"",
+                rule.id,
+                view.half_an_hour_from_now()
+            ),
+        }
     );
     view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
 }

@@ -85,7 +85,7 @@ pub fn under_way<'a>(cluster: &'a Cluster, view: &View<'_>) -> Option<&'a Recove
 /// first one may have served since, and fallen, and another one gone on.
 pub fn leads<'a>(cluster: &'a Cluster, pod: &str, view: &View<'_>) -> Option<&'a Recovery> {
     let named = under_way(cluster, view).filter(|it| it.member == pod && !serves(cluster));
-    let current = view.freshness == Freshness::Current;
+    let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
     named.filter(|it| current && holds_a_right(cluster, pod).is_none() && still_true(it, cluster, view))
 }
 
@@ -123,7 +123,8 @@ fn still_true(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> bool {
 pub fn restarts(cluster: &Cluster, pod: &str, view: &View<'_>) -> bool {
     let (Some(recovery), Some(member)) = (cluster.recovery(), cluster.member(pod)) else { return false };
     let lately = view.now.duration_since(recovery.until) < LEFT_OVER;
-    if view.freshness != Freshness::Current || member.ready() || !lately {
+    let current = view.of_namespace(&cluster.id.namespace).freshness == Freshness::Current;
+    if !current || member.ready() || !lately {
         return false;
     }
     let first_serves = cluster.member(&recovery.member).is_some_and(Member::ready);

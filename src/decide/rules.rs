@@ -82,8 +82,7 @@ pub enum Verb {
 }
 
 /// What to do while the view does not say enough.
-pub(crate) const UNTIL_SEEN: &str =
-    "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for";
+pub(crate) const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what found no room";
 
 /// Every write of the object itself.
 pub(crate) const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
@@ -262,7 +261,9 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         let (glass, mode) =
             (waived::glass(review, view, &mut decision), view.mode(UNREADABLE, &review.namespace));
         decision.add(unreadable::busy(), mode, false, glass.as_ref());
-        return decision;
+        if !decision.allowed() {
+            return decision;
+        }
     }
     let waived = Waived::of(review, view, &mut decision);
     let Some(verb) = Verb::of(review) else { return decision };

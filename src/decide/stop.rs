@@ -118,8 +118,8 @@ fn not_in_this_state(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     }
 }
 
-/// Whoever leaves would take its data along.
-fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+/// A member that leaves would take its data along.
+pub(crate) fn loses_data(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     if cluster.workload.spec.persistent_volume_claim_retention_policy.when_scaled == "Delete" {
         let why = "persistentVolumeClaimRetentionPolicy.whenScaled is Delete, so members that leave lose their data: write Retain first";
         return Some(why.to_owned());

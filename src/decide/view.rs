@@ -311,7 +311,7 @@ impl<'a> View<'a> {
             Freshness::Stale(age) => format!("seen {}s ago", age.as_secs()),
             Freshness::Loading => "not seen yet".to_owned(),
             Freshness::Current => "seen now".to_owned(),
-            Freshness::Partial => "not all of its namespace is known: it is too large".to_owned(),
+            Freshness::Partial => "part of its namespace did not fit into gatera's memory".to_owned(),
         }
     }
 

@@ -27,12 +27,15 @@ fn next(scene: &Scene, want: &Want) -> Step {
 #[test]
 fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
     let server = |more: Value| {
-        let mut server = json!({ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }] });
+        let mut server = json!({ "name": "mariadb", "image": "mariadb:10.11", "ports": [{ "containerPort": 3306 }, { "containerPort": 4567 }],
+            "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }] });
         json_patch::merge(&mut server, &more);
         json!({ "spec": { "containers": [server] } })
     };
     let keep = json!({ "metadata": { "annotations": { "gatera.dev/start": "keep" } } });
-    let bitnamis = server(json!({ "image": "bitnami/mariadb-galera:12.0.2" }));
+    let bitnamis = server(json!({
+        "image": "bitnami/mariadb-galera:12.0.2", "volumeMounts": [{ "name": "datadir", "mountPath": "/bitnami/mariadb" }],
+    }));
     let told = at(ID, 351);
     let asked = format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z");
     let granted = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
@@ -64,6 +67,13 @@ fn no_pod_is_made_whose_server_does_not_start_by_the_step() {
     // A stop in order is no way around it.
     let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..with(["absent"; 3], &bitnamis) };
     assert!(matches!(next(&stopped, &Want { all: true, ..Want::default() }), Step::ByHand(_)));
+    // What is to be stopped would take its data along.
+    let mut deletes = with(["starting", "absent", "absent"], &bitnamis);
+    deletes.stateful_set["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({ "whenScaled": "Delete" });
+    let Step::Cannot(why) = next(&deletes, &Want::default()) else {
+        panic!("{:?}", next(&deletes, &Want::default()))
+    };
+    assert!(why.contains("whenScaled is Delete"), "{why}");
     // It serves, or never held data: nothing of this is said.
     assert_eq!(next(&with(["ready", "absent", "absent"], &bitnamis), &Want::default()), Step::Serves);
     let new =
@@ -85,7 +95,7 @@ fn no_pod_is_made_beside_one_without_the_step() {
     scene.also.push(pod);
     let text = reads(&scene, &Want::default(), 600);
     assert!(
-        text.contains(&format!("kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-0; then run this again")),
+        text.contains(&format!("kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-0, then run this again")),
         "{text}"
     );
 }

@@ -152,7 +152,7 @@ impl Meta {
 #[serde(default, rename_all = "camelCase")]
 pub struct Owner {
     /// Group and version of the owner.
-    #[serde(deserialize_with = "or_default")]
+    #[serde(deserialize_with = "name")]
     pub api_version: String,
     /// Kind of the owner.
     #[serde(deserialize_with = "name")]

@@ -41,6 +41,8 @@ const UNITS: [(&str, i128); 16] = [
     ("", ONE),
 ];
 const ONE: i128 = 1_000_000_000;
+/// API servers take a percentage with any number of zeros in front.
+const LONGEST: usize = 64;
 
 impl Quantity {
     /// The text.
@@ -94,7 +96,10 @@ impl<'de> Deserialize<'de> for Quantity {
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a number or text")
             }
-            fn visit_str<E>(self, text: &str) -> Result<Quantity, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Quantity, E> {
+                if text.len() > LONGEST {
+                    return Err(E::custom(format!("a quantity is longer than {LONGEST} bytes")));
+                }
                 Ok(Quantity(text.to_owned()))
             }
             fn visit_u64<E>(self, number: u64) -> Result<Quantity, E> {

@@ -90,9 +90,17 @@ pub fn pod_delete_condition() -> String {
     format!("request.operation == 'DELETE' && ({})", controllers(""))
 }
 
-/// CEL: somebody who is exempt, or takes finalizers off claims, asks.
+/// It makes the claims of generic ephemeral volumes, owned by their pods.
+const EPHEMERAL_CONTROLLER: &str = "system:serviceaccount:kube-system:ephemeral-volume-controller";
+
+/// This user gives what it makes an owner that exists.
+pub fn may_own(user: &str, kind: Kind) -> bool {
+    user == EPHEMERAL_CONTROLLER || passes(user, Operation::Delete, kind)
+}
+
+/// CEL: somebody who is exempt asks, or makes claims with owners or takes finalizers off them.
 pub fn controller_condition() -> String {
-    controllers(&format!("', '{PROTECTION_CONTROLLER}"))
+    controllers(&format!("', '{PROTECTION_CONTROLLER}', '{EPHEMERAL_CONTROLLER}"))
 }
 
 fn controllers(more: &str) -> String {

@@ -287,7 +287,7 @@ fn left_to_you(cluster: &Cluster) -> Option<String> {
     let pod = cluster.bootstrap.pods.iter().find(|pod| pod.bootstrap && pod.owner.is_none())?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);
     Some(format!(
-        "pod {name} has no Deployment, so it is left to you; when all members are Ready: kubectl -n {ns} delete pod {name}"
+        "pod {name} has no Deployment, so gatera does not remove it; when all members are Ready: kubectl -n {ns} delete pod {name}"
     ))
 }
 
@@ -311,7 +311,7 @@ fn never_removed(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let twin = || {
         view.twin(cluster).map(|twin| {
             format!(
-                "{} has the same instance label, so nobody can tell which of the two it belongs to; give one another label, or remove it yourself",
+                "{} has the same instance label, so it is unclear which of the two it belongs to; give one another label, or remove it yourself",
                 twin.id.name
             )
         })

@@ -31,7 +31,7 @@ pub(super) fn next(
     let bound =
         |member: &Member| cluster.claims.iter().any(|claim| claim.ordinal == member.ordinal && claim.bound);
     if let Some(Row { member, .. }) = rows.iter().find(|row| row.member.pod.is_none() && bound(row.member)) {
-        if let Some(why) = by_hand::beside(cluster) {
+        if let Some(why) = by_hand::beside(cluster, view) {
             return Some(Step::Cannot(why));
         }
         let why = "so that it tells where its data ends".to_owned();
@@ -79,8 +79,7 @@ pub(super) fn next(
         return Some(Step::Wait(silent));
     }
     let forms = rows.iter().find(|row| {
-        let doing = |pod: &PodFact| pod.seen.or_else(|| pod.start_note.as_deref().and_then(StartNote::doing));
-        matches!(row.member.pod.as_deref().and_then(doing), Some(Doing::Waits | Doing::Receives))
+        matches!(row.member.pod.as_deref().and_then(PodFact::doing), Some(Doing::Waits | Doing::Receives))
     });
     forms.filter(|_| still < SETTLED).map(|row| {
         let name = &row.member.name;

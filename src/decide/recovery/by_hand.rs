@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::amend::inject::{Prospect, Start};
 use crate::galera::start::Front;
 use crate::object::{Kind, Object};
-use crate::view::{Cluster, PodFact};
+use crate::view::{Cluster, PodFact, View};
 
 /// Why servers of new pods would not start by the step; `None`: they would.
 pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
@@ -20,33 +20,31 @@ pub(super) fn why(cluster: &Cluster) -> Option<&'static str> {
     match Prospect::of(server, &cluster.workload.spec.template.metadata, spec, claims).start {
         Start::Prepended => None,
         Start::Blind { why, .. } => Some(why),
-        Start::Recovers => {
-            Some("its image, or its command, looks for the position itself and tells it nobody")
-        }
+        Start::Recovers => Some("its image or command recovers the position itself and does not report it"),
     }
 }
 
 /// Why no pod is made beside those that are there.
-pub(super) fn beside(cluster: &Cluster) -> Option<String> {
+pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let blind = |pod: &&PodFact| pod.server && !pod.step && !pod.going;
     let pod = cluster.members.iter().filter_map(|member| member.pod.as_deref()).find(blind)?;
     let (ns, name) = (&cluster.id.namespace, &pod.name);
+    let until = view.half_an_hour_from_now();
     Some(format!(
-        "the server of {name} does not start by gatera's step, so pods that are made beside it may go on with it without comparing what \
-         they have; unless its log or grastate.dat tells an id of zeros (gatera explain G04), make it anew, with the override of G02 on it \
-         (gatera explain G02): kubectl -n {ns} delete pod {name}; then run this again"
+        "the server of {name} does not start by gatera's step; pods created beside it may join it without comparing data. Look at its \
+         grastate.dat first: if its uuid is zeros, see gatera explain G04; otherwise: kubectl -n {ns} annotate pod {name} \
+         'gatera.dev/override=G02 until={until} reason=…', then kubectl -n {ns} delete pod {name}, then run this again"
     ))
 }
 
 /// What to do about members whose servers do not start by the step.
 pub fn blind(serves: bool) -> &'static str {
     if serves {
-        "nothing asks the server for its position after a crash: gatera explain G19 says what helps (a pod that was made while the guard was \
-         away only has to be made anew)"
+        "after a crash nothing recovers the server's position: gatera explain G19 (a pod created while gatera was down only needs to be \
+         re-created)"
     } else {
-        "nothing asks the server for its position, so members that come back together go on without comparing what they have: make no \
-         pod; gatera explain G20 (\"Without the step\") starts the cluster from its newest data (a pod that was made while the guard was \
-         away only has to be made anew)"
+        "nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods; gatera \
+         explain G20, \"Without the step\", starts the cluster from its newest data"
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
 use crate::galera::start_note::StartNote;
 use crate::marks::RECOVER;
 use crate::marks::recovery::Recovery;
+use crate::stop;
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, View};
 
@@ -139,7 +140,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return Step::Serves;
     }
     if let Some(why) = by_hand::why(cluster).filter(|_| cluster.has_data()) {
-        return Step::ByHand(why);
+        return stop::loses_data(cluster, view).map_or(Step::ByHand(why), Step::Cannot);
     }
     match fewer {
         Some(_) if want.all && !cluster.leaving.is_empty() => {

@@ -114,12 +114,12 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     let (id, ns, set) = (&cluster.id, &cluster.id.namespace, &cluster.id.name);
     let (begins, pods) =
         (visible(why), cluster.members.iter().map(|it| &*it.name).collect::<Vec<_>>().join(" "));
-    let until = now.saturating_add(HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
+    let until = now.saturating_add(MOST_OF_AN_HOUR).map(|it| it.round(Unit::Second).unwrap_or(it));
     let until = until.map(|it| it.to_string()).unwrap_or_default();
     let mut text = format!(
-        "{id} cannot be recovered by this command, and it makes no pod of it: servers that do not start by gatera's step go on without \
-         comparing what they have, and rows may be lost ({begins})\n\
-         do instead, by hand: gatera explain G20 tells each step (\"Without the step\"); it begins with stopping what is left:\n  \
+        "gatera recover cannot recover {id} and creates no pods for it: its servers do not start through gatera's step, so rows could be \
+         lost ({begins})\n\
+         by hand: gatera explain G20, \"Without the step\". First stop what is left (annotate again if the hour has ended):\n  \
          kubectl -n {ns} annotate --overwrite statefulset {set} 'gatera.dev/override=G01,G02,G04 until={until} reason=start it by hand'\n"
     );
     if cluster.workload.replicas() > 0 {
@@ -129,7 +129,8 @@ pub fn by_hand(cluster: &Cluster, why: &str, now: Timestamp) -> String {
     text
 }
 
-const HOUR: SignedDuration = SignedDuration::from_hours(1);
+/// Of the hour that an override may last: the guard's clock may be behind.
+const MOST_OF_AN_HOUR: SignedDuration = SignedDuration::from_mins(55);
 
 /// At the end.
 pub fn back(cluster: &Cluster, without: &[String]) -> String {

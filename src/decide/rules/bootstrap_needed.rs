@@ -96,6 +96,10 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
     let stranded = transfer::stranded(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
+        // A cluster without an identity: no bootstrap node mends that.
+        State::Degraded if cluster.has_no_identity() && cluster.members.iter().all(Member::ready) => {
+            return None;
+        }
         State::Unknown => (
             Verdict::Unknown,
             "it is not known whether all members are Ready".to_owned(),

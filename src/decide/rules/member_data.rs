@@ -13,8 +13,8 @@
 //! bootstrap": it founds a new cluster and the others throw their data away when they join it. A mount that is moved does the
 //! same without deleting anything: every member comes up empty, one after the other, and Ready.
 //!
-//! An owner does the same: what has owners is deleted when the last of them is gone, and at once where none ever was, by the
-//! garbage collector, which asks nobody. A claim is to outlive everything, so nothing but the control plane gives it one.
+//! An owner has the same effect: Kubernetes deletes an object when its last owner is gone, and at once if that owner never
+//! existed. A claim must outlive everything, so only the control plane may give it one.
 //!
 //! # Example
 //!

@@ -40,7 +40,7 @@
 //! | name | what it is | the way out |
 //! |---|---|---|
 //! | STARTS | it has told nothing yet | wait |
-//! | TRANSFER | it receives a copy, of what it missed or of everything | wait; no other member may leave; if its donor was started again, or the copy lasts longer than an hour and its size explain, `gatera status` names how it begins anew |
+//! | TRANSFER | it receives a copy, of what it missed or of everything | wait; no other member may leave; if its donor restarted, or the copy takes an hour longer than its size needs, `gatera status` prints how to restart it |
 //! | LOOKS | it reaches nobody who serves | names and ports; if nobody serves, somebody has to be started first: `gatera recover` |
 //! | WAITS | it restored its last view after a crash, and waits for everybody in it | bring back who is away; if that cannot be, `gatera recover` |
 //! | CUT-OFF | it served, and reaches too few of its cluster for a majority | it serves again by itself when they meet; if it is certain that no other server runs, `gatera status` tells how it goes on alone |

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use crate::object::{Kind, Owner, Workload};
 use crate::packs::confirmation;
 use crate::passing::exempt;
-use crate::review::{Operation, Origin, Review};
+use crate::review::{Origin, Review};
 use crate::verdict::Finding;
 use crate::view::{Freshness, Id, View, is_cluster, is_cluster_by_template};
 
@@ -26,13 +26,13 @@ pub(crate) struct Added<'a> {
 /// * whatever the control plane's own controllers write: it follows what was judged before;
 /// * what owns the object as long as its cluster lives: the StatefulSet, and KUDO's Instance, whose end is judged. A claim
 ///   is to outlive both;
-/// * what a service account adds to anything but claims and pods, unless it is known not to exist: operators own the
-///   Secrets and ConfigMaps that they make, and their kinds are not watched.
+/// * what a service account adds to anything but claims, pods and a StatefulSet that is there, unless it is known not to exist:
+///   operators own the Secrets and ConfigMaps that they make, and their kinds are not watched.
 pub(crate) fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>> {
     let new = review.new.as_ref()?.meta();
     // Of what is there already nothing is added, and the garbage collector has looked at it.
     let asked = review.origin != Origin::Audit && !new.owner_references.is_empty();
-    if !asked || exempt::passes(&review.user, Operation::Delete, review.kind) {
+    if !asked || exempt::may_own(&review.user, review.kind) {
         return None;
     }
     let before: HashSet<_> =
@@ -43,7 +43,9 @@ pub(crate) fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>
             && view.cluster(&review.namespace, &owner.name).is_some()
             && clusters.iter().all(|cluster| cluster.id.name == owner.name)
     };
-    let is_data = matches!(review.kind, Kind::Claim | Kind::Pod);
+    // What a program applies may have been exported where something owned it.
+    let is_data = matches!(review.kind, Kind::Claim | Kind::Pod)
+        || review.kind == Kind::StatefulSet && review.old.is_some();
     let is_program = review.user.starts_with("system:serviceaccount:");
     let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&coordinates(owner)));
     owners.find_map(|owner| {
@@ -85,8 +87,7 @@ pub(crate) fn takes_over<'a>(old: &Workload, new: &'a Workload, view: &View<'_>)
     Some(Added { owner, absent: false })
 }
 
-const WHY: &str = "Kubernetes deletes what has owners once none of them is there; its garbage collector asks nobody, because it only \
-                   finishes what was written";
+const WHY: &str = "Kubernetes deletes an object once none of its owners exists, and its garbage collector is not held up by these rules";
 
 impl Added<'_> {
     /// What is said of it, by what the rule says of the end of the object.
@@ -95,18 +96,20 @@ impl Added<'_> {
         let says = if self.absent {
             format!("it would be deleted at once, because its new owner {kind} {name} does not exist")
         } else {
-            format!("it would be deleted with its new owner {kind} {name}, or at once if there is none")
+            format!(
+                "it would be deleted together with its new owner {kind} {name}, or at once if that does not exist"
+            )
         };
         let instead = if review.old.is_none() {
             format!(
-                "leave metadata.ownerReferences out; if it is meant so, it carries the annotation gatera.dev/override: \"{} until={} \
-                 reason=…\" from the start",
+                "leave metadata.ownerReferences out; if you mean it, add this annotation to the manifest: gatera.dev/override: \"{} \
+                 until={} reason=…\"",
                 end.rule,
                 view.half_an_hour_from_now()
             )
         } else {
             format!(
-                "leave metadata.ownerReferences as it is; if it is meant so: {}, then repeat the command",
+                "leave metadata.ownerReferences unchanged; if you mean it: {}, then repeat the command",
                 confirmation(review, end.rule, view)
             )
         };

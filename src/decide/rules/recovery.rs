@@ -37,12 +37,14 @@
 //! they have: rows are on some of them only, and the cluster has no identity any more (`gatera explain G04`). So by hand, here for Bitnami's
 //! image and chart, with three members of StatefulSet `galera` in namespace `db`:
 //!
-//! 1. Stop what is left, before members find each other: then nothing goes on, and each volume is free. `gatera recover` prints the
-//!    commands, with the override (G01, G02, G04) that they need.
+//! 1. Stop the remaining pods before they find each other: nothing can write then, and every volume is free. `gatera recover` prints the
+//!    commands, with the override (G01, G02, G04) that they need; annotate again if it has ended. It prints none where members would
+//!    lose their data: `persistentVolumeClaimRetentionPolicy.whenScaled` has to be `Retain`, and each member has to have a claim that is
+//!    not being deleted.
 //! 2. Ask each volume where its data ends. The highest number behind the same id is the newest: N. `sst_in_progress` means half a copy:
 //!    never N. If the ids differ, two clusters were founded: touch nothing, and compare their tables first. Where my.cnf gives InnoDB's
 //!    files other places or sizes, or encrypts them, add those options.
-//! 3. Take the last view off each volume, so that none is restored. Only on N's say that it may start alone.
+//! 3. Remove the last view from each volume, so that none is restored. On N only, set safe_to_bootstrap to 1.
 //! 4. Let N be the only member. The image finds no other one by name, and starts the cluster from N's data.
 //! 5. If its tables are there, let the others come: they copy everything. At the end take the override off.
 //!

@@ -3,15 +3,16 @@
 //! A field of a StatefulSet, a Deployment, a pod or another object of a cluster holds something that Kubernetes does not
 //! know there: a text where a number belongs, a list where a map does, a name that no API server stores.
 //!
-//! A custom resource of more than 128 KiB, or beside 16 MiB of others, is not refused: requests about it are judged as all others. An
-//! audit, which looks at everything at once, warns that it does not look at this one. Nor is a ConfigMap of more than 512 KiB, or beside
-//! 2 MiB of others in its namespace, or 16 MiB of others, that a StatefulSet or Deployment reads: it is judged when it is written and
-//! when a template comes that reads it, and from then on its readers are judged without it, with a warning. Of another object of more
-//! than 128 KiB, or beside others that fill the room of its namespace (4 MiB, if the guard has 128 MiB of memory), only the name is
-//! kept: what would destroy something in that namespace is then unknown, and refused.
+//! What is too large for the guard to keep is not refused for that:
 //!
-//! A template that reads ConfigMaps which no cluster read before has them looked at. While too many requests ask for that at once, it
-//! is unknown, and refused, whether its servers would start.
+//! | kind | limit | beyond it |
+//! |---|---|---|
+//! | custom resource | 128 KiB each, 16 MiB together | requests about it are judged as all others; audits leave it out, with a warning |
+//! | ConfigMap that a template reads | 512 KiB each, 2 MiB a namespace, 16 MiB together | it is judged when it is written, and when a template that reads it is written; later requests are judged without it, with a warning |
+//! | other objects | 128 KiB each; 4 MiB a namespace, if the guard has 128 MiB of memory | only the name is kept; what would destroy something in that namespace is UNKNOWN, and refused |
+//!
+//! When a template names ConfigMaps that no cluster has read, the guard reads them first. If too many requests do so at once, the verdict
+//! is UNKNOWN and the request is refused; repeat it.
 //!
 //! # Why
 //!
@@ -58,14 +59,15 @@ pub(super) fn busy() -> Finding {
         verdict: Verdict::Unknown,
         field: String::new(),
         says:
-            "the ConfigMaps that its template reads could not be looked at: too many requests ask for others"
+            "gatera could not read the ConfigMaps of its template, because too many other requests are reading some"
                 .into(),
         why: "what its servers would read decides whether they start and stay together".into(),
         instead: "repeat the command in a moment".into(),
     }
 }
 
-const BOUNDED: &str = "what the guard keeps gets so much memory and no more, whoever writes it";
+const BOUNDED: &str =
+    "gatera keeps a limited amount per object and namespace, so that no namespace can exhaust its memory";
 
 /// A template is judged without what found no room: a warning for the first such ConfigMap, which counts the others.
 pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
@@ -108,7 +110,7 @@ pub(super) fn found(review: &Review) -> Option<Finding> {
             "correct the field; `kubectl explain` names its type",
         ),
         // Whoever writes it is judged by all of it; only who looks at everything at once has no room for it.
-        Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "gatera check judges it, of its file"),
+        Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "`gatera check FILE` judges it"),
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
     Some(Finding { rule: UNREADABLE, verdict, field, says, why: why.into(), instead: instead.into() })

@@ -142,7 +142,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
     living.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = living.first() else {
-        return orphans(review, view).or_else(|| waiting(review, view));
+        return orphans(review, view).or_else(|| waiting(review, view)).or_else(|| unseen(review, view));
     };
     let others = match living.len() - 1 {
         0 => String::new(),
@@ -160,6 +160,15 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
+/// A StatefulSet of it may be among what found no room.
+fn unseen(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let view = view.of_namespace(&review.name);
+    (view.freshness == Freshness::Partial).then(|| {
+        let says = format!("it is not known whether it holds a cluster ({})", view.seen());
+        Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Unknown, says, UNTIL_SEEN.to_owned()) }
+    })
+}
+
 const EVERYTHING: &str =
     "everything in a namespace goes with it, in no order: members, claims and the data on them";
 
@@ -169,13 +178,14 @@ fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (first, others) = (claims.next()?, claims.count());
     let others = if others == 0 { String::new() } else { format!(" and {others} more") };
     let says = format!(
-        "it holds claim {}{others} of a cluster that was stopped and waits for its return ({}), and the data goes with it",
+        "it holds claim {}{others} of a stopped cluster ({}); their data would be deleted with it",
         first.metadata.name,
         view.seen()
     );
     let instead = format!(
-        "to have the cluster back, apply its StatefulSet again under the same name, and gatera start; to remove its data for good: take a \
-         backup, then {}",
+        "to get the cluster back: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
+         backup first, then {}",
+        review.name,
         release("namespace", None, &review.name, view)
     );
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })

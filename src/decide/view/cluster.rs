@@ -97,8 +97,7 @@ impl Member {
 
     /// It said that it receives a copy.
     pub(super) fn receives(&self) -> bool {
-        let doing = |pod: &Arc<PodFact>| pod.seen.or_else(|| pod.start_note.as_deref()?.doing());
-        self.pod.as_ref().filter(|pod| !pod.ready).and_then(doing) == Some(Doing::Receives)
+        self.pod.as_ref().filter(|pod| !pod.ready).and_then(|pod| pod.doing()) == Some(Doing::Receives)
     }
 
     /// Why it is not Ready, in a few words.

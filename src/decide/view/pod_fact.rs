@@ -116,6 +116,11 @@ const LONGEST_WORDS: usize = 300;
 const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
+    /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
+    pub fn doing(&self) -> Option<Doing> {
+        self.seen.or_else(|| self.start_note.as_deref()?.doing())
+    }
+
     /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it
     /// went on. When that run has ended only what it left behind counts, which is emptied when it joins: it may have gone on. Of
     /// one start the last word counts: what is told comes in its order.

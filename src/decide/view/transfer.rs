@@ -22,7 +22,8 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<Strin
     let since = pod.began.or(pod.unready)?;
     // A donor that was killed starts again in its pod, and its joiner waits for the rest.
     let again = |it: &&PodFact| {
-        it.uid != pod.uid && it.running && it.restarts > 0 && it.since.is_some_and(|at| at > since)
+        let gives = !it.stuck && it.doing() != Some(Doing::Receives);
+        it.uid != pod.uid && it.running && gives && it.restarts > 0 && it.since.is_some_and(|at| at > since)
     };
     let lasts = now.duration_since(since);
     let why = match cluster.pods().find(again) {
@@ -31,15 +32,15 @@ pub fn hangs(cluster: &Cluster, member: &Member, now: Timestamp) -> Option<Strin
             let lasts = SignedDuration::from_mins(lasts.as_mins());
             match size(cluster) / 1_000_000_000 {
                 0 => format!("this copy has lasted {lasts:#}"),
-                size => format!("this copy has lasted {lasts:#}, longer than {size} GB explain"),
+                size => format!("this copy has lasted {lasts:#}, longer than {size} GB should take"),
             }
         }
         None => return None,
     };
     let (ns, name) = (&cluster.id.namespace, &member.name);
     Some(format!(
-        "kubectl -n {ns} logs {name} --tail=20 shows whether data still comes in: {why}; if nothing does: kubectl -n {ns} delete pod {name} \
-         begins the copy anew"
+        "kubectl -n {ns} logs {name} --tail=20 shows whether data still arrives ({why}); if not: kubectl -n {ns} delete pod {name} \
+         restarts the copy"
     ))
 }
 
@@ -65,9 +66,8 @@ fn size(cluster: &Cluster) -> u64 {
 /// can come, and what it holds is no more than what members were about to copy.
 pub fn stranded(cluster: &Cluster, now: Timestamp) -> Option<&PodFact> {
     let waits = |pod: &&PodFact| {
-        let doing = pod.seen.or_else(|| pod.start_note.as_deref()?.doing());
         let lasts = pod.began.or(pod.unready).is_some_and(|since| now.duration_since(since) > A_MOMENT);
-        pod.bootstrap && pod.running && !pod.ready && !pod.going && doing == Some(Doing::Waits) && lasts
+        pod.bootstrap && pod.running && !pod.ready && !pod.going && pod.doing() == Some(Doing::Waits) && lasts
     };
     let mut pods = cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(|_| !cluster.has_data());
     pods.find(waits)

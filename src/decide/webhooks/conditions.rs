@@ -43,8 +43,7 @@ pub(super) fn no_plain_member() -> String {
     )
 }
 
-/// CEL: labels, the guard's annotations, owners, a pod's images, or the finalizers of what is going are not what they were.
-/// Everything else changes all the time, and networks and volumes write annotations of theirs while a member starts: it must
+/// CEL: labels, the guard's annotations, owners, or a pod's images are not what they were. Everything else changes all the time, and networks and volumes write annotations of theirs while a member starts: it must
 /// not wait for a guard that is down. Nor do the control plane's controllers, which own what they make and finish what is going.
 pub(super) fn marks_changed() -> String {
     let images = |object: &str| format!("{object}.spec.containers.map(it, it.image)");
@@ -56,24 +55,24 @@ pub(super) fn marks_changed() -> String {
     let (labels, annotations) = (changed("metadata.labels", "{}"), "metadata.annotations");
     let (new, old) = (there("object", annotations, "{}"), there("oldObject", annotations, "{}"));
     let owners = changed("metadata.ownerReferences", "[]");
-    let finalizers =
-        format!("has(oldObject.metadata.deletionTimestamp) && {}", changed("metadata.finalizers", "[]"));
     let controllers = exempt::controller_condition();
     format!(
-        "{labels} || !{} || !{} || {other_image} || ({owners} || {finalizers}) && !({controllers})",
+        "{labels} || !{} || !{} || {other_image} || {owners} && !({controllers})",
         kept(&new, &old),
         kept(&old, &new)
     )
 }
 
-/// CEL: what is created has owners, or marks of what is there change.
+/// CEL: what is created has owners, or marks or finalizers of what is there change.
 pub(super) fn owned_or_marked() -> String {
-    let created = format!(
-        "{} != [] && !({})",
-        there("object", "metadata.ownerReferences", "[]"),
-        exempt::controller_condition()
-    );
-    format!("request.operation == 'CREATE' ? {created} : {}", marks_changed())
+    let owned = format!("{} != []", there("object", "metadata.ownerReferences", "[]"));
+    let bared =
+        format!("has(oldObject.metadata.deletionTimestamp) && {}", changed("metadata.finalizers", "[]"));
+    let controllers = exempt::controller_condition();
+    format!(
+        "request.operation == 'CREATE' ? {owned} && !({controllers}) : {} || {bared} && !({controllers})",
+        marks_changed()
+    )
 }
 
 /// CEL: what opens a namespace is written, and no other row sends that: all changes of namespaces that are guarded as a whole travel anyway.

@@ -58,7 +58,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         }
     };
     if lists && let Some(unknown) = unheard(&RULE, Kind::Rds, review, view) {
-        return vec![unknown];
+        // Most namespaces have none: a pack that cannot be listed must not keep all of them.
+        let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
+        return vec![Finding { verdict, ..unknown }];
     }
     match &review.old {
         Some(Object::Rds(rds)) => vec![of_one(rds, review, view)],

@@ -144,8 +144,7 @@ impl Rollout<'_, '_> {
 
 /// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.
 fn trouble(pod: &PodFact) -> Option<(&'static str, Duration)> {
-    let doing = pod.seen.or_else(|| pod.start_note.as_deref()?.doing());
-    match doing {
+    match pod.doing() {
         _ if pod.going => None,
         _ if pod.restarts >= MANY => Some(("keeps failing", Duration::ZERO)),
         _ if pod.stuck && !pod.running => Some(("keeps failing", FAILS)),

@@ -17,7 +17,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     let (ns, name) = (&*review.namespace, &*review.name);
     let owner = |cluster: &&Cluster| cluster.claims.iter().any(|claim| claim.name == name);
     let Some(cluster) = view.clusters_in(ns).find(owner) else {
-        return waiting(review, view).or_else(|| left_over(review, view));
+        return waiting(review, view).or_else(|| unseen(view)).or_else(|| left_over(review, view));
     };
     if !cluster.has_data() && view.state(cluster) == State::Forming {
         // An install that never got anywhere: nothing is on it.
@@ -30,7 +30,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let until = view.half_an_hour_from_now();
         let instead = match view.state(cluster) {
             State::Down => format!(
-                "keep it: nobody is Ready, so it may hold the newest data; {} starts the cluster",
+                "keep it: no member is Ready, so it may hold the newest data; {} starts the cluster",
                 cluster.recover_command()
             ),
             _ => format!(
@@ -68,13 +68,21 @@ fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
         view.seen()
     );
     let instead = format!(
-        "to have the cluster back, apply its StatefulSet again under the same name, and gatera start; if there is a backup and it is not \
-         needed any more: {}, then delete it",
+        "to get the cluster back: apply its StatefulSet under the same name, then gatera start NAME -n {}; to delete the data, take a \
+         backup first, then {}, then delete the claim",
+        review.namespace,
         confirmation(review, RULE.id, view)
     );
     let why = "the members of a cluster that was stopped in order start again from their claims; a claim that is deleted takes its \
                volume along";
     Some(Finding { why: why.to_owned(), ..finding(Verdict::Deny, String::new(), says, instead) })
+}
+
+/// Its StatefulSet may be among what found no room.
+fn unseen(view: &View<'_>) -> Option<Finding> {
+    let says = format!("it is not known whether a member keeps its data on it ({})", view.seen());
+    (view.freshness == Freshness::Partial)
+        .then(|| finding(Verdict::Unknown, String::new(), says, UNTIL_SEEN.to_owned()))
 }
 
 /// The StatefulSet is gone; its claims are what is left of the database.
@@ -132,11 +140,12 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
     let known = view.clusters_in(&review.namespace).flat_map(Cluster::pods);
     let known = known.chain(view.orphans(&review.namespace)).map(|pod| &*pod.name);
     let (ns, seen) = (&review.namespace, view.seen());
-    let (verdict, says, instead) = match known.into_iter().find(uses) {
+    // Of `a-0` and `b-a-0` the claim `data-b-a-0` is the second one's.
+    let (verdict, says, instead) = match known.filter(uses).max_by_key(|pod| pod.len()) {
         Some(pod) => (
             Verdict::Deny,
             format!(
-                "it is being deleted, and only the finalizer {PROTECTION} keeps the data under {pod} ({seen})"
+                "it is being deleted, and only the finalizer {PROTECTION} still protects the data of pod {pod} ({seen})"
             ),
             format!(
                 "leave the finalizer: Kubernetes takes it off when the pod is gone; to let {pod} copy everything anew while all others \
@@ -150,7 +159,6 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
             UNTIL_SEEN.to_owned(),
         ),
     };
-    let why =
-        "without the finalizer the volume goes while a server writes to it, and that member has nothing left";
+    let why = "without the finalizer the volume is deleted while the server still writes to it, and the member loses its data";
     Some(Finding { why: why.to_owned(), ..finding(verdict, "metadata.finalizers".to_owned(), says, instead) })
 }
