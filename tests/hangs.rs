@@ -16,7 +16,7 @@ use crate::scene::{self, BOOTSTRAP, NAMESPACE, STATEFUL_SET, Scene, bootstrap_po
 use crate::told::deletion;
 
 /// Puts this pod into the view: its server runs since then, was started so often again, is not Ready, and is in this state.
-fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) {
+fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &str) -> Value {
     pod["status"] = json!({
         "phase": "Running",
         "conditions": [{ "type": "Ready", "status": if state == "SYNCED" { "True" } else { "False" } }],
@@ -28,6 +28,7 @@ fn put(facts: &mut Facts, mut pod: Value, since: &str, restarts: u64, state: &st
     let said = "start of 2026-12-01T09:29:50Z: empty, safe_to_bootstrap unknown";
     fact.heard(StartNote::read(&format!("Startup probe failed: the server is {state}; {said}\n")).unwrap());
     facts.put_pod(&Id::new(NAMESPACE, &fact.name), fact);
+    pod
 }
 
 /// An install whose bootstrap node is in this state since then, and whose first member has this data and copies.
@@ -51,8 +52,11 @@ fn matters(world: &World, now: Timestamp) -> Vec<String> {
 
 /// What is said to somebody who deletes this; `None`: it is allowed.
 fn refusal(world: &World, kind: (&str, &str, &str), name: &str, uid: &str) -> Option<String> {
-    let object = json!({ "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid } });
-    let body = deletion(kind.0, kind.1, kind.2, &object).to_string();
+    refusal_of(world, kind, &json!({ "metadata": { "name": name, "namespace": NAMESPACE, "uid": uid } }))
+}
+
+fn refusal_of(world: &World, kind: (&str, &str, &str), object: &Value) -> Option<String> {
+    let body = deletion(kind.0, kind.1, kind.2, object).to_string();
     let review = review::read(body.as_bytes(), Origin::Validating).unwrap().review;
     let settings = Settings::default();
     let decision = rules::evaluate(&review, &View::new(world, scene::now(), &settings));
@@ -101,8 +105,8 @@ fn a_copy_that_may_never_end_is_named() {
     let joiner = format!("{STATEFUL_SET}-0");
     let way_out = |why: &str| {
         format!(
-            "TRANSFER {joiner}: kubectl -n db logs {joiner} --tail=20 shows whether data still comes in: {why}; if nothing does: \
-             kubectl -n db delete pod {joiner} begins the copy anew"
+            "TRANSFER {joiner}: kubectl -n db logs {joiner} --tail=20 shows whether data still arrives ({why}); if not: \
+             kubectl -n db delete pod {joiner} restarts the copy"
         )
     };
     let usual = format!("TRANSFER {joiner}: a copy takes its time; no other member may leave meanwhile");
@@ -118,4 +122,25 @@ fn a_copy_that_may_never_end_is_named() {
     assert!(words.contains(&why), "{words}");
     let before = install("none", ("2026-12-01T09:20:00Z", 1, "SYNCED"), begun);
     assert_eq!(matters(&before, scene::now())[0], usual, "it was started again before");
+}
+
+/// Neither waits for the other: the one that is Ready has both copies to give.
+#[test]
+fn of_two_copies_that_may_never_end_each_may_begin_anew() {
+    let scene =
+        Scene { members: ["ready", "starting", "starting"].map(str::to_owned).to_vec(), ..Scene::default() };
+    for (begun, words) in [("2026-12-01T08:00:00Z", None), ("2026-12-01T09:20:00Z", Some("is not Ready yet"))]
+    {
+        let mut facts = scene.facts(&Settings::default());
+        let joiners = [1, 2].map(|ordinal| {
+            let (_, joiner) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+            put(&mut facts, joiner, begun, 0, "JOINING")
+        });
+        let world = World::build(facts, Freshness::Current);
+        for joiner in &joiners {
+            let refused = refusal_of(&world, POD, joiner);
+            let says = words.is_none_or(|words| refused.as_ref().is_some_and(|it| it.contains(words)));
+            assert!(says && refused.is_some() == words.is_some(), "{refused:?}");
+        }
+    }
 }

@@ -73,7 +73,7 @@ use crate::recovery;
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::Condition;
-use crate::view::{Cluster, Member, PodFact, State, View};
+use crate::view::{Cluster, Member, PodFact, State, View, transfer};
 
 pub(super) const RULE: Rule = Rule {
     id: "G02",
@@ -104,6 +104,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .or_else(|| leaving.never_comes_back())
         .or_else(|| leaving.loses_its_data())
         .or_else(|| (leaving.nothing_runs() || leaving.is_led()).then(Findings::new))
+        .or_else(|| leaving.hangs().then(|| leaving.uncertain()))
         .or_else(|| leaving.is_the_last())
         .or_else(|| leaving.others_are_needed());
     found.unwrap_or_else(|| leaving.uncertain())
@@ -178,6 +179,12 @@ impl<'a> Leaving<'a> {
 
     fn is_ready(&self) -> bool {
         self.member.ready() || self.pod.ready
+    }
+
+    /// The copy that it receives may never end, and its way out is to begin anew, whatever the others do.
+    fn hangs(&self) -> bool {
+        let known = !self.is_another() && self.view.state(self.cluster) != State::Unknown;
+        known && transfer::hangs(self.cluster, self.member, self.view.now).is_some()
     }
 
     /// A claim that is being deleted goes with the pod.

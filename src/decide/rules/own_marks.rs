@@ -71,7 +71,7 @@ pub(super) const RULE: Rule = Rule {
         (Kind::Service, WRITTEN),
         (Kind::Budget, WRITTEN),
         (Kind::Pod, REPORTED),
-        (Kind::Claim, &[Verb::Update]),
+        (Kind::Claim, &[Verb::Update, Verb::Report]),
         (Kind::Namespace, REPORTED),
     ],
     source: include_str!("own_marks.rs"),

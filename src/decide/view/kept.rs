@@ -228,6 +228,14 @@ mod tests {
                 !unknown.allowed() && words.contains("cannot be listed") && words.contains(rule),
                 "{words}"
             );
+            let namespace = Review {
+                old: Some(Object::read(Kind::Namespace, r#"{"metadata":{"name":"web"}}"#).unwrap()),
+                name: "web".to_owned(),
+                kind: Kind::Namespace,
+                ..deletes(definition(""))
+            };
+            let ends = in_view(&facts, |view| rules::evaluate(&namespace, view));
+            assert!(ends.allowed(), "a pack keeps no namespace in which nothing of it is known: {ends:?}");
             let confirmed =
                 format!(r#""gatera.dev/override":"{rule} until=2026-12-01T09:50:00Z reason=gone""#);
             assert!(judge(&facts, &confirmed).allowed(), "{:?}", judge(&facts, &confirmed));
