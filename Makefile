@@ -67,9 +67,10 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 	else echo "shellcheck is not installed: scripts were not checked"; fi
 	@tests/lab/tools/deny.sh
 
-# Built as it is shipped.
+# Built as it is shipped, if PROFILE names nothing else.
+PROFILE ?= release
 bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
-	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --target $(HOST) --bench guard
+	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE) --target $(HOST) --bench guard
 
 tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null
@@ -79,12 +80,12 @@ tools: # built once, some minutes, and kept outside the tree; the last three tak
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 HOST_ENV := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p' | tr a-z- A-Z_)
 STATICALLY = -C target-feature=+crt-static
-STATIC = target/$(HOST)/release/gatera
+STATIC = target/$(HOST)/$(PROFILE:dev=debug)/gatera
 export GATERA_IMAGE = $(CURDIR)/target/gatera-image.tar
 
 gatera-image:
 	@tests/lab/machines/enter.sh --check
-	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --release --target $(HOST) --bin gatera
+	@RUSTFLAGS="$(STATICALLY)" $(CARGO) build --quiet --profile $(PROFILE) --target $(HOST) --bin gatera
 	@tests/e2e/images/gatera.sh $(STATIC) $(GATERA_IMAGE)
 
 clean: ## remove what was built here (the built tools stay in their cache)

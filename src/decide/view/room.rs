@@ -18,7 +18,7 @@ const OF_ONE: usize = 128 << 10;
 /// Of one namespace: this part of the memory. Of 128 MiB it is enough for some hundred clusters with everything that belongs to them.
 const PART_OF_A_NAMESPACE: usize = 32;
 /// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
-const ORDINARY: usize = 16 << 10;
+const ORDINARY: usize = 32 << 10;
 /// Of all larger ones, in all namespaces: this part of the memory.
 const PART_OF_LARGE_ONES: usize = 8;
 
@@ -66,7 +66,7 @@ fn large(weight: usize) -> usize {
     if weight > ORDINARY { weight } else { 0 }
 }
 
-/// About as many bytes as this takes in memory: as many as a hash of it is made of.
+/// About as many bytes as this takes in memory: as many as a hash of it is made of, and some for each part.
 pub(super) fn weight(of: &impl Hash) -> usize {
     struct Count(usize);
     impl Hasher for Count {
@@ -74,7 +74,8 @@ pub(super) fn weight(of: &impl Hash) -> usize {
             0
         }
         fn write(&mut self, bytes: &[u8]) {
-            self.0 += bytes.len();
+            // Whatever has no bytes of its own is kept in some.
+            self.0 += bytes.len().max(16);
         }
     }
     let mut count = Count(0);
