@@ -114,6 +114,7 @@ impl Prospect {
 /// Puts everything into the pod. Returns what a person should know. Marks of ours that somebody else wrote never stay:
 /// they would tell of a pod that was never prepared.
 pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -> Vec<String> {
+    let view = &view.of_namespace(namespace);
     for mark in read.metadata.marks.keys().filter(|key| marks::is_guards(key)) {
         edit::correct(pod, &[], mark, None);
     }
