@@ -28,7 +28,7 @@ use super::status;
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Ask {
-    /// Tell how far members are with a changed configuration
+    /// Show how far a rollout has come
     Status {
         /// Of which clusters.
         #[command(flatten)]

@@ -182,6 +182,6 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
     Some(match bootstrap::kept_by_more_than_time(cluster, view) {
         Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, is still there, and stays: {why}")),
-        None => Step::Wait(format!("{pod} is still there, and is removed when it is needed no more")),
+        None => Step::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
     })
 }
