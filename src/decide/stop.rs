@@ -46,6 +46,20 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The same without the words that change while nothing happens.
+    #[must_use]
+    pub fn without_words(&self) -> Self {
+        match self {
+            Self::Wait(_) => Self::Wait(String::new()),
+            Self::Follow { member, claims, .. } => {
+                Self::Follow { member: member.clone(), claims: claims.clone(), kept: None }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
 /// What comes next.
 pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     let recorded =
