@@ -55,7 +55,7 @@ enum Command {
         after_help = "Examples:\n  gatera audit\n  gatera audit --namespace db\n  gatera audit --output json | jq -r '.findings[].says'"
     )]
     Audit(look::Survey),
-    /// Have nothing refused in a namespace for some minutes: exit 0 if the guard honours it, 1 if not, 2 if it cannot be told
+    /// Suspend refusals in one namespace for a few minutes: exit 0 if the guard honours it, 1 if not, 2 if unknown
     #[command(
         after_help = "Examples:\n  gatera break-glass db --for 15m --reason 'node-2 burns, members must move now'\n  gatera break-glass db --close"
     )]
@@ -67,7 +67,7 @@ enum Command {
         after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
     )]
     Completions(generate::Completions),
-    /// Look whether the guard is there, can be reached, sees and refuses what it should: exit 0 if so, 1 if something is wrong, 2 if
+    /// Check that the guard runs, is reachable, and sees and refuses what it should: exit 0 if so, 1 if something is wrong, 2 if
     /// something could not be asked
     #[command(
         after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
@@ -79,8 +79,7 @@ enum Command {
     /// Print a page for man: gatera man check | man -l -
     #[command(after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1")]
     Man(generate::Man),
-    /// Lead a cluster that is down back, from its newest data: exit 0 if it serves, 1 if it is not to be done, 2 if it cannot be
-    /// told, or did not help
+    /// Recover a cluster that is down, from its newest member: exit 0 if it serves, 1 if refused, 2 if undecided
     #[command(
         after_help = "Examples:\n  gatera recover galera -n db --dry-run\n  gatera recover galera -n db"
     )]
@@ -91,7 +90,7 @@ enum Command {
         after_help = "Examples:\n  gatera report > report.json\n  gatera report --namespace db > report.json"
     )]
     Report(bundle::Options),
-    /// Tell how far members are with a changed configuration, pause it, go on, or take it back
+    /// Show how far a configuration rollout has come; pause, resume or undo it
     #[command(
         subcommand,
         after_help = "Examples:\n  gatera rollout status galera -n db --watch\n  gatera rollout history galera -n db\n  gatera rollout undo galera -n db"
@@ -109,8 +108,8 @@ enum Command {
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
     )]
     Serve(Box<serve::Options>),
-    /// Tell what would be said of a kubectl command, by the API server (as a dry run) and by the engine here, and whether that is the
-    /// same: exit 0 if nothing would be refused, 1 if something would, 2 if it cannot be told
+    /// Show what the API server (as a dry run) and this program would answer to a kubectl command, and whether they agree: exit 0 if
+    /// nothing would be refused, 1 if something would, 2 if it cannot be told
     #[command(
         after_help = "Examples:\n  gatera simulate -- kubectl delete pod galera-0 -n db\n  gatera simulate -- kubectl scale statefulset galera -n db --replicas=1\n  gatera simulate -n db -f galera.yaml\n\nkubectl runs with --dry-run=server, on a way to the API server that lets nothing else pass."
     )]
@@ -118,7 +117,7 @@ enum Command {
     /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
     #[command(after_help = "Examples:\n  gatera start galera -n db")]
     Start(recover::Options),
-    /// Tell how clusters are and what gatera does with them: members, bootstrap node, address list
+    /// Show each cluster's state and what gatera is doing: members, bootstrap node, addresses
     #[command(
         after_help = "Examples:\n  gatera status\n  gatera status galera -n db --watch\n  gatera status --output json"
     )]
@@ -127,7 +126,7 @@ enum Command {
     /// stopped, 1 if it is not to be done, 2 if it cannot be told, or takes too long
     #[command(after_help = "Examples:\n  gatera stop galera -n db --dry-run\n  gatera stop galera -n db")]
     Stop(walk::Of),
-    /// Tell which program this is
+    /// Print the program's version
     Version,
 }
 

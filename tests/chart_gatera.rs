@@ -154,6 +154,18 @@ fn off_needs_no_quotes() {
     assert_eq!(settings.pages, Pages::Program);
 }
 
+/// A release of before, whose values `helm upgrade --reuse-values` keeps, has no `adoptDefaults`.
+#[test]
+fn the_usual_clusters_are_guarded_unless_the_values_say_no() {
+    let install = ["install", "gatera", CHART, "--namespace=gatera", "--dry-run=client"];
+    for (set, out) in [("adoptDefaults=null", false), ("adoptDefaults=false,adopt[0]=team=own", true)] {
+        let set = format!("--set={set}");
+        let text = lab::shared().helm(User::Admin, &[&install[..], &[&set]].concat()).succeeded();
+        assert_eq!(text.contains("    adoptDefaults: false\n"), out, "{set}: {text}");
+        assert_eq!(text.contains("WARNING: adoptDefaults is false"), out, "{set}: {text}");
+    }
+}
+
 #[test]
 fn names_that_look_like_numbers_are_names() {
     let template = ["template", "123", CHART, "--namespace=456"];
@@ -180,6 +192,7 @@ fn bad_values_are_refused_with_words() {
             "at '/injection/failurePolicy': value must be one of 'Ignore', 'Fail'",
         ),
         ("webhooks.timeoutSeconds=31", "at '/webhooks/timeoutSeconds': maximum: got 31, want 30"),
+        ("adoptDefaults=false", "adoptDefaults: false needs selectors in adopt"),
         ("image=gatera:1", "at '/image': got string, want object"),
         ("policy.enabled=perhaps", "at '/policy/enabled': got string, want boolean"),
         ("packs.other=false", "invalid propertyName 'other'"),

@@ -207,7 +207,7 @@ fn it_is_opened_seen_and_closed() {
     let opened = glass.break_it(&["--for", "15m", "--reason", "node-2 burns", "--yes"]);
     assert_eq!(opened.status, 0, "{opened}");
     for words in [
-        "For 15m nothing is refused in namespace",
+        "For 15m no request in namespace",
         "galera-instance-galera  HEALTHY",
         "the guard honours it, and says so each time: [G",
         "--close",

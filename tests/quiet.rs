@@ -89,8 +89,13 @@ fn programs_hear_neither_less_nor_more() {
         let ran = gatera(arguments, b"");
         assert_eq!((ran.code, ran.err), (2, format!("gatera: {says}\n")), "{arguments:?}");
     }
-    let ran = gatera(&["check", "-q", "-v", "-"], b"");
-    assert!(ran.code == 2 && ran.err.contains("'--quiet' cannot be used with '--verbose'"), "{}", ran.err);
+    for (arguments, says) in [
+        (&["check", "-q", "-v", "-"][..], "'--quiet' cannot be used with '--verbose'"),
+        (&["recover", "galera", "--abort", "--dry-run"], "'--abort' cannot be used with '--dry-run'"),
+    ] {
+        let ran = gatera(arguments, b"");
+        assert!(ran.code == 2 && ran.err.contains(says), "{}", ran.err);
+    }
     // A file has all of it whatever is printed.
     let file = tempfile::NamedTempFile::new().unwrap();
     let output = format!("--output=concise={}", file.path().display());

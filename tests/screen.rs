@@ -80,7 +80,7 @@ fn rows_and_trees_end_there_too() {
             "namespace db has no label gatera.dev/mode, so what carries no labels is not guarded",
             "kubectl label namespace db gatera.dev/mode=enforce",
         ),
-        Row::not_asked("view", "nodes may not be listed; what depends on them is not judged"),
+        Row::not_asked("view", "nodes could not be listed; what depends on them is not judged"),
     ];
     let tree = include_str!("fixtures/status-waits.snap").split("\n\n").next().unwrap();
     let tree = tree.split_once("\n---\n").unwrap().1;

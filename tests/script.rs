@@ -144,6 +144,14 @@ fn the_server_is_found_wherever_it_runs_and_a_zombie_is_none() {
         pod.run("ready").exits(*code);
         pod.run("started").exits(*code);
     });
+    // One that ends while it is looked at has said what it was.
+    for_each(&[()], |pod, ()| {
+        let real = program("tr", true).unwrap();
+        pod.state("SYNCED").tool("tr", &format!(r#"rm -rf "$POD/proc/1"; exec {} "$@""#, real.display()));
+        if pod.looks_for("tr") {
+            pod.run("started").exits(0).prints("the server is SYNCED\n");
+        }
+    });
     for_each(&[(START, 0), (START + 60, 1)], |pod, &(start, code)| {
         // A process may rename itself between our two reads; the start must still be field 22.
         pod.state("SYNCED").process(1, "x) Z 1 (y) z", 'S', start);

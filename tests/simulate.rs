@@ -40,7 +40,10 @@ impl Typed<'_> {
     }
 
     fn json(&self, line: &str) -> (i32, Value) {
-        let output = self.run(&["--output=json"], line);
+        // The guard of all tests runs by the defaults, and its chart's settings name pages.
+        let settings = self.plane.folder().join("defaults.yaml");
+        fs::write(&settings, "mode: enforce").unwrap();
+        let output = self.run(&["--output=json", "--config", &settings.display().to_string()], line);
         let said = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{line}: {error}: {output:?}"));
         (output.status.code().unwrap(), said)

@@ -33,6 +33,8 @@ fn there() -> Timestamp {
 struct Held {
     objects: Vec<(&'static str, Value)>,
     settings: u16,
+    /// A kind that it offers and cannot list.
+    broken: Option<&'static str>,
     /// Each override that was written, until when it counts from then, or why it does not.
     overrides: Vec<Result<SignedDuration, String>>,
 }
@@ -50,7 +52,7 @@ impl Server {
             object["metadata"]["resourceVersion"] = json!("1");
             (kind.plural(), serde_json::from_str(&text(&object)).unwrap())
         });
-        let held = Held { objects: objects.collect(), settings, overrides: Vec::new() };
+        let held = Held { objects: objects.collect(), settings, broken: None, overrides: Vec::new() };
         let held = Arc::new(Mutex::new(held));
         let (shared, folder) = (Arc::clone(&held), tempfile::tempdir().unwrap());
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,6 +146,9 @@ impl Held {
                 json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gatera-settings" }, "data": { "settings.yaml": ADOPT } }),
             ),
             (_, ["configmaps", "gatera-settings"]) => status(self.settings, "it is not for you"),
+            (&Method::GET, &[plural]) if self.broken == Some(plural) => {
+                status(500, "conversion webhook failed")
+            }
             (&Method::GET, &[plural]) => {
                 let items: Vec<_> = self.objects.iter().filter(|it| it.0 == plural).map(|it| &it.1).collect();
                 (
@@ -233,6 +238,32 @@ fn stop_goes_by_the_clock_of_the_api_server_and_puts_back_an_override() {
         let set = held.objects.iter().find(|it| it.0 == "statefulsets").unwrap();
         assert_eq!(set.1["metadata"]["annotations"].get(OVERRIDE), before.map(Value::from).as_ref());
     }
+}
+
+/// A check says by which settings it judges: without the guard's by those that lie beside the manifests.
+#[test]
+fn a_check_names_the_settings_that_it_uses() {
+    let server = Server::of(&Scene::default(), 403);
+    let [settings, file] = [".gatera.yaml", "manifest.yaml"].map(|it| server.folder.path().join(it));
+    std::fs::write(&settings, "mode: warn").unwrap();
+    std::fs::write(&file, "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}").unwrap();
+    let checked = server.gatera(&["check", "--live", "--namespace", NAMESPACE, &file.display().to_string()]);
+    let said = format!(
+        "gatera: settings: {}, which lies beside the manifests or above them\n",
+        settings.canonicalize().unwrap().display()
+    );
+    assert_eq!((checked.status, &*checked.stderr), (0, &*said), "{checked}");
+}
+
+/// One whose conversion webhook is gone, for example.
+#[test]
+fn a_broken_kind_of_another_system_is_named_and_hinders_nobody() {
+    let server = Server::of(&Scene::default(), 200);
+    server.held.lock().unwrap().broken = Some("wordpresses");
+    let audited = server.gatera(&["audit", "--namespace", NAMESPACE]);
+    assert!(audited.stdout.contains(STATEFUL_SET), "{audited}");
+    let said = "gatera: wordpresses could not be listed; what depends on them is not judged\n";
+    assert!(audited.stderr.ends_with(said), "{audited}");
 }
 
 /// Every command that looks at a cluster sees what the guard sees, and says by whose settings.

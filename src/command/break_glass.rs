@@ -35,10 +35,10 @@ pub struct Options {
     /// For how long, an hour at most: 15m, 1h
     #[arg(long = "for", value_name = "TIME", value_parser = term, required_unless_present = "close")]
     term: Option<SignedDuration>,
-    /// Why; everybody who works there reads it
+    /// Reason, shown to everyone who works in the namespace
     #[arg(long, value_name = "TEXT", required_unless_present = "close")]
     reason: Option<String>,
-    /// Have what is refused be refused again
+    /// End the suspension now
     #[arg(long, conflicts_with_all = ["term", "reason"])]
     close: bool,
     /// Do not ask
@@ -108,7 +108,7 @@ async fn open(
     tell_before(found, &site.clock, out)?;
     writeln!(
         out,
-        "For {term:#} nothing is refused in namespace {ns}: not the end of its data, nor its own. Each command is still told what it \
+        "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command is still told what it \
          would have been refused for, and Events tell everybody, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. What is changed meanwhile stays changed."
     )?;
@@ -182,8 +182,13 @@ async fn holds(options: &Options, site: &Site) -> String {
     let look = Look::of(&options.access, Some(&options.of), None);
     let (world, _) = match timeout(GLANCE, look::looked(&look, site)).await {
         Ok(Ok(listed)) => listed,
-        Ok(Err(error)) => return format!("What is in it is not known: {}", visible(&chain(error.as_ref()))),
-        Err(_) => return "What is in it is not known: the API server takes its time".to_owned(),
+        Ok(Err(error)) => {
+            return format!("The contents of the namespace are unknown: {}", visible(&chain(error.as_ref())));
+        }
+        Err(_) => {
+            return "The contents of the namespace are unknown: the API server did not answer in time"
+                .to_owned();
+        }
     };
     let view = site.view(&world);
     let told = world

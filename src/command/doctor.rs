@@ -98,7 +98,7 @@ pub(super) async fn asked(
             rows.extend(unseen.iter().map(|plural| {
                 Row::not_asked(
                     "view",
-                    format!("{plural} may not be listed; what depends on them is not judged"),
+                    format!("{plural} could not be listed; what depends on them is not judged"),
                 )
             }));
             Some(world)

@@ -59,7 +59,9 @@ impl Look {
 
     /// What is asked; by which settings it is judged is said on stderr.
     pub async fn site(&self) -> anyhow::Result<Site> {
-        Site::announced(self.client().await?, self.config.as_deref(), false).await
+        let site = Site::that_judges(self.client().await?, self.config.as_deref()).await?;
+        site.tell_source();
+        Ok(site)
     }
 
     /// The one namespace, if one was asked for.
@@ -109,9 +111,13 @@ impl Survey {
         Ok(&self.look)
     }
 
-    /// What is asked; by which settings it is judged is said on stderr.
+    /// What is asked; by which settings it is judged is said on stderr, if little is to be said only where it is a guess.
     pub async fn site(&self) -> anyhow::Result<Site> {
-        Site::announced(self.look.client().await?, self.look.config.as_deref(), self.quiet).await
+        let site = Site::that_judges(self.look.client().await?, self.look.config.as_deref()).await?;
+        if !self.quiet || site.guesses() {
+            site.tell_source();
+        }
+        Ok(site)
     }
 
     /// A person is to read it.
@@ -186,7 +192,7 @@ pub fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Res
     runtime.block_on(work)
 }
 
-/// The world, and what may not be listed.
+/// The world, and what could not be listed.
 pub async fn looked(look: &Look, site: &Site) -> anyhow::Result<(World, Vec<&'static str>)> {
     let namespace = look.namespace.as_deref();
     let listed = match watch::once(&site.client, namespace, &site.settings.adoption).await {
@@ -223,7 +229,7 @@ pub async fn all_or_one(
 /// What a judgement goes without is told where the judgement is not.
 pub fn tell_unseen(unseen: &[&str]) {
     for plural in unseen {
-        let words = format!("gatera: {plural} may not be listed; what depends on them is not judged");
+        let words = format!("gatera: {plural} could not be listed; what depends on them is not judged");
         let _ = writeln!(io::stderr(), "{words}");
     }
 }

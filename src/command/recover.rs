@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::Exit;
 use super::look::{self, Seen};
 use super::site::Site;
-use super::walk::{LOOK, Of, Said, agrees, is_away};
+use super::walk::{LOOK, Of, Said, agrees, is_away, is_by_the_guard};
 
 /// What one look shows the guard has heard by then.
 const HEARD: Duration = Duration::from_secs(60);
@@ -47,7 +47,7 @@ pub struct Options {
     #[arg(long, value_name = "LOSS", requires = "from")]
     accept_loss: Option<String>,
     /// Take back what was asked for
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dry_run")]
     abort: bool,
 }
 
@@ -80,6 +80,7 @@ pub fn run(options: &Options, to: To, out: &mut impl Write) -> anyhow::Result<Ex
         table: String::new(),
         said: Said::default(),
         tries: BTreeMap::new(),
+        failing: None,
     };
     look::block_on(way.walk(out))
 }
@@ -100,6 +101,8 @@ struct Way<'a> {
     said: Said,
     /// What was done again and again.
     tries: BTreeMap<String, u32>,
+    /// Since when steps are refused.
+    failing: Option<Instant>,
 }
 
 /// Whether a person was asked just now, or nobody has to be.
@@ -117,11 +120,11 @@ impl Way<'_> {
         if looked && !matches!(result, Ok(Exit::Clean)) {
             let cleared = timeout(CLEARED, async {
                 let seen = self.options.of.seen(&site, &mut Said::default(), out).await?;
-                doing::stop_reading(&seen).await
+                doing::stop_reading(&seen, &self.want.before).await
             });
             // The next run deletes what stays now.
             if let Ok(Err(problem)) = cleared.await {
-                self.said.problem(&problem.context("deleting the pods that read"), out)?;
+                self.said.problem(&problem.context("deleting the reader pods"), out)?;
             }
         }
         result
@@ -238,6 +241,7 @@ impl Way<'_> {
         self.acted |= !matches!(step, Step::Wait(_) | Step::Serves);
         match doing::act(seen, step).await {
             Ok(()) => {
+                self.failing = None;
                 if let Step::Finish { without } = step {
                     writeln!(out, "{}", report::back(seen.cluster()?, without))?;
                     return Ok(ControlFlow::Break(Exit::Clean));
@@ -248,10 +252,13 @@ impl Way<'_> {
                         self.want.unreadable.push(uid.clone());
                         return Ok(ControlFlow::Continue(()));
                     }
-                    writeln!(
-                        out,
-                        "done {MOST_TRIES} times, and it does not help; kubectl logs of that member tells why"
-                    )?;
+                    let logs = match step {
+                        Step::Restart { member, .. } => {
+                            format!("; `kubectl -n {} logs {member}` shows why", seen.id.namespace)
+                        }
+                        _ => String::new(),
+                    };
+                    writeln!(out, "tried {MOST_TRIES} times without success{logs}")?;
                     return Ok(ControlFlow::Break(Exit::Undecided));
                 }
             }
@@ -262,8 +269,13 @@ impl Way<'_> {
                 {
                     self.want.unreadable.push(uid.clone());
                 }
-                // The guard hears a little later what servers told. One that does not answer is waited for.
-                if matches!(step, Step::Ask { .. }) && self.since.elapsed() > HEARD && !is_away(&problem) {
+                if is_away(&problem) {
+                    self.failing = None;
+                    return Ok(ControlFlow::Continue(()));
+                }
+                let failing = *self.failing.get_or_insert_with(Instant::now);
+                if lasts(step, &problem, self.since.elapsed(), failing.elapsed()) {
+                    writeln!(out, "given up: waiting does not change that; mend it and run this again")?;
                     return Ok(ControlFlow::Break(Exit::Refused));
                 }
             }
@@ -284,17 +296,55 @@ impl Way<'_> {
     }
 }
 
-async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
-    doing::stop_reading(seen).await.context("deleting the pods that read")?;
-    if seen.cluster()?.workload.metadata.mark(RECOVER).is_none() {
-        writeln!(out, "no recovery of {} is under way", seen.id)?;
-        return Ok(Exit::Clean);
+/// What is refused for a minute stays so. The guard hears a little later what servers told, so a request counts from the last change of
+/// the table; and what the guard says of another step may change.
+fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
+    match step {
+        Step::Ask { .. } => still > HEARD,
+        _ => failing > HEARD && !is_by_the_guard(problem),
     }
-    doing::take_off(seen).await.context("taking it back")?;
-    writeln!(
-        out,
-        "what was asked for {} is taken back; members that were made anew stay as they are",
-        seen.id
-    )?;
+}
+
+/// The request first: while it stands a member may start from it.
+async fn abort(seen: &Seen, out: &mut impl Write) -> anyhow::Result<Exit> {
+    let asked = seen.cluster()?.workload.metadata.mark(RECOVER).is_some();
+    if asked {
+        doing::take_off(seen).await.context("withdrawing the recovery request")?;
+    }
+    doing::stop_reading(seen, &[]).await.context("deleting the reader pods")?;
+    if asked {
+        writeln!(
+            out,
+            "the recovery request for {} was withdrawn; pods that were already recreated stay",
+            seen.id
+        )?;
+    } else {
+        writeln!(out, "no recovery of {} is under way", seen.id)?;
+    }
     Ok(Exit::Clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_is_refused_for_a_minute_ends_it_and_what_a_rule_refuses_does_not() {
+        let refused = |message: &str| {
+            let status = Status { code: 403, message: message.to_owned(), ..Status::default() };
+            anyhow::Error::from(kube::Error::Api(Box::new(status))).context("making it")
+        };
+        let no_right = refused("pods is forbidden: User \"a\" cannot create resource \"pods\"");
+        let by_a_rule = refused(
+            "admission webhook \"pods.gatera.dev\" denied the request: [G02] Pod db/g-1: it serves\n  why: it does",
+        );
+        let create = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
+        let [short, long] = [HEARD, HEARD + Duration::from_secs(1)];
+        assert!(!lasts(&create, &no_right, long, short));
+        assert!(lasts(&create, &no_right, short, long));
+        assert!(!lasts(&create, &by_a_rule, long, long));
+        assert!(lasts(&create, &anyhow::anyhow!("it would start without the step"), short, long));
+    }
 }

@@ -23,12 +23,13 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::look::{self, Seen};
+use super::site::Site;
 use super::status;
 
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Ask {
-    /// Tell how far members are with a changed configuration
+    /// Show how far a rollout has come
     Status {
         /// Of which clusters.
         #[command(flatten)]
@@ -114,8 +115,13 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
 const LOOK: Duration = Duration::from_secs(2);
 
 async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let (mut before, site) = (String::new(), of.look().site().await?);
+    let (mut before, client) = (String::new(), of.look().client().await?);
     loop {
+        // Clock and settings as they are now: whoever watches may do so for days.
+        let site = Site::that_judges(client.clone(), of.look().config.as_deref()).await?;
+        if before.is_empty() {
+            site.tell_source();
+        }
         let (world, _) = look::looked(of.look(), &site).await?;
         let view = site.view(&world);
         let clusters = of.clusters(&world)?.into_iter();

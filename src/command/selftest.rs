@@ -38,7 +38,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Asks until the answer is right, or patience ends.
 pub fn run(options: &Options, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
-        let site = Site::announced(options.access.client().await?, options.config.as_deref(), false).await?;
+        let site = Site::that_judges(options.access.client().await?, options.config.as_deref()).await?;
+        site.tell_source();
         tried(options, &site, out).await
     })
 }

@@ -91,7 +91,7 @@ pub struct Options {
     /// Days that a certificate of our own lives
     #[arg(long, default_value_t = 90.0)]
     certificate_days: f64,
-    /// Bytes of memory that this process may take: what people write has room for a share of it
+    /// Memory limit of this process in bytes; the room for user-written objects is a share of it
     #[arg(long, value_name = "BYTES", env = "GATERA_MEMORY", hide_env_values = true, default_value_t = 128 << 20)]
     memory: usize,
     /// After SIGTERM: seconds to go on serving as unready, until API servers have forgotten this replica

@@ -47,20 +47,20 @@ impl Site {
         Ok(Self { client, clock, settings, source, guard })
     }
 
-    /// The same, with the settings' source on stderr; with `quiet` only if they are not the guard's although there is one. Where they
-    /// cannot be asked for at the moment nothing is judged: to do so by others would be a guess.
-    pub async fn announced(client: Client, config: Option<&Path>, quiet: bool) -> anyhow::Result<Self> {
+    /// The same, for what judges: where the guard's settings cannot be asked for at the moment, others would be a guess.
+    pub async fn that_judges(client: Client, config: Option<&Path>) -> anyhow::Result<Self> {
         let site = Self::of(client, config).await?;
-        let guessed = matches!(site.source, Source::Defaults(_));
-        if let (true, Err(problem)) = (guessed, &site.guard.settings)
+        if let (Source::Defaults(_), Err(problem)) = (&site.source, &site.guard.settings)
             && is_away(problem)
         {
             anyhow::bail!("asking for the guard's settings: {}", chain(problem.as_ref()));
         }
-        if !quiet || guessed && site.guard.is_there() {
-            site.tell_source();
-        }
         Ok(site)
+    }
+
+    /// There is a guard, and it may judge by other settings.
+    pub fn guesses(&self) -> bool {
+        matches!(self.source, Source::Defaults(_)) && self.guard.is_there()
     }
 
     /// What is for programs is alone on standard output.

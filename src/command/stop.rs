@@ -44,13 +44,14 @@ async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
     let site = of.site().await?;
     let (mut told, mut agreed) = (Said::default(), of.agreed());
     let (mut since, mut before, mut fewest) = (Instant::now(), None, i64::MAX);
+    let mut replaced = None;
     loop {
         let seen = of.seen(&site, &mut told, out).await?;
         let (cluster, view) = (seen.cluster()?, seen.view());
         let step = stop::next(cluster, &view);
         match &step {
             Step::Stopped => {
-                take_off(&seen).await?;
+                take_off(&seen, replaced.as_deref()).await?;
                 write!(out, "{}", report::stopped(cluster))?;
                 return Ok(Exit::Clean);
             }
@@ -76,14 +77,15 @@ async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
             }
             _ => {}
         }
-        if before.as_ref() != Some(&step) {
-            (since, before) = (Instant::now(), Some(step.clone()));
+        let wordless = step.without_words();
+        if before.as_ref() != Some(&wordless) {
+            (since, before) = (Instant::now(), Some(wordless));
         }
         told.step(report::says(&step), out)?;
         if of.gives_up(since, out)? {
             return Ok(Exit::Undecided);
         }
-        match (act(&seen, &step).await, &step) {
+        match (act(&seen, &step, &mut replaced).await, &step) {
             (Ok(()), Step::Leave { to, .. }) => fewest = *to,
             (Ok(()), _) => {}
             (Err(problem), _) => told.problem(&problem, out)?,
@@ -92,13 +94,13 @@ async fn go(of: &Of, out: &mut impl Write) -> anyhow::Result<Exit> {
     }
 }
 
-async fn act(seen: &Seen, step: &Step) -> anyhow::Result<()> {
+async fn act(seen: &Seen, step: &Step, replaced: &mut Option<String>) -> anyhow::Result<()> {
     match step {
         Step::Record { claims } => record(seen, claims, None).await,
         Step::Leave { member, claims, to } => {
             // What it says at its end is said to whoever listens already.
             let Some(last) = Leaving::of(seen, member).await? else { return Ok(()) };
-            leave(seen, *to).await?;
+            leave(seen, *to, replaced).await?;
             ended(seen, claims, last).await
         }
         Step::Follow { member, claims, .. } => match Leaving::of(seen, member).await? {
@@ -118,13 +120,15 @@ async fn ended(seen: &Seen, claims: &[String], last: Leaving) -> anyhow::Result<
 }
 
 /// The guard keeps the last member, and rightly: so the person's word stands on the StatefulSet for that moment, and then what stood
-/// there before. One that somebody has written since the look is not written over.
-async fn leave(seen: &Seen, to: i64) -> anyhow::Result<()> {
+/// there before: `replaced`, until it does so again. One that somebody has written since the look is not written over.
+async fn leave(seen: &Seen, to: i64, replaced: &mut Option<String>) -> anyhow::Result<()> {
     if to > 0 {
         return seen.scale(to).await;
     }
     let meta = &seen.cluster()?.workload.metadata;
-    let before = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text));
+    if let Some(text) = meta.mark(OVERRIDE).filter(|text| !stop::is_ours(text)) {
+        *replaced = Some(text.to_owned());
+    }
     seen.annotate_version(Some(&meta.resource_version), seen.release("G01", ASKED, stop::RELEASE)?).await?;
     let mut done = seen.scale(to).await;
     // The replica that is asked may not have seen it yet.
@@ -135,14 +139,15 @@ async fn leave(seen: &Seen, to: i64) -> anyhow::Result<()> {
         sleep(SECOND).await;
         done = seen.scale(to).await;
     }
-    put_back(seen, before).await?;
+    put_back(seen, replaced.as_deref()).await?;
+    *replaced = None;
     done
 }
 
-/// Ours, of a run that was killed.
-async fn take_off(seen: &Seen) -> anyhow::Result<()> {
+/// Ours, of a run that was killed, or could not put back what it had replaced.
+async fn take_off(seen: &Seen, replaced: Option<&str>) -> anyhow::Result<()> {
     if seen.cluster()?.workload.metadata.mark(OVERRIDE).is_some_and(stop::is_ours) {
-        put_back(seen, None).await?;
+        put_back(seen, replaced).await?;
     }
     Ok(())
 }
@@ -232,4 +237,97 @@ fn told(pod: &Pod) -> Option<Position> {
     statuses
         .iter()
         .find_map(|it| start_note::end(it.state.as_ref()?.terminated.as_ref()?.message.as_deref()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::{Request, Response};
+    use decide::config::Settings;
+    use decide::object::{Kind, Object};
+    use decide::view::{Facts, Freshness, Id, World};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::command::site::Clock;
+
+    const THEIRS: &str = "G07 until=2026-01-01T10:00:00Z reason=moving house";
+
+    fn set(mark: &Value) -> Value {
+        let labels = json!({ "gatera.dev/cluster": "g" });
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": { "name": "g", "namespace": "db", "uid": "u-1", "labels": labels, "annotations": { "gatera.dev/override": mark } },
+            "spec": {
+                "replicas": 1, "serviceName": "g-hs", "selector": { "matchLabels": labels },
+                "template": { "metadata": { "labels": labels }, "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] } },
+            },
+        })
+    }
+
+    /// The last member leaves under this override, which the API server keeps; while it is not well it puts no other one back.
+    async fn leaves(
+        mark: &Arc<Mutex<Value>>,
+        well: bool,
+        replaced: &mut Option<String>,
+    ) -> anyhow::Result<()> {
+        let held = Arc::clone(mark);
+        let service = service_fn(move |request: Request<Body>| {
+            let held = Arc::clone(&held);
+            async move {
+                let (parts, body) = request.into_parts();
+                let body: Value =
+                    serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap_or_default();
+                let written = body.pointer("/metadata/annotations/gatera.dev~1override");
+                let (code, answer) = match written {
+                    Some(text) if !well && text.as_str().is_none_or(|it| !stop::is_ours(it)) => {
+                        (500, json!({ "kind": "Status", "code": 500 }))
+                    }
+                    _ if parts.uri.path().ends_with("/scale") => {
+                        (200, json!({ "metadata": { "name": "g" }, "spec": { "replicas": 1 } }))
+                    }
+                    _ => {
+                        let mut held = held.lock().unwrap();
+                        *held = written.unwrap_or(&held).clone();
+                        (200, set(&held))
+                    }
+                };
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
+            }
+        });
+        let settings = Settings::default();
+        let mut facts = Facts::of(&settings.adoption);
+        let text = set(&mark.lock().unwrap()).to_string();
+        facts.put(Object::read(Kind::StatefulSet, &text).unwrap());
+        let world = World::build(facts, Freshness::Current);
+        let (client, clock, id) = (Client::new(service, "db"), Clock::of_this_machine(), Id::new("db", "g"));
+        leave(&Seen { client, clock, settings, world, id }, 0, replaced).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_override_is_put_back_also_if_that_fails_at_first() {
+        let (mark, mut replaced) = (Arc::new(Mutex::new(json!(THEIRS))), None);
+        leaves(&mark, false, &mut replaced).await.unwrap_err();
+        assert!(mark.lock().unwrap().as_str().is_some_and(stop::is_ours));
+        leaves(&mark, true, &mut replaced).await.unwrap();
+        assert_eq!(*mark.lock().unwrap(), THEIRS);
+    }
+
+    #[test]
+    fn words_that_change_are_no_step() {
+        let wait = |why: &str| Step::Wait(why.to_owned()).without_words();
+        assert_eq!(wait("galera-1 is joining for 5 s"), wait("galera-1 is joining for 7 s"));
+        let follow = |member: &str, kept: &str| {
+            Step::Follow { member: member.to_owned(), claims: vec![], kept: Some(kept.to_owned()) }
+                .without_words()
+        };
+        assert_eq!(follow("g-1", "a"), follow("g-1", "b"));
+        assert_ne!(follow("g-1", "a"), follow("g-0", "a"));
+    }
 }

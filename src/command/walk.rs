@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use decide::marks::{OVERRIDE, PREFIX, STOPPED};
 use decide::report::visible;
+use decide::simulate::There;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -184,6 +185,16 @@ pub fn is_away(problem: &anyhow::Error) -> bool {
     }
 }
 
+/// A rule of the guard refused it, or the guard did not answer: either may change.
+pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
+    match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
+        Some(kube::Error::Api(it)) => {
+            matches!(There::of(it.code, &it.message), There::Refused(_) | There::Unanswered(_))
+        }
+        _ => false,
+    }
+}
+
 /// By whom.
 pub fn params() -> PatchParams {
     PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
@@ -233,10 +244,7 @@ fn tell(text: &str, out: &mut impl Write) -> io::Result<()> {
 
 /// Whether somebody at a terminal says yes; if not, that nothing was done is said.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
-    anyhow::ensure!(
-        io::stdin().is_terminal(),
-        "nobody is asked here, so --yes has to say that this is to be done"
-    );
+    anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;
     out.flush()?;
     let mut answer = String::new();

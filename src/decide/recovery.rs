@@ -67,7 +67,7 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
     match (stake.loss(), &asked.loss) {
         (None, _) => None,
         (Some(loss), Some(accepted)) if *accepted == loss => None,
-        (Some(loss), _) => Some(format!("{stake}; whoever goes on accepts a loss: {loss}")),
+        (Some(loss), _) => Some(format!("{stake}; starting here loses: {loss}")),
     }
 }
 

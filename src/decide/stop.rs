@@ -46,6 +46,20 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// The same without the words that change while nothing happens.
+    #[must_use]
+    pub fn without_words(&self) -> Self {
+        match self {
+            Self::Wait(_) => Self::Wait(String::new()),
+            Self::Follow { member, claims, .. } => {
+                Self::Follow { member: member.clone(), claims: claims.clone(), kept: None }
+            }
+            other => other.clone(),
+        }
+    }
+}
+
 /// What comes next.
 pub fn next(cluster: &Cluster, view: &View<'_>) -> Step {
     let recorded =
@@ -182,6 +196,6 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Step> {
     let pod = cluster.bootstrap.pods.first().map(|pod| &pod.name)?;
     Some(match bootstrap::kept_by_more_than_time(cluster, view) {
         Some(why) => Step::Cannot(format!("{pod}, its bootstrap node, is still there, and stays: {why}")),
-        None => Step::Wait(format!("{pod} is still there, and is removed when it is needed no more")),
+        None => Step::Wait(format!("{pod} still exists; the guard removes it when no member needs it")),
     })
 }

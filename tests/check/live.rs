@@ -323,7 +323,7 @@ fn what_may_not_be_seen_is_said() {
     );
     assert!(
         said.contains(&secret)
-            && said.contains("nodes may not be listed, so what depends on them was not judged"),
+            && said.contains("nodes could not be listed, so what depends on them was not judged"),
         "{said}"
     );
     let (code, said) = before.check_with(&kubeconfig, &members(), &["--namespace", ns, "--strict"]);

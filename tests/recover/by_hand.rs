@@ -168,3 +168,18 @@ fn who_starts_keeps_its_node() {
     let why = recovery::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
+
+/// By hand a pod looks at each volume, and namespaces may be restricted.
+#[test]
+fn a_restricted_namespace_takes_the_pod_that_looks_at_a_volume() {
+    let page = include_str!("../../docs/rules/G20.md");
+    let manifest = page.split_once("<<EOF\n").unwrap().1.split_once("\nEOF").unwrap().0;
+    let pod: Value = serde_saphyr::from_str(manifest).unwrap();
+    let (pod, container) =
+        (&pod["spec"]["securityContext"], &pod["spec"]["containers"][0]["securityContext"]);
+    assert_eq!(
+        (&pod["runAsNonRoot"], &pod["seccompProfile"]["type"]),
+        (&json!(true), &json!("RuntimeDefault"))
+    );
+    assert_eq!(container, &json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } }));
+}

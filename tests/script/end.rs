@@ -63,6 +63,22 @@ fn who_may_not_signal_the_server_becomes_it() {
     });
 }
 
+/// Nobody ends it then, but a copy that replaces its data is marked all the same.
+#[test]
+fn a_copy_is_marked_also_where_the_server_may_not_be_signalled() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "");
+        pod.tool(
+            "mariadbd",
+            r#": >"$POD/data/sst_in_progress"; mkdir "$POD/proc/$$"; i=0
+            until [ -e "$POD/data/gatera.sst_in_progress" ] || [ $i -gt 100 ]; do sleep 0.1; i=$((i+1)); done
+            rm -rf "$POD/proc/$$"; [ -e "$POD/data/gatera.sst_in_progress" ]"#,
+        );
+        pod.tool("find", "exit 1").write("proc/self/status", "Uid:\t0\t0\nCapEff:\t00000000000000cb\n");
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+    });
+}
+
 /// The server's end is the container's.
 #[test]
 fn the_exit_code_is_the_servers() {

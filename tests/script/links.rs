@@ -81,6 +81,20 @@ fn nothing_is_written_or_read_through_a_link() {
     });
 }
 
+/// A file that root moves there would end up in the folder.
+#[test]
+fn nothing_is_moved_into_a_folder_behind_a_link() {
+    for_each(&[()], |pod, ()| {
+        busy(pod);
+        fs::create_dir(pod.path("root")).unwrap();
+        fs::remove_file(pod.path("data/grastate.dat")).unwrap();
+        symlink(pod.path("root"), pod.path("data/grastate.dat")).unwrap();
+        let printed = everything(pod, "a link to a folder");
+        assert!(printed.contains("grastate.dat or "), "{printed}");
+        assert_eq!(fs::read_dir(pod.path("root")).unwrap().count(), 0);
+    });
+}
+
 #[test]
 fn nothing_waits_at_a_pipe() {
     let names = [&NAMES[..], &["data/grastate.dat", "data/gvwstate.dat", "status.json"]].concat();

@@ -19,7 +19,10 @@ const LIVES: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Data {
     Nothing,
+    /// A copy was written over it.
     Half,
+    /// It was removed for a copy, in part.
+    Removed,
     Whole,
 }
 
@@ -39,6 +42,8 @@ enum Copies {
     Nothing,
     Missing,
     Everything,
+    /// Everything, by a script that first removes what is there, in any order: so far these files.
+    Anew(&'static str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,11 +89,16 @@ impl Dice {
     }
 
     fn life(&mut self, truth: &Truth) -> Life {
-        use Copies::{Everything, Missing, Nothing};
+        use Copies::{Anew, Everything, Missing, Nothing};
         use End::{Crash, Ddl, Order, Power};
         let whole = truth.data == Data::Whole && truth.compared;
+        let removes = self.of(&["data/ibdata1", "data/mysql/global_priv.frm", "data/mysql/global_priv.frm"]);
         // Without an id Galera copies everything.
-        let copies = if whole { self.of(&[Nothing, Nothing, Missing, Everything]) } else { Everything };
+        let copies = if whole {
+            self.of(&[Nothing, Missing, Everything, Anew(removes), Anew(removes)])
+        } else {
+            self.of(&[Everything, Anew(removes)])
+        };
         let (members, dies) = (self.of(&[2, 2, 3]), self.of(&[Crash, Power]));
         let deed = match self.of(&[0, 1, 2, 2]) {
             0 => Deed::Waits(dies),
@@ -174,11 +184,22 @@ impl Deed {
                 acts += "echo half >\"$d/ibdata1\"; until_is -e \"$d/gatera.sst_in_progress\"\n";
                 truth.data = Data::Half;
             }
+            if let Copies::Anew(removes) = copies {
+                acts += &format!("mkdir -p \"$d/.sst\"; rm -f \"$POD/{removes}\"\n");
+                // Its script has no time to take its file away when the node ends.
+                if ends || end != End::Power {
+                    acts += "until_is -e \"$d/gatera.sst_in_progress\"\n";
+                }
+                truth.data = Data::Removed;
+            }
             if copies != Copies::Nothing && (ends || end != End::Power) {
                 acts += "rm -f \"$d/sst_in_progress\"\n";
             }
             if ends {
-                acts += &format!("echo whole >\"$d/ibdata1\"; state {ID} -1; show SYNCED\n");
+                acts += &format!(
+                    "mkdir -p \"$d/mysql\"; echo whole >\"$d/ibdata1\"; echo whole >\"$d/mysql/global_priv.frm\"; rm -rf \"$d/.sst\"; \
+                     state {ID} -1; show SYNCED\n"
+                );
                 (truth.data, truth.compared) = (Data::Whole, true);
             }
             if seen {
@@ -226,7 +247,7 @@ fn set_up(pod: &Pod, life: &Life, truth: &mut Truth, number: usize) -> Truth {
     for (name, ago) in [("data/sst_in_progress", 90), ("data/ibdata1", 90)] {
         let half = before.data == Data::Half && name.ends_with("ibdata1");
         if let Ok(file) = File::options().write(true).open(pod.path(name)) {
-            let old = name.ends_with("ibdata1") && before.data == Data::Whole;
+            let old = name.ends_with("ibdata1") && matches!(before.data, Data::Whole | Data::Removed);
             let ago = if half {
                 80
             } else if old {
@@ -303,7 +324,7 @@ fn live(pod: &Pod, life: &Life, truth: &mut Truth, number: usize, story: &str) {
 
 #[test]
 fn however_its_servers_ended_a_member_starts_from_what_it_has() {
-    let members: u64 = env::var("GATERA_START_LIVES").map_or(6, |it| it.parse().unwrap());
+    let members: u64 = env::var("GATERA_START_LIVES").map_or(8, |it| it.parse().unwrap());
     let seeds: Vec<_> = (1..=members).collect();
     for some in seeds.chunks(10) {
         for_each(some, |pod, &seed| {
@@ -329,7 +350,8 @@ fn however_its_servers_ended_a_member_starts_from_what_it_has() {
             let mut truth = if std::mem::take(&mut truth) == 0 {
                 Truth { data: Data::Nothing, compared: false, view: None, led: false }
             } else {
-                pod.write("data/ibdata1", "whole").write("data/grastate.dat", state(ID, "-1", "0"));
+                pod.write("data/ibdata1", "whole").write("data/mysql/global_priv.frm", "whole");
+                pod.write("data/grastate.dat", state(ID, "-1", "0"));
                 Truth { data: Data::Whole, compared: true, view: None, led: false }
             };
             let mut story = format!("member {seed} in {}", pod.shell.display());

@@ -320,6 +320,17 @@ fn a_member_whose_grastate_was_removed_copies_everything() {
     });
 }
 
+/// A full disk takes no line about this start. What the last server of this pod did is over all the same.
+#[test]
+fn a_server_has_not_joined_because_the_last_one_had() {
+    for_each(&[()], |pod, ()| {
+        server(pod, "");
+        pod.write("joined", "SYNCED\n").write("start/in", "its way");
+        run(pod, "mariadbd --datadir=DATA").exits(0);
+        assert!(!pod.path("joined").exists());
+    });
+}
+
 /// Nobody can be told then, and that is all: read-only folders, a termination message elsewhere.
 #[test]
 fn a_server_starts_where_nothing_can_be_written() {

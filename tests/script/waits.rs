@@ -97,31 +97,38 @@ fn a_transfer_that_has_failed_is_told() {
     });
 }
 
-/// The script of a transfer listens for its donor as long as it takes, and the donor may be gone.
+/// The script of a transfer listens for its donor as long as it takes, and the donor may be gone, or busy with another joiner.
 #[test]
 fn a_joiner_whose_donor_is_gone_is_ended() {
     const LISTENS: &str = "00000000:115C 00000000:0000 0A";
     const COPIES: &str = "0100007F:115C 0200007F:A000 01";
     let rows = [
-        // what is connected, whether its script runs, how long it is silent, whether it is ended
-        (&[LISTENS][..], true, 130, true),
-        (&[LISTENS], true, 60, false),
-        (&[LISTENS, COPIES], true, 130, false),
-        (&[], true, 130, false), // it prepares what it got
-        (&[LISTENS], false, 130, false),
+        // what is connected, and then; whether its script runs, how long it is silent, for how long it may be if no donor came, whether
+        // it is ended
+        (&[LISTENS, COPIES][..], &[LISTENS][..], true, 130, "1680", true),
+        (&[LISTENS], &[LISTENS], true, 130, "1680", false),
+        (&[LISTENS], &[LISTENS], true, 130, "5", true),
+        (&[LISTENS], &[LISTENS], true, 60, "5", false),
+        (&[LISTENS, COPIES], &[LISTENS, COPIES], true, 130, "5", false),
+        (&[], &[], true, 130, "5", false), // it prepares what it got
+        (&[LISTENS], &[LISTENS], false, 130, "5", false),
     ];
-    for_each(&rows, |pod, &(sockets, script, silent, ends)| {
+    for_each(&rows, |pod, &(before, sockets, script, silent, longest, ends)| {
         server(pod, "");
-        let hangs = "trap '' TERM; i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
+        let hangs =
+            "trap '' TERM; sleep 3; mv \"$POD/tcp\" \"$POD/proc/net/tcp\"; mv \"$POD/was\" \"$POD/idle\"
+            i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
         pod.tool("mariadbd", hangs).shell_on_path().state("JOINING").connections("tcp", sockets);
-        pod.write("idle", idle_of(silent, 0, (START - BOOT) * 100)).env("GATERA_SILENCE", "5");
+        fs::rename(pod.path("proc/net/tcp"), pod.path("tcp")).unwrap();
+        pod.connections("tcp", before).env("GATERA_SILENCE", "5").env("GATERA_LONGEST", longest);
+        pod.write("was", idle_of(silent, 0, (START - BOOT) * 100));
         if script {
             pod.process(7, "bash", 'S', START);
             pod.write("proc/7/cmdline", "bash\0-ue\0/usr/bin/wsrep_sst_rsync\0")
                 .write("data/sst_in_progress", "");
         }
         let outcome = run(pod, "mariadbd --datadir=DATA").exits(if ends { 137 } else { 7 });
-        assert_eq!(outcome.err.contains("no donor has been connected"), ends, "{outcome:#?}");
+        assert_eq!(outcome.err.contains("nothing has come in for 2 minutes"), ends, "{outcome:#?}");
     });
 }
 

@@ -7,15 +7,14 @@
 #
 # A position is the number of the last transaction that a member has, together with the id of the history it belongs
 # to: UUID:SEQNO. A server that was stopped in order finds its position in grastate.dat. After a crash it stands only
-# in InnoDB's own files. On a host mysqld_safe or systemd gets it from there; in a container nobody does, and members
+# in InnoDB's own files. On a host mysqld_safe or systemd reads it there; in a container nothing does, and members
 # without a position form their cluster again without comparing what they have: rows that only some of them got differ
 # from then on. So here:
 #   - the position is recovered and handed to this very start as an argument, never by a file that could be stale;
 #   - a server whose position Galera would ignore (set_view_aside), or which had not joined, does not form a cluster out of
 #     its last view;
 #   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
-#   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead);
-#   - what was found is told, in one line: $run/start, the log, and while joining is not over the termination message.
+#   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead).
 # This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
 # may not signal the server it becomes the server.
 # Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
@@ -31,7 +30,7 @@ here=${0%/*}
 identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
 patience=${GATERA_PATIENCE:-60}
-silence=${GATERA_SILENCE:-180} # after the two minutes of wait-for-sync.sh
+silence=${GATERA_SILENCE:-180} longest=${GATERA_LONGEST:-1680} # after the two minutes of wait-for-sync.sh
 child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
@@ -41,19 +40,20 @@ put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; };
 
 is_file() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
-# What this start knows of its data. In the log; beside the status file, where the probe reads it; and as the message
-# that the kubelet keeps when the container ends; emptied when joining is over, it makes way for the server's last words.
+# What this start knows of its data: in the log; beside the status file, for the probe; and as the message that the kubelet
+# keeps when the container ends, emptied when joining is over.
 tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
     say "$line"
     put "$run/view" "$view"
-    put "$run/start" "$line" && rm -f "$run/joined"
+    rm -f "$run/joined" # first: the disk may be full
+    put "$run/start" "$line"
     { echo "$line" >"$message"; } 2>/dev/null
     [ -z "${GATERA_ONLY_TELLS:-}" ] || exit 0
 }
 
-# Not started on a guess. The words stay in the termination message.
+# Not started on a guess.
 refuse() {
     say "$*"
     echo "gatera did not start the server: $*" 2>/dev/null >"$message"
@@ -153,8 +153,8 @@ read_recorded() {
     ! is_id "$seen" || recorded=$seen
 } 2>/dev/null
 
-# Refuses a server that would found a cluster where one exists. Whatever got past the webhooks ends here: an address out of
-# a Secret, a template that changed while the guard was down, a container that lost its disk and starts again.
+# Refuses a server that would found a cluster where one exists, whatever got past the webhooks: an address out of a Secret, a
+# template that changed while the guard was down, a container that lost its disk.
 gate() {
     founding=''
     case $address in
@@ -206,6 +206,7 @@ uuid:    ${at%:*}
 seqno:   ${at#*:}
 safe_to_bootstrap: 1" || return 1
     [ "$user" != 0 ] || chown -h mysql: "$new_state" || return 1
+    [ ! -d "$home/grastate.dat" ] || return 1 # root would move it in, through a link
     mv -f "$new_state" "$home/grastate.dat"
 }
 
@@ -245,14 +246,14 @@ holds_data() {
 }
 
 # A state transfer began to replace the data, and did not end: its script says so while it runs, and touches its file before the
-# data. Where it could it took the file away, so there is a mark of our own. Galera knows no id then; before it copies only what is
-# missing it knows none for a moment either, and all data is there.
+# data; wsrep_sst_mariabackup makes .sst before it removes it, in any order. Where it could it took its file away, so there is a mark
+# of our own. Galera knows no id then, nor for a moment before it copies only what is missing, and all data is there.
 is_half_a_copy() {
     [ -z "$uuid" ] || return 1
     [ ! -e "$mark" ] || return 0
     # shellcheck disable=SC3013 # every shell that an image may bring knows -nt
-    [ -e "$datadir/sst_in_progress" ] &&
-        { [ ! -e "$tablespaces/ibdata1" ] || [ ! "$datadir/sst_in_progress" -nt "$tablespaces/ibdata1" ]; }
+    [ -e "$datadir/sst_in_progress" ] && { [ -d "$datadir/.sst" ] || [ ! -e "$tablespaces/ibdata1" ] ||
+        [ ! "$datadir/sst_in_progress" -nt "$tablespaces/ibdata1" ]; }
 }
 
 # The last view lets members find each other and form their cluster again. It belongs to a server whose position counts
@@ -265,7 +266,7 @@ set_view_aside() {
 }
 
 # Sets view: the id and the members of the last view; parts, by which it is whole; and missing: how many members of this pod's
-# StatefulSet the address names, less those in the view; empty: it names none.
+# StatefulSet the address names, less those in the view; empty: none.
 read_view() {
     # shellcheck disable=SC3028 # the container runtime sets it: the pod's name
     view='' parts='' missing='' pod=${HOSTNAME:-} hosts=${address#gcomm://} hosts=${hosts%%\?*},
@@ -299,9 +300,8 @@ look_back() {
     [ "$view" = "$known" ] || unjoined=yes
 }
 
-# Members that restore a view ask nobody else. If all members are in it, the newest data is among theirs, and Galera
-# compares what they have. If not, whoever gave the data may be the one that is missing, and those that had not received
-# it yet would go on from less, or as a new cluster without any.
+# Members that restore a view ask nobody else. If all are in it, the newest data is among theirs, and Galera compares what they
+# have. If not, the one that gave the data may be missing, and the others would go on from less, or as a new cluster.
 judge_view() {
     [ -e "$home/gvwstate.dat" ] || return 0
     case $parts in .id.view.member*.end) ;; *) set_view_aside "it is cut short" && return 0 ;; esac
@@ -312,7 +312,7 @@ judge_view() {
     set_view_aside "$why, and not all members are in it"
 }
 
-# Sets user, and may_signal: root that gave up the capability KILL cannot signal a server of another user.
+# Sets user, and may_signal: root without the capability KILL cannot signal a server of another user.
 look_at_self() {
     user='' may_signal=yes capabilities=''
     while read -r key value _; do
@@ -363,8 +363,8 @@ recover() {
             "and this member starts again"
         # Without an id in grastate.dat Galera takes no position, and copies everything anew.
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
-        [ -z "$prepared" ] || refuse "there are prepared transactions, and somebody has to decide them: the server's words are" \
-            "in the log; if other members have the data, empty $datadir, and this one copies everything anew"
+        [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the server's words are in" \
+            "the log; if other members have the data, empty $datadir, and this one copies everything anew"
         refuse "its position could not be recovered (exit code $code; the server's words are in the log); if other members" \
             "have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
             "gatera.dev/start: keep on the pod template starts it without this step"
@@ -383,9 +383,8 @@ await() {
     done
 }
 
-# SIGTERM goes on to the server. One that has not joined does not hear it: it waits for others, or receives a copy. It
-# has nothing to lose; what it was doing it does again at its next start. One that has joined, or of which nothing is
-# known, has all the time it needs.
+# SIGTERM goes on to the server. One that has not joined does not hear it: it waits for others, or receives a copy, and does so
+# again at its next start. One that has joined, or of which nothing is known, has all the time it needs.
 # shellcheck disable=SC2317 # by `trap`
 stop() {
     asked=yes
@@ -486,20 +485,25 @@ tell_end() {
 }
 
 # Until the server has joined: marks a copy that replaces the data, before its script can take its own file away; and ends a server
-# that says that it has to be started again, and hangs, or waits for a donor that is gone: its script does so for ever.
+# that hangs: it says that it has to be started again, or its donor is gone ($silence after it was connected) or busy with another
+# ($longest). A server in this shell's place may not be signalled.
 watch_over() {
-    looks=0 silent=0
+    looks=0 silent=0 came='' port=$(printf %04X "${GATERA_SST_PORT:-4444}")
     while sleep 1 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
+        [ -n "$may_signal" ] || [ -e "$proc/$$" ] || return
         read_state
         ! is_half_a_copy || [ -e "$mark" ] || put "$mark" "a state transfer was not finished"
+        ! grep -qs "^ *[0-9]*: [0-9A-F]*:$port [0-9A-F:]* 01 " "$proc/net/tcp" "$proc/net/tcp6" || came=yes
+        [ -n "$may_signal" ] || continue
         looks=$((looks + 1))
         [ $((looks % 5)) = 0 ] || continue
         case $(sh "$here/wait-for-sync.sh" started quietly 2>/dev/null) in
             *'node restart required'*) why="the server says that it has to be started again, and does not end" ;;
             *', and nothing comes in'*)
-                silent=$((silent + 5)) why="no donor has been connected for five minutes; the server asks another when it starts again"
+                silent=$((silent + 5))
                 [ -e "$datadir/sst_in_progress" ] || silent=0
-                [ "$silent" -ge "$silence" ] || continue
+                [ "$silent" -ge "$longest" ] || { [ -n "$came" ] && [ "$silent" -ge "$silence" ]; } || continue
+                why="nothing has come in for $((silent / 60 + 2)) minutes (its donor is gone, or busy)"
                 ;;
             *) silent=0 && continue ;;
         esac
@@ -525,9 +529,9 @@ of_server "$@"
 [ -z "$position" ] || set -- "$@" "--wsrep-start-position=$position"
 [ -z "$founds" ] || set -- "$@" "$founds"
 [ -z "$asked" ] || exit 143
-[ -n "$may_signal" ] || exec "$@"
 watch_over &
 watcher=$!
+[ -n "$may_signal" ] || exec "$@"
 "$@" &
 await
 kill -KILL "$watcher" 2>/dev/null

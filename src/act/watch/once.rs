@@ -24,7 +24,7 @@ use super::{Message, WATCHED, read, resource};
 pub struct Listed {
     /// All of it.
     pub facts: Facts,
-    /// What is not in it: in a namespace of their own people often may not list nodes.
+    /// What is not in it: in a namespace of their own people often may not list nodes; a pack's kind may be broken.
     pub unseen: Vec<&'static str>,
 }
 
@@ -78,6 +78,11 @@ pub async fn once(client: &Client, namespace: Option<&str>, adoption: &Adoption)
                     if offers(client, kind).await {
                         listed.unseen.push(plural);
                     }
+                }
+                // What is wrong with another system's kind is no reason to judge nothing.
+                Err(kube::Error::Api(status)) if packs::has(kind) && status.code >= 500 => {
+                    listed.facts.kept.hears(kind, false);
+                    listed.unseen.push(plural);
                 }
                 // Nobody has installed it.
                 Err(kube::Error::Api(status)) if packs::has(kind) && status.code == 404 => {}

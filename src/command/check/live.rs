@@ -3,12 +3,14 @@
 //! Owns: asking for it, read-only, with the rights of whoever asks. Must not know: what changes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
 use decide::check::Found;
 use decide::object::Kind;
+use decide::report::visible;
 use decide::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -44,7 +46,7 @@ pub(super) struct Which {
 pub(super) struct Cluster {
     pub(super) world: World,
     pub(super) objects: BTreeMap<(Kind, Id), Found>,
-    /// What may not be listed.
+    /// What could not be listed.
     pub(super) unseen: Vec<&'static str>,
     /// The namespace of objects that name none.
     pub(super) namespace: String,
@@ -65,9 +67,12 @@ pub(super) fn look(
     block_on(async {
         let Which { kubeconfig, context, .. } = &options.live;
         let client = connect::person(kubeconfig.as_deref(), context.as_deref()).await?;
-        // With --verbose it is said whose settings count.
-        let site = &Site::announced(client, options.config.as_deref(), true).await?;
+        let site = &Site::that_judges(client, options.config.as_deref()).await?;
         let (client, now, chosen) = (&site.client, site.clock.now(), beside.or_of(site));
+        // With --verbose it is said whose settings count, and always where they may not be the guard's.
+        if site.guesses() {
+            writeln!(io::stderr(), "gatera: {}", visible(&chosen.says(None)))?;
+        }
         let namespace = options.namespace.as_deref().unwrap_or_else(|| client.default_namespace()).to_owned();
         let names = names(&chosen, &namespace, now);
         progress.says(|| "asking what the cluster holds …".to_owned());

@@ -90,7 +90,7 @@ async fn create(seen: &Seen, ordinal: i64) -> anyhow::Result<()> {
     if let Some(made) = make(seen, &pod, &dry).await? {
         anyhow::ensure!(
             recovery::starts_by_the_step(&serde_json::to_value(made)?),
-            "its pod would not start by gatera's step, so it is not made: the guard is away, or leaves this namespace alone"
+            "not created: the pod would start without gatera's start step; the guard is not running, or does not inject in this namespace"
         );
     }
     make(seen, &pod, &posted()).await.map(drop)
@@ -113,9 +113,9 @@ async fn read(seen: &Seen, member: &str) -> anyhow::Result<()> {
     make(seen, &recovery::reader_pod(&own, &server, image)?, &posted()).await.map(drop)
 }
 
-/// Pods that read what members have are of no use to anybody when nobody goes on.
-pub(super) async fn stop_reading(seen: &Seen) -> anyhow::Result<()> {
-    for reader in &seen.cluster()?.readers {
+/// Pods that read what members have are of no use when this run does not go on. Those with these uids are of another run.
+pub(super) async fn stop_reading(seen: &Seen, spared: &[String]) -> anyhow::Result<()> {
+    for reader in seen.cluster()?.readers.iter().filter(|it| !spared.contains(&it.uid)) {
         delete(seen, &reader.name, &reader.uid).await?;
     }
     Ok(())
@@ -129,7 +129,7 @@ fn posted() -> PostParams {
 async fn make(seen: &Seen, pod: &Value, params: &PostParams) -> anyhow::Result<Option<DynamicObject>> {
     let pod: DynamicObject = serde_json::from_value(pod.clone())?;
     match untyped::<Pod>(seen).create(params, &pod).await {
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" => Ok(None),
         result => result.map(Some).map_err(anyhow::Error::from),
     }
 }
@@ -188,7 +188,9 @@ mod tests {
                 let body = serde_json::from_slice(&body).unwrap_or_default();
                 by.lock().unwrap().push((parts.method.to_string(), parts.uri.to_string(), body));
                 let answer = if is_set { set } else { made };
-                Ok::<_, Infallible>(Response::new(Body::from(answer.to_string().into_bytes())))
+                let code = answer["code"].as_u64().map_or(200, |code| u16::try_from(code).unwrap());
+                let answer = Body::from(answer.to_string().into_bytes());
+                Ok::<_, Infallible>(Response::builder().status(code).body(answer).unwrap())
             }
         });
         let settings = Settings::default();
@@ -234,7 +236,10 @@ mod tests {
         let step = Step::Create { member: "g-1".to_owned(), ordinal: 1, why: String::new() };
         let (unguarded, asked) = seen(&set(), &made, &[]);
         let refused = act(&unguarded, &step).await.unwrap_err().to_string();
-        assert!(refused.contains("would not start by gatera's step, so it is not made"), "{refused}");
+        assert!(
+            refused.contains("not created: the pod would start without gatera's start step"),
+            "{refused}"
+        );
         assert!(matches!(posts(&asked)[..], [(true, _)]), "{:?}", posts(&asked));
 
         made["spec"]["containers"][0]["command"] =
@@ -251,6 +256,16 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_pod_that_is_there_is_no_problem_and_a_quota_in_conflict_is() {
+        for (reason, is_there) in [("AlreadyExists", true), ("Conflict", false)] {
+            let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409, "reason": reason });
+            let (seen, _) = seen(&set(), &status, &[]);
+            let pod = json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "g-1" } });
+            assert_eq!(make(&seen, &pod, &posted()).await.is_ok(), is_there, "{reason}");
+        }
+    }
+
+    #[tokio::test]
     async fn pods_that_read_are_deleted_by_uid() {
         let reader = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -260,8 +275,19 @@ mod tests {
             },
             "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "command": ["sh", "-c", "x", "start-member.sh", "mariadbd"] }] },
         });
-        let (seen, asked) = seen(&set(), &reader, std::slice::from_ref(&reader));
-        stop_reading(&seen).await.unwrap();
+        let mut set = set();
+        set["metadata"]["annotations"] = json!({ "gatera.dev/recover": "g-1" });
+        let (of_another_run, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
+        stop_reading(&of_another_run, &["r-2".to_owned()]).await.unwrap();
+        assert!(asked.lock().unwrap().is_empty());
+        // Given up: first the request.
+        let (given_up, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
+        super::super::abort(&given_up, &mut Vec::new()).await.unwrap();
+        let methods: Vec<_> = asked.lock().unwrap().iter().map(|it| it.0.clone()).collect();
+        assert_eq!(methods, ["PATCH", "DELETE"]);
+
+        let (seen, asked) = seen(&set, &reader, std::slice::from_ref(&reader));
+        stop_reading(&seen, &[]).await.unwrap();
         let asked = asked.lock().unwrap();
         let [(method, uri, body)] = &asked[..] else { panic!("{asked:?}") };
         assert_eq!((&**method, &body["preconditions"]["uid"]), ("DELETE", &json!("r-2")));

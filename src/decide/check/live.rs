@@ -118,7 +118,7 @@ fn together(items: &[Item], becomes: &[Becomes], live: Live<'_>) -> Facts {
 fn besides(item: &Item, live: Live<'_>, change: Option<&Change>) -> Option<(crate::manifest::Place, What)> {
     if item.kind() == Kind::StatefulSet && !live.unseen.is_empty() {
         let words = format!(
-            "{} may not be listed, so what depends on them was not judged",
+            "{} could not be listed, so what depends on them was not judged",
             live.unseen.join(" and ")
         );
         return Some((item.document.start(), What::Unjudged(words)));

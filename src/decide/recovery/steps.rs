@@ -125,9 +125,9 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
         return led(cluster, recovery, view, still);
     }
     if let Some(asked) = cluster.workload.metadata.mark(RECOVER) {
-        let why =
-            format!("nobody looked whether it is true ({asked}): was the guard away when it was written?");
-        return Step::TakeBack(why);
+        return Step::TakeBack(format!(
+            "the guard has not verified this request ({asked}); it may have been down when it was written"
+        ));
     }
     let fewer = cluster.stopped_members().filter(|count| *count > cluster.workload.replicas());
     if let Some(first) = cluster.members.iter().find(|member| member.ready()) {

@@ -23,11 +23,8 @@ pub fn table(cluster: &Cluster, view: &View<'_>) -> String {
         let _ = writeln!(text, "  {} {}", row.member.name, visible(&ready));
     }
     for claim in cluster.left_claims().filter(|claim| claim.bound) {
-        let _ = writeln!(
-            text,
-            "  claim {} is of nobody that the replicas ask for: what is on it was not looked at",
-            claim.name
-        );
+        let _ =
+            writeln!(text, "  claim {} belongs to no current member; its data was not examined", claim.name);
     }
     text
 }
@@ -57,20 +54,20 @@ fn start(cluster: &Cluster, member: &str, at: &Position, loss: Option<&str>) -> 
     let (others, held) = (names(false), names(true));
     let mut text = match loss {
         None => format!("{member} has the newest data. It starts the cluster from {at}; nothing is lost.\n"),
-        Some(loss) => format!("{member} starts the cluster from {at}. LOST BY IT: {loss}.\n"),
+        Some(loss) => format!("{member} starts the cluster from {at}. This loses: {loss}.\n"),
     };
     if !others.is_empty() {
         let _ = writeln!(text, "Then {others} are made anew, one after the other, and copy what they lack.");
     }
     if !held.is_empty() {
-        let _ = writeln!(text, "Nobody waits for {held}: a pod that does not run joins when it does.");
+        let _ = writeln!(text, "{held} joins later, when its pod runs.");
     }
     text
 }
 
 /// Why it is not done, and how it could be, also from this member all the same.
 pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
-    let mut text = "Not started, because something would be lost, or may be:\n".to_owned();
+    let mut text = "Not started: data would be lost, or might be:\n".to_owned();
     let recover = cluster.recover_command();
     let (why, instead) = match stake {
         Stake::Transactions { newer: Newer::HeldUp(name), .. } => (
@@ -86,7 +83,7 @@ pub fn refusal(cluster: &Cluster, stake: &Stake, from: Option<&str>) -> String {
         ),
         Stake::Unknown(why) => (
             why.clone(),
-            "bring back who may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), and run this again".to_owned(),
+            "restore every member that may have newer data (a node that does not answer, a claim that is missing, a disk that is full, a pod that does not run), then run this again".to_owned(),
         ),
         other => (vec![other.to_string()], format!("{recover}, without --from: it starts from the newest")),
     };

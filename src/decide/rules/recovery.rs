@@ -16,7 +16,7 @@
 //!
 //! ```text
 //! $ kubectl annotate statefulset galera gatera.dev/recover="galera-0 at 66373a7e-e610-11f1-91b9-7e68ccac15f1:351 until=2026-12-01T10:00:00Z"
-//! [G20] StatefulSet db/galera: galera-2 has newer data; whoever goes on accepts a loss: 12 transactions
+//! [G20] StatefulSet db/galera: galera-2 has newer data; starting here loses: 12 transactions
 //! ```
 //!
 //! # What to do instead
@@ -58,11 +58,12 @@
 //! metadata: {name: $set-look-$1}
 //! spec:
 //!   restartPolicy: Never
-//!   securityContext: {runAsUser: 1001, fsGroup: 1001}
+//!   securityContext: {runAsUser: 1001, runAsNonRoot: true, fsGroup: 1001, seccompProfile: {type: RuntimeDefault}}
 //!   volumes: [{name: data, persistentVolumeClaim: {claimName: data-$set-$1}}]
 //!   containers:
 //!   - name: look
 //!     image: $image
+//!     securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 //!     command: [bash, -c, "cd $data && { $2; } 2>&1; true"]
 //!     volumeMounts: [{name: data, mountPath: /bitnami/mariadb}]
 //! EOF

@@ -295,7 +295,7 @@ impl<'a> Scene<'a> {
                                                   and ports 4567, 4568 and 4444 have to be open"
                 .to_owned(),
             Condition::Looks if !self.cluster.has_data() => "the bootstrap node comes first".to_owned(),
-            Condition::Looks => "nobody may start first by himself".to_owned(),
+            Condition::Looks => "no member may start the cluster without your decision".to_owned(),
             Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
                 "nothing is told yet; kubectl logs says what a member does".to_owned()

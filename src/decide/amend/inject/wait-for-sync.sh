@@ -143,6 +143,7 @@ read_cluster() {
 
 # Sets home, where grastate.dat is: by the step's word. Of a server that was started by other means, where its data is.
 find_home() {
+    home=''
     read_line "$run/home" && home=$first && return 0
     find_server || return 1
     options=$(tr '\000' '\n' <"$proc/$pid/cmdline" | sed -n '/^--d/p')
