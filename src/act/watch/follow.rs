@@ -67,6 +67,7 @@ enum Said {
     Nothing,
     Heard,
     Unheard,
+    Absent,
 }
 
 /// Where a watch is.
@@ -119,7 +120,7 @@ impl From<kube::Error> for Interruption {
 impl Follower {
     /// Lists and watches until nobody listens any more.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut absent, mut said) = (None, FIRST_PAUSE, false, Said::Nothing);
+        let (mut place, mut pause, mut said) = (None, FIRST_PAUSE, Said::Nothing);
         loop {
             let turn = if self.is_off() {
                 Err(Interruption::Off)
@@ -128,7 +129,7 @@ impl Follower {
             };
             let trouble = match turn {
                 Ok(()) => {
-                    (pause, absent) = (FIRST_PAUSE, false);
+                    pause = FIRST_PAUSE;
                     if packs::has(self.kind) && said != Said::Heard {
                         if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
                             return;
@@ -143,10 +144,10 @@ impl Follower {
             // Somebody may install it or switch it on: as often as others are heard from it is asked for.
             if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
-                if !absent && self.absent().await.is_err() {
+                if said != Said::Absent && self.absent().await.is_err() {
                     return;
                 }
-                (absent, said) = (true, Said::Heard);
+                (said, pause) = (Said::Absent, FIRST_PAUSE);
                 self.heard.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;

@@ -237,3 +237,32 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
     let (.., words) = told_by(Kind::Service, on(), 4, vec![refused()]).await;
     assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
 }
+
+/// A kind that is not installed, and an API server that restarts.
+#[tokio::test(start_paused = true)]
+async fn what_is_absent_is_absent_again_after_an_outage() {
+    let on = || guard(Settings::default());
+    let (absent, outage) = (["not offered", "listed"], ["offered", "unheard"]);
+    let script = [404, 500, 500, 404].map(Reply::Refused).into();
+    let (.., words) = told_by(Kind::Rds, on(), 30, script).await;
+    assert_eq!(words, [absent, outage, absent].concat());
+    // One failure is nothing new, also after an outage.
+    let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
+    let (.., words) = told_by(Kind::Rds, on(), 36, script).await;
+    assert_eq!(words, [absent, outage, absent].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_switched_off_after_an_outage_is_absent() {
+    let off = || Settings::read("packs: {rds: false}", &[]).unwrap();
+    let guard = guard(off());
+    let switch = async {
+        sleep(Duration::from_secs(1)).await;
+        guard.settings.store(Arc::default());
+        sleep(Duration::from_secs(10)).await;
+        guard.settings.store(Arc::new(off()));
+    };
+    let script = [500, 500].map(Reply::Refused).into();
+    let ((.., words), ()) = tokio::join!(told_by(Kind::Rds, Arc::clone(&guard), 40, script), switch);
+    assert_eq!(words, ["not offered", "listed", "offered", "unheard", "not offered", "listed"]);
+}
