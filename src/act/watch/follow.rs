@@ -9,6 +9,7 @@
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use decide::object::Kind;
@@ -58,6 +59,8 @@ pub(super) struct Follower {
     pub(super) heard: Heard,
     /// Its settings say which packs are on.
     pub(super) guard: Arc<Guard>,
+    /// What found no room may find it now: it is listed again.
+    pub(super) again: Arc<AtomicBool>,
     pub(super) tell: mpsc::Sender<(usize, Message)>,
 }
 
@@ -206,6 +209,9 @@ impl Follower {
 
     /// One list, or one round of the watch.
     async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
+        if self.again.swap(false, Ordering::Relaxed) {
+            *place = None;
+        }
         let Some(place) = place else {
             *place = Some(Reached { version: self.list().await?, caught_up: false });
             return Ok(());

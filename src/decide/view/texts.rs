@@ -61,6 +61,14 @@ impl Room {
         }
     }
 
+    /// It found no room, and may find it now: it has changed. False: it has room, or is unknown.
+    pub fn may_fit(&mut self, id: &Id) -> bool {
+        let Some(weight) = self.without.get_mut(id) else { return false };
+        *weight = 0;
+        self.is_freed = true;
+        true
+    }
+
     /// One that found no room, and would find it now.
     pub fn that_fits(&mut self) -> Option<Id> {
         let fits = |(id, weight): &(&Id, &usize)| self.lacks(&id.namespace, **weight).is_none();

@@ -109,6 +109,17 @@ async fn told_by(
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness, Vec<&'static str>) {
+    told_again(Arc::default(), kind, guard, seconds, script).await
+}
+
+/// The same, and it may be wanted again.
+async fn told_again(
+    again: Arc<AtomicBool>,
+    kind: Kind,
+    guard: Arc<Guard>,
+    seconds: u64,
+    script: Vec<Reply>,
+) -> (Vec<String>, Freshness, Vec<&'static str>) {
     let mut words = Vec::new();
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
@@ -121,6 +132,7 @@ async fn told_by(
         watch: 0,
         heard: heard.clone(),
         guard,
+        again,
         tell,
     };
     let listening = async {
@@ -198,6 +210,20 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
     let (asked, freshness) = after(4, vec![Reply::List(LIST), first, expired, Reply::List(LIST)]).await;
     assert_eq!(asked, ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
     assert_eq!(freshness, Freshness::Current);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_find_room_now_is_listed_again() {
+    let round = |seconds: u64| Reply::Watch(vec![], End::Clean(seconds * 1_000));
+    let script = vec![Reply::List(LIST), round(1), round(8), Reply::List(LIST), round(1)];
+    let again = Arc::<AtomicBool>::default();
+    let ask = async {
+        sleep(Duration::from_secs(5)).await;
+        again.store(true, Ordering::Relaxed);
+    };
+    let told = told_again(Arc::clone(&again), Kind::Service, guard(Settings::default()), 12, script);
+    let ((asked, ..), ()) = tokio::join!(told, ask);
+    assert_eq!(asked[..5], ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
 }
 
 #[tokio::test(start_paused = true)]
