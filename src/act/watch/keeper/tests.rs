@@ -188,7 +188,9 @@ async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_t
     keeper.hear(0, reader("mine", &names));
     let yours = ["a".to_owned(), "b".to_owned()];
     keeper.hear(0, reader("yours", &yours));
-    yours.iter().for_each(|name| _ = keeper.hear(1, exists("yours", name, "1")));
+    for name in &yours {
+        keeper.hear(1, exists("yours", name, "1"));
+    }
     let mut served = Vec::new();
     while let Ok(id) = wanted.try_recv() {
         keeper.hear(1, fetched(&id, 0));
