@@ -76,22 +76,24 @@ enum Said {
 /// Where a watch is.
 struct Reached {
     version: String,
-    /// Nothing was missed up to the last word.
+    /// Nothing was missed up to the last word,
     caught_up: bool,
+    /// which came then.
+    came: Instant,
 }
 
 /// Why a list or a round did not come to its end.
 #[derive(Debug, thiserror::Error)]
 enum Interruption {
-    #[error("the API server does not remember this version any more")]
+    #[error("the API server no longer has this version")]
     Expired,
     #[error("nothing was heard for {}s", .0.as_secs())]
     Silent(Duration),
-    #[error("asking the API server")]
+    #[error("the request to the API server failed")]
     Ask(#[source] kube::Error),
     #[error("the API server answered {code}: {message}")]
     Answer { code: u16, message: String },
-    #[error("reading an answer of the API server")]
+    #[error("an answer from the API server could not be read")]
     Line(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
     Off,
@@ -155,7 +157,7 @@ impl Follower {
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
-            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "watch");
+            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "a list or watch failed and is started again");
             match (&trouble, &mut place) {
                 (Interruption::Expired, place) => *place = None,
                 (_, Some(place)) => place.caught_up = false,
@@ -213,7 +215,7 @@ impl Follower {
             *place = None;
         }
         let Some(place) = place else {
-            *place = Some(Reached { version: self.list().await?, caught_up: false });
+            *place = Some(Reached { version: self.list().await?, caught_up: false, came: Instant::now() });
             return Ok(());
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
@@ -272,7 +274,11 @@ impl Follower {
         }
         let silence = SILENCE + Duration::from_secs(u64::from(seconds));
         let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
-        while let Some(frame) = within(silence, body.frame()).await? {
+        loop {
+            let asked = Instant::now();
+            let frame = within(silence, body.frame()).await?;
+            place.came = Instant::now();
+            let Some(frame) = frame else { break };
             let Ok(data) = frame?.into_data() else { continue };
             if turn.is_none() && text.len() + data.len() > pages::LITTLE {
                 turn = pages::turn().await;
@@ -285,6 +291,10 @@ impl Follower {
             }
             seen = text.len();
             turn = turn.filter(|_| seen > pages::LITTLE);
+            // What was not taken for so long may have been cut off.
+            if asked.elapsed() > silence + SILENCE {
+                return Err(Interruption::Silent(asked.elapsed()));
+            }
         }
         // API servers also end the watch of somebody who reads too slowly, and then something is missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
@@ -315,14 +325,14 @@ impl Follower {
     async fn event(&self, told: Message, place: &Reached) -> Result<(), Interruption> {
         self.send(told).await?;
         if place.caught_up {
-            self.heard.now(self.watch);
+            self.heard.at(self.watch, place.came);
         }
         Ok(())
     }
 
     fn up_to_date(&self, place: &mut Reached) {
         place.caught_up = true;
-        self.heard.now(self.watch);
+        self.heard.at(self.watch, place.came);
     }
 
     fn told(&self, sent: &Sent) -> Message {

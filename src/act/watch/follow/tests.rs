@@ -212,6 +212,45 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
     assert_eq!(freshness, Freshness::Current);
 }
 
+/// A keeper that is busy takes nothing from a watch, and an API server tells nothing to whom takes nothing.
+#[tokio::test(start_paused = true)]
+async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
+    let events = vec![(100, EVENT), (100, EVENT), (100, EVENT)];
+    let script = vec![
+        Reply::List(LIST),
+        Reply::Watch(vec![(100, BOOKMARK)], End::Clean(900)),
+        Reply::Watch(events, End::Never),
+    ];
+    let ((client, asked), (tell, mut told)) = (api_server(script), mpsc::channel(1));
+    let (heard, guard) = (Heard::of([true]), guard(Settings::default()));
+    let (url, again) = ("/collection".to_owned(), Arc::default());
+    let follower = Follower {
+        client,
+        kind: Kind::Service,
+        url,
+        selector: None,
+        watch: 0,
+        heard: heard.clone(),
+        guard,
+        again,
+        tell,
+    };
+    let busy = async {
+        while !matches!(told.recv().await, Some((_, Message::Listed))) {}
+        sleep(Duration::from_secs(30)).await;
+        while told.try_recv().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(stale(heard.freshness()), Some(28), "since the bookmark and the first event");
+        assert!(!asked.lock().unwrap().is_empty());
+    };
+    tokio::select! {
+        () = follower.follow() => {}
+        () = busy => {}
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_may_find_room_now_is_listed_again() {
     let round = |seconds: u64| Reply::Watch(vec![], End::Clean(seconds * 1_000));
