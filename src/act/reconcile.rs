@@ -100,7 +100,7 @@ fn log(step: &Step, outcome: &Outcome) {
         }
         Ok(Err(error)) => warn!(%step, object, error = chain(error), "a step failed"),
         Err(_) => {
-            warn!(%step, object, error = "no answer in the time that the lease leaves", "a step failed")
+            warn!(%step, object, error = "no answer in the time that the lease leaves", "a step failed");
         }
     }
 }

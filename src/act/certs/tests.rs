@@ -228,10 +228,6 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
         ca(it);
         clients()(it);
     });
-    let ca_for_clients = of_a_person("leaf", Some(&root), long, |it| {
-        ca(it);
-        clients()(it);
-    });
     let other_name = of_a_person("leaf", Some(&root), long, |it| {
         it.subject_alt_names = vec![rcgen::SanType::DnsName("other.gatera.svc".try_into().unwrap())];
     });
@@ -281,7 +277,6 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             "of the CA in ca.crt that signed tls.crt: a certificate expired at 2027-01-14",
         ),
         ("a CA as a leaf", of_a_person("leaf", Some(&root), long, ca), &root.certificate, ""),
-        ("a CA as a leaf, for clients only", ca_for_clients, &root.certificate, no_server),
         (
             "ended",
             of_a_person("leaf", Some(&root), [-10, -1], plain),

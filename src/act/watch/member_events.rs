@@ -145,7 +145,7 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
                     }
                 }
                 Ok(Err(error)) => {
-                    warn!(namespace, error = chain(&error), "the Events of members could not be listed")
+                    warn!(namespace, error = chain(&error), "the Events of members could not be listed");
                 }
                 Err(_) => warn!(namespace, error = "no answer", "the Events of members could not be listed"),
             }
