@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// So many ConfigMaps are read for one request,
 const MOST: usize = 16;
-/// and for so many requests at once, of one namespace only one: each ConfigMap may have a megabyte, and any request may name them.
+/// and for so many requests at once: each ConfigMap may have a megabyte, and any request may name them. Of one namespace only one
+/// request waits in line with those of others.
 const AT_ONCE: usize = 2;
 
 /// Where they are asked for while a request waits; `None`: nowhere.
@@ -36,7 +37,7 @@ pub struct ConfigMaps(Option<(Client, Arc<Turns>)>);
 
 struct Turns {
     of_all: Semaphore,
-    /// Of the namespaces that have a turn or wait for one.
+    /// Of the namespaces that wait for one.
     of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
@@ -68,7 +69,10 @@ impl ConfigMaps {
             return Some(Vec::new());
         };
         let own = turns.of(namespace);
-        let turn = async { (own.acquire().await, turns.of_all.acquire().await) };
+        let turn = async {
+            let _first_of_its_own = own.acquire().await;
+            turns.of_all.acquire().await
+        };
         let _turn = timeout(PATIENCE, turn).await.ok()?;
         let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
         let one = async |name: String| api.get_opt(&name).await;
@@ -149,18 +153,16 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has every ConfigMap and answers so, and how often it was asked.
-    fn server(answers: fn(&str) -> bool) -> (ConfigMaps, Arc<AtomicUsize>) {
+    /// An API server that has every ConfigMap and answers after so long, and how often it was asked.
+    fn server(pause: fn(&str) -> Duration) -> (ConfigMaps, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Body>| {
             count.fetch_add(1, Ordering::Relaxed);
             let path = request.uri().path();
-            let (name, answers) = (path.rsplit('/').next().unwrap_or_default().to_owned(), answers(path));
+            let (name, pause) = (path.rsplit('/').next().unwrap_or_default().to_owned(), pause(path));
             async move {
-                if !answers {
-                    std::future::pending::<()>().await;
-                }
+                tokio::time::sleep(pause).await;
                 let map = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"a.cnf":"[mysqld]"}}}}"#);
                 Ok::<_, Infallible>(Response::new(Body::from(map.into_bytes())))
             }
@@ -174,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
-        let (maps, asked) = server(|_| true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         let found = maps.look("db", names(300)).await.unwrap();
         assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
         assert_eq!(&*found[1].metadata.name, "map-1");
@@ -182,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_an_api_server_that_does_not_answer() {
-        let (maps, asked) = server(|_| false);
+        let (maps, asked) = server(|_| Duration::MAX);
         let begun = tokio::time::Instant::now();
         assert_eq!(maps.look("db", names(2)).await, Some(Vec::new()));
         assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
@@ -193,7 +195,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_two_requests_read_at_once() {
-        let (maps, asked) = server(|_| true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         let ConfigMaps(Some((_, turns))) = maps.clone() else { unreachable!("there is a client") };
         let turns = turns.of_all.acquire_many(2).await.unwrap();
         assert_eq!(maps.look("db", names(2)).await, None);
@@ -203,18 +205,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_namespace_takes_no_turn_of_another() {
-        let (maps, asked) = server(|path| !path.contains("/mine/"));
+    async fn one_namespace_does_not_fill_the_line() {
+        let (maps, _) =
+            server(|path| if path.contains("/mine/") { Duration::from_millis(400) } else { Duration::ZERO });
         let mut mine = tokio::task::JoinSet::new();
-        for _ in 0..4 {
+        for _ in 0..20 {
             let maps = maps.clone();
             mine.spawn(async move { maps.look("mine", names(2)).await });
         }
         tokio::task::yield_now().await;
         assert_eq!(maps.look("yours", names(2)).await.map(|found| found.len()), Some(2));
-        assert_eq!(asked.load(Ordering::Relaxed), 4, "and one of its own looks");
         let mine = mine.join_all().await;
-        assert!(mine.contains(&None) && mine.contains(&Some(Vec::new())), "{mine:?}");
+        assert_eq!(mine.iter().filter(|found| found.is_some()).count(), 6, "two at a time, for a second");
         maps.look("yours", names(1)).await;
         let ConfigMaps(Some((_, turns))) = &maps else { unreachable!("there is a client") };
         assert_eq!(turns.of_namespaces.lock().unwrap().len(), 1, "those that are over are forgotten");
@@ -222,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_asked_for_nothing() {
-        let (maps, asked) = server(|_| true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         assert_eq!(maps.look("db", Vec::new()).await, Some(Vec::new()));
         assert!(maps.copy("db", Vec::new()).await.is_empty());
         assert_eq!(asked.load(Ordering::Relaxed), 0);
