@@ -62,7 +62,7 @@ pub enum Error {
     #[error("a certificate is not valid before {0}")]
     NotYet(Timestamp),
     /// Its time is over.
-    #[error("a certificate ended at {0}")]
+    #[error("a certificate expired at {0}")]
     Ended(Timestamp),
     /// It may not sign others.
     #[error("ca.crt is not a CA")]
@@ -73,6 +73,9 @@ pub enum Error {
     /// API servers would not trust what they are shown.
     #[error("tls.crt is signed by another CA than ca.crt")]
     OtherCa,
+    /// Nor when the CA behind it does not count.
+    #[error("of the CA in ca.crt that signed tls.crt: {0}")]
+    OldCa(Box<Self>),
     /// API servers would not accept it for another reason.
     #[error("API servers would refuse tls.crt: {0}")]
     Refused(String),

@@ -5,7 +5,8 @@
 //! Must not know: what a copy looks like (`plan/rollout/copy.rs`), or who needs one. Its name is its content, so making one
 //! twice is harmless; something else of that name is not a copy.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use decide::marks::{self, PREFIX};
@@ -26,12 +27,27 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// So many ConfigMaps are read for one request,
 const MOST: usize = 16;
-/// and for so many requests at once: each ConfigMap may have a megabyte, and any request may name them.
+/// and for so many requests at once: each ConfigMap may have a megabyte, and any request may name them. Of one namespace only one
+/// request waits in line with those of others.
 const AT_ONCE: usize = 2;
 
 /// Where they are asked for while a request waits; `None`: nowhere.
 #[derive(Clone, Default)]
-pub struct ConfigMaps(Option<(Client, Arc<Semaphore>)>);
+pub struct ConfigMaps(Option<(Client, Arc<Turns>)>);
+
+struct Turns {
+    of_all: Semaphore,
+    /// Of the namespaces that wait for one.
+    of_namespaces: Mutex<HashMap<String, Arc<Semaphore>>>,
+}
+
+impl Turns {
+    fn of(&self, namespace: &str) -> Arc<Semaphore> {
+        let mut all = self.of_namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, it| Arc::strong_count(it) > 1);
+        Arc::clone(all.entry(namespace.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(1))))
+    }
+}
 
 impl std::fmt::Debug for ConfigMaps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -42,7 +58,8 @@ impl std::fmt::Debug for ConfigMaps {
 impl ConfigMaps {
     /// There.
     pub fn at(client: Client) -> Self {
-        Self(Some((client, Arc::new(Semaphore::new(AT_ONCE)))))
+        let turns = Turns { of_all: Semaphore::new(AT_ONCE), of_namespaces: Mutex::default() };
+        Self(Some((client, Arc::new(turns))))
     }
 
     /// These, as far as they are there and are told in time. A template that names more than a few is not looked after: what is
@@ -51,11 +68,16 @@ impl ConfigMaps {
         let Some((client, turns)) = self.0.as_ref().filter(|_| !names.is_empty()) else {
             return Some(Vec::new());
         };
-        let _turn = timeout(PATIENCE, turns.acquire()).await.ok()?;
+        let own = turns.of(namespace);
+        let turn = async {
+            let _first_of_its_own = own.acquire().await;
+            turns.of_all.acquire().await
+        };
+        let _turn = timeout(PATIENCE, turn).await.ok()?;
         let api: &Api<ConfigMap> = &Api::namespaced(client.clone(), namespace);
         let one = async |name: String| api.get_opt(&name).await;
         let all = try_join_all(names.into_iter().take(MOST).map(one));
-        let found = in_time(namespace, "reading what a template is to read", all).await;
+        let found = in_time(namespace, "the ConfigMaps that a template names could not be read", all).await;
         let read = |map| match read(&map) {
             Ok(Object::ConfigMap(map)) => Some(map),
             _ => None,
@@ -76,7 +98,7 @@ impl ConfigMaps {
             }
             Ok(made)
         };
-        in_time(namespace, "making a copy of a ConfigMap", all).await
+        in_time(namespace, "a copy of a ConfigMap could not be made", all).await
     }
 }
 
@@ -131,17 +153,16 @@ mod tests {
 
     use super::*;
 
-    /// An API server that has every ConfigMap, and how often it was asked.
-    fn server(answers: bool) -> (ConfigMaps, Arc<AtomicUsize>) {
+    /// An API server that has every ConfigMap and answers after so long, and how often it was asked.
+    fn server(pause: fn(&str) -> Duration) -> (ConfigMaps, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = service_fn(move |request: Request<Body>| {
             count.fetch_add(1, Ordering::Relaxed);
-            let name = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+            let path = request.uri().path();
+            let (name, pause) = (path.rsplit('/').next().unwrap_or_default().to_owned(), pause(path));
             async move {
-                if !answers {
-                    std::future::pending::<()>().await;
-                }
+                tokio::time::sleep(pause).await;
                 let map = format!(r#"{{"metadata":{{"name":"{name}"}},"data":{{"a.cnf":"[mysqld]"}}}}"#);
                 Ok::<_, Infallible>(Response::new(Body::from(map.into_bytes())))
             }
@@ -155,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_template_that_names_hundreds_does_not_ask_hundreds_of_times() {
-        let (maps, asked) = server(true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         let found = maps.look("db", names(300)).await.unwrap();
         assert_eq!((found.len(), asked.load(Ordering::Relaxed)), (MOST, MOST));
         assert_eq!(&*found[1].metadata.name, "map-1");
@@ -163,7 +184,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_an_api_server_that_does_not_answer() {
-        let (maps, asked) = server(false);
+        let (maps, asked) = server(|_| Duration::MAX);
         let begun = tokio::time::Instant::now();
         assert_eq!(maps.look("db", names(2)).await, Some(Vec::new()));
         assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
@@ -174,18 +195,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_than_two_requests_read_at_once() {
-        let (maps, asked) = server(true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         let ConfigMaps(Some((_, turns))) = maps.clone() else { unreachable!("there is a client") };
-        let turns = turns.acquire_many(2).await.unwrap();
+        let turns = turns.of_all.acquire_many(2).await.unwrap();
         assert_eq!(maps.look("db", names(2)).await, None);
         assert_eq!(asked.load(Ordering::Relaxed), 0);
         drop(turns);
         assert_eq!(maps.look("db", names(2)).await.map(|found| found.len()), Some(2));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn one_namespace_does_not_fill_the_line() {
+        let (maps, _) =
+            server(|path| if path.contains("/mine/") { Duration::from_millis(400) } else { Duration::ZERO });
+        let mut mine = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            let maps = maps.clone();
+            mine.spawn(async move { maps.look("mine", names(2)).await });
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(maps.look("yours", names(2)).await.map(|found| found.len()), Some(2));
+        let mine = mine.join_all().await;
+        assert_eq!(mine.iter().filter(|found| found.is_some()).count(), 6, "two at a time, for a second");
+        maps.look("yours", names(1)).await;
+        let ConfigMaps(Some((_, turns))) = &maps else { unreachable!("there is a client") };
+        assert_eq!(turns.of_namespaces.lock().unwrap().len(), 1, "those that are over are forgotten");
+    }
+
     #[tokio::test]
     async fn nothing_is_asked_for_nothing() {
-        let (maps, asked) = server(true);
+        let (maps, asked) = server(|_| Duration::ZERO);
         assert_eq!(maps.look("db", Vec::new()).await, Some(Vec::new()));
         assert!(maps.copy("db", Vec::new()).await.is_empty());
         assert_eq!(asked.load(Ordering::Relaxed), 0);

@@ -83,7 +83,7 @@ async fn one(means: &Means, pace: &mut Pace, step: &Step, began: Instant) {
         && pace.is_news(step, &told.note)
         && let Ok(Err(error)) = timeout(time, apply::announce(&means.client, &told)).await
     {
-        warn!(%step, object = step.object(), error = chain(&error), "no Event says that a step was refused");
+        warn!(%step, object = step.object(), error = chain(&error), "the Event about a refused step could not be written");
     }
 }
 
@@ -92,14 +92,16 @@ fn log(step: &Step, outcome: &Outcome) {
     let object = step.object();
     match outcome {
         Ok(Ok(Done::Yes)) => info!(%step, object, "a step is done"),
-        Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is not done now"),
+        Ok(Ok(Done::NotNow(why))) => info!(%step, object, why, "a step is postponed"),
         Ok(Ok(Done::Refused(told))) => info!(%step, object, why = told.note, "a step was refused"),
         // It was changed meanwhile, as a StatefulSet is when its last member becomes Ready: planned anew.
         Ok(Err(error)) if conflict(error) => {
-            info!(%step, object, "a step is planned anew, because its object was changed meanwhile");
+            info!(%step, object, "the step is planned again: its object has changed");
         }
         Ok(Err(error)) => warn!(%step, object, error = chain(error), "a step failed"),
-        Err(_) => warn!(%step, object, error = "the API server does not answer", "a step failed"),
+        Err(_) => {
+            warn!(%step, object, error = "no answer in the time that the lease leaves", "a step failed");
+        }
     }
 }
 
@@ -185,7 +187,7 @@ mod tests {
         line.as_object_mut().unwrap().remove("timestamp");
         let is = json!({
             "level": "INFO",
-            "message": "a step is not done now",
+            "message": "a step is postponed",
             "step": "give the member the addresses of its peers as they are now",
             "object": "Pod db/galera-1",
             "why": "another one starts",

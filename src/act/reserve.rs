@@ -100,14 +100,14 @@ impl<S: Store> Book<S> {
         still_right: impl Fn(&Reservations) -> bool,
     ) -> Outcome {
         let Ok(_turn) = self.turns.try_acquire() else {
-            return Outcome::Unknown("too many members are asked to go at once".to_owned());
+            return Outcome::Unknown("too many members are being asked to leave at once".to_owned());
         };
         let (problem, error) = match timeout(PATIENCE, self.write(departure, still_right)).await {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(error)) => (short(&error), chain(&error)),
             Err(_) => ("the API server did not answer in time".to_owned(), "no answer".to_owned()),
         };
-        warn!(cluster = %departure.cluster, pod = departure.pod, error, "reservation");
+        warn!(cluster = %departure.cluster, pod = departure.pod, error, "a departure could not be reserved");
         Outcome::Unknown(problem)
     }
 
@@ -122,11 +122,14 @@ impl<S: Store> Book<S> {
         let mut wrong_times = 0;
         loop {
             let Some(lease) = self.lease(&mut place, shard).await? else { continue };
-            let dated = wrong_times < WRONG_TIMES;
-            let next = self.ledger().next(departure, dated, Instant::now(), &still_right);
+            let known = self.reservations();
+            if !still_right(&known) {
+                *place = Some(lease);
+                return Ok(Outcome::Lost(known));
+            }
+            let next = self.ledger().next(departure, wrong_times < WRONG_TIMES, Instant::now());
             let outcome = match next {
                 Next::Reserved => Outcome::Reserved,
-                Next::Lost(reservations) => Outcome::Lost(reservations),
                 Next::Unsure => Outcome::Unknown(format!(
                     "Lease {} was deleted or cannot be read, so another member may have been allowed to leave",
                     name_of(shard)
@@ -158,7 +161,7 @@ impl<S: Store> Book<S> {
             let mut ledger = self.ledger();
             ledger.hears(shown(date, asked, now));
             if let Some(lease) = &lease {
-                ledger.learn(shard, note::of(lease), now);
+                ledger.learn(shard, note::of(lease), asked, now);
             }
             ledger.remains(shard, now)
         };
@@ -191,7 +194,7 @@ impl<S: Store> Book<S> {
         *place = Some(lease);
         let (now, mut ledger) = (Instant::now(), self.ledger());
         ledger.hears(shown(date, asked, now));
-        Ok(Some(ledger.wrote(shard, notes, now)))
+        Ok(Some(ledger.wrote(shard, notes, asked, now)))
     }
 
     fn blank(&self, shard: usize) -> Lease {

@@ -27,7 +27,7 @@ use kube::core::{ApiResource, GroupVersionKind, ObjectMeta};
 use kube::{Client, Resource as _};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval};
+use tokio::time::interval;
 use tracing::warn;
 
 use crate::act::guard::{Guard, Heard};
@@ -112,7 +112,6 @@ pub async fn keep(
             _ = look.tick() => None,
             _ = current.tasks.join_next() => return,
         };
-        current.contents_are_heard();
         let told = world.is_some();
         if let Some(world) = world {
             guard.ready.adopting.store(next.is_some(), Ordering::Relaxed);
@@ -136,10 +135,11 @@ fn unheard(world: &World) -> Option<String> {
     let names = names.collect::<Vec<_>>().join(", ");
     let unheard =
         (!names.is_empty()).then(|| format!("{names} cannot be listed: rules about them answer UNKNOWN"));
-    let large = facts.unreadable.iter().find(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)));
-    let large =
-        large.map(|((kind, id), problem)| format!("no room for {} {id}, which {problem}", kind.name()));
-    let words: Vec<_> = unheard.into_iter().chain(large).collect();
+    let is_large = |(_, problem): &(&(Kind, Id), &Unreadable)| matches!(problem, Unreadable::TooMuch(_));
+    let mut large = facts.unreadable.iter().filter(is_large);
+    let first = large.next().map(|((kind, id), problem)| format!("{} {id} {problem}", kind.name()));
+    let more = Some(large.count()).filter(|more| *more > 0).map(|more| format!(" (and {more} more)"));
+    let words: Vec<_> = unheard.into_iter().chain(first.map(|it| it + &more.unwrap_or_default())).collect();
     (!words.is_empty()).then(|| words.join("; "))
 }
 
@@ -158,8 +158,6 @@ struct Watches {
     adoption: Adoption,
     worlds: mpsc::Receiver<World>,
     heard: Heard,
-    /// Since when a text of a ConfigMap is known not to be the one that exists.
-    lack: watch::Receiver<Option<Instant>>,
     tasks: JoinSet<()>,
 }
 
@@ -169,29 +167,23 @@ impl Watches {
         let mut tasks = JoinSet::new();
         let (tell, told) = mpsc::channel(MESSAGES);
         let collections: Vec<_> = collections(&adoption).collect();
-        let needed = collections.iter().map(|(kind, ..)| !packs::has(*kind)).chain([true]);
+        let needed = collections.iter().map(|(kind, ..)| !packs::has(*kind));
         let heard = Heard::of(needed);
         let sources: Vec<_> = collections.iter().map(|(kind, ..)| Source::new(*kind)).collect();
         let maps = sources.len() - 1;
         for (watch, (kind, url, selector)) in collections.into_iter().enumerate() {
             let (client, heard, tell) = (client.clone(), heard.clone(), tell.clone());
-            let guard = Arc::clone(guard);
-            tasks.spawn(Follower { client, kind, url, selector, watch, heard, guard, tell }.follow());
+            let (guard, again) = (Arc::clone(guard), Arc::clone(&sources[watch].again));
+            tasks.spawn(Follower { client, kind, url, selector, watch, heard, guard, again, tell }.follow());
         }
         let (want, wanted) = mpsc::unbounded_channel();
         tasks.spawn(member_events::hear(client.clone(), Arc::clone(guard), tell.clone()));
         tasks.spawn(contents::fetch(client.clone(), wanted, tell, maps));
         let keeper = Keeper::new(sources, want, Facts::of(&adoption).within(guard.memory));
-        let lack = keeper.lack();
         let (show, worlds) = mpsc::channel(1);
         let guard = Arc::clone(guard);
         tasks.spawn(async move { keeper.run(told, &guard, &show).await });
-        Self { adoption, worlds, heard, lack, tasks }
-    }
-
-    /// Texts of ConfigMaps are fetched, not watched: all are current up to when the first of those that are awaited was missed.
-    fn contents_are_heard(&self) {
-        self.heard.at(self.heard.last(), self.lack.borrow().unwrap_or_else(Instant::now));
+        Self { adoption, worlds, heard, tasks }
     }
 }
 
@@ -228,10 +220,26 @@ fn read(kind: Kind, sent: &Sent) -> Message {
 }
 
 fn unreadable(id: Id, problem: Unreadable) -> Message {
-    warn!(object = %id, %problem, "the view cannot hold this object");
+    warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
     Message::Unreadable(id, problem)
 }
 
 fn id(meta: &ObjectMeta) -> Id {
     Id::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_what_the_view_lacks_is_named_and_the_others_are_counted() {
+        let mut facts = Facts::default();
+        let words = |facts: &Facts| unheard(&World::build(facts.clone(), Freshness::Current));
+        assert_eq!(words(&facts), None);
+        for (name, more) in [("a", ""), ("b", " (and 1 more)"), ("c", " (and 2 more)")] {
+            facts.cannot_read(Kind::Service, Id::new("db", name), Unreadable::TooMuch("it is large"));
+            assert_eq!(words(&facts).unwrap(), format!("Service db/a is not looked at: it is large{more}"));
+        }
+    }
 }

@@ -220,14 +220,14 @@ fn in_doubt_a_config_map_stays() {
         let mut it = reader(kind, "");
         it["metadata"]["uid"] = json!(uid);
         it["metadata"]["ownerReferences"] = json!([owner]);
-        Reader::list(kind, &json!({ "items": [it] }).to_string()).unwrap()
+        vec![Reader::read(kind, &it.to_string()).unwrap()]
     };
     let set =
         || owned("ReplicaSet", "rs", json!({ "kind": "Deployment", "uid": "uid-0", "controller": true }));
     let pod = || owned("Pod", "pod", json!({ "kind": "ReplicaSet", "uid": "rs", "controller": true }));
     let alive = || {
         let it = json!({ "metadata": { "name": "gone", "uid": "uid-0" } });
-        Reader::list("Deployment", &json!({ "items": [it] }).to_string()).unwrap()
+        vec![Reader::read("Deployment", &it.to_string()).unwrap()]
     };
     let stays = |why: &str| Warrant::Stays(why.to_owned());
     let unmarked = || stays("it was not marked while the bootstrap node was there to show whose it is");

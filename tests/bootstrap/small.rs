@@ -154,9 +154,8 @@ impl Small {
     /// What may be done with this object now, with everything looked up.
     pub(super) fn warrant(&self, finish: &Finish, target: &RemovalTarget) -> Warrant {
         let readers = Reader::KINDS.iter().flat_map(|(kind, ..)| {
-            let items: Vec<_> =
-                self.objects.iter().map(|(_, it)| it).filter(|it| it["kind"] == *kind).collect();
-            Reader::list(kind, &json!({ "items": items }).to_string()).unwrap()
+            let items = self.objects.iter().map(|(_, it)| it).filter(move |it| it["kind"] == *kind);
+            items.map(move |it| Reader::read(kind, &it.to_string()).unwrap())
         });
         let map = self.objects.iter().find(|(kind, it)| {
             *kind == Kind::ConfigMap && it["metadata"]["name"] == *target.name && target.kind == *kind

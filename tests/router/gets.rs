@@ -10,13 +10,14 @@ use decide::object::{Kind, Unreadable};
 use decide::view::{Freshness, Id, World};
 use gatera::act::config_maps::ConfigMaps;
 use gatera::act::guard::Guard;
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::ask;
 use crate::scene::{self, Scene};
 
-/// A ConfigMap that is not there, or found no room, costs nothing when a template that reads it changes; only where nothing in the view
-/// reads it yet the API server is asked.
+/// A ConfigMap that is not there, or found no room, costs nothing while the template that reads it stays; where nothing in the view reads
+/// it yet, or it may have been made together with the template, the API server is asked.
 #[tokio::test]
 async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
     let (_, mut set) = Scene::default().object(&format!("StatefulSet/{}", scene::STATEFUL_SET));
@@ -64,8 +65,18 @@ async fn a_config_map_that_is_not_there_is_not_asked_for_with_every_request() {
     other["spec"]["template"]["spec"]["volumes"][0]["configMap"]["name"] = json!("unheard-of");
     changed(Value::Null, other).await;
     assert_eq!(
-        asked.load(Ordering::Relaxed),
-        2,
-        "what nothing reads, and what found no room and is read anew"
+        asked.swap(0, Ordering::Relaxed),
+        3,
+        "what nothing reads, what may be new, and what found no room and is read anew"
     );
+    let mut new = set.clone();
+    new["spec"]["template"]["metadata"]["annotations"]["restarted"] = json!("now");
+    changed(set.clone(), new).await;
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "what may be new");
+    guard.show(World::build(
+        guard.world.load().facts().clone(),
+        Freshness::Stale(SignedDuration::from_mins(1)),
+    ));
+    changed(set.clone(), set.clone()).await;
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1, "and what the watches have not told of");
 }

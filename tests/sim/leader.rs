@@ -217,10 +217,9 @@ impl Sim {
                 _ => None,
             });
         let of = |kind: Kind| -> Vec<&Value> { self.store.all(kind).map(|(_, it)| &**it).collect() };
-        let lists = [Kind::Pod, Kind::StatefulSet, Kind::Deployment]
-            .map(|kind| (kind.name(), json!({ "items": of(kind) })));
-        let readers =
-            lists.iter().flat_map(|(kind, list)| Reader::list(kind, &list.to_string()).unwrap()).collect();
+        let kinds = [Kind::Pod, Kind::StatefulSet, Kind::Deployment].into_iter();
+        let all = kinds.flat_map(|kind| of(kind).into_iter().map(move |it| (kind.name(), it.to_string())));
+        let readers = all.map(|(kind, it)| Reader::read(kind, &it).unwrap()).collect();
         Found { map, readers: Ok(readers) }
     }
 

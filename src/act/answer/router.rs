@@ -117,7 +117,8 @@ async fn answer(guard: &Guard, endpoint: Endpoint, caller: Caller, body: &[u8]) 
             .into_response();
     }
     let review = &incoming.review;
-    let unread = View::new(&world, started, &settings).unread_config_maps(review);
+    let view = View { freshness, ..View::new(&world, started, &settings) };
+    let unread = view.unread_config_maps(review);
     let fetched = guard.config_maps.look(&review.namespace, unread).await;
     let known = Known { world: &world, now: started, settings: &settings, freshness, fetched };
     let (mut decision, reservations) = judge(guard, review, &known).await;
@@ -172,7 +173,7 @@ fn log(review: &review::Review, decision: &Decision, proven: bool) {
             user,
             proven,
             says,
-            "a rule has something against a request"
+            "a rule objects to a request"
         );
     }
 }

@@ -15,7 +15,7 @@ use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error as E, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
@@ -183,23 +183,31 @@ fn accepted(
         let server = ServerName::try_from(name).map_err(|error| Error::Read(format!("{name}: {error}")))?;
         leaf.verify_is_valid_for_subject_name(&server).map_err(|error| refusal(&error, Some(name)))?;
     }
-    // API servers look at the dates of a CA, too; the verifier takes a CA as it is.
-    let counting = cas.iter().filter(|ca| counts_at(ca, now).is_ok());
-    let anchors: Vec<_> = counting.filter_map(|ca| anchor_from_trusted_cert(ca).ok()).collect();
     let time =
         UnixTime::since_unix_epoch(std::time::Duration::from_secs(now.as_second().max(0).unsigned_abs()));
-    let usage = KeyUsage::server_auth();
-    match leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None) {
-        Ok(_) => Ok(()),
+    let verified = |cas: &[&CertificateDer<'_>]| {
+        let anchors: Vec<_> = cas.iter().filter_map(|ca| anchor_from_trusted_cert(ca).ok()).collect();
+        let usage = KeyUsage::server_auth();
+        leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, others, time, usage, None, None).map(drop)
+    };
+    // API servers look at the dates of a CA, too; the verifier takes a CA as it is.
+    let (counting, over): (Vec<_>, Vec<_>) = cas.iter().partition(|ca| counts_at(ca, now).is_ok());
+    match verified(&counting) {
+        Ok(()) => Ok(()),
         // A certificate that is its own CA: a path of one, which API servers take and the verifier does not look for.
         Err(_) if cas.contains(first) => counts_at(first, now).and(for_servers(first)),
-        // API servers can check P-521, and ring cannot.
-        Err(webpki::Error::UnsupportedSignatureAlgorithmContext(it))
-            if it.signature_algorithm_id == ECDSA_SHA512 =>
-        {
-            Ok(())
+        // API servers take a leaf that is a CA, too.
+        Err(E::CaUsedAsEndEntity | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_)) => {
+            for_servers(first)
         }
-        Err(error) => Err(refusal(&error, name)),
+        // API servers can check P-521, and ring cannot.
+        Err(E::UnsupportedSignatureAlgorithmContext(it)) if it.signature_algorithm_id == ECDSA_SHA512 => {
+            for_servers(first)
+        }
+        Err(error) => Err(match over.into_iter().find(|ca| verified(&[ca]).is_ok()) {
+            Some(ca) => counts_at(ca, now).err().map_or(Error::OtherCa, |it| Error::OldCa(it.into())),
+            None => refusal(&error, name),
+        }),
     }
 }
 
@@ -213,21 +221,29 @@ fn for_servers(der: &CertificateDer<'_>) -> Result<(), Error> {
     if serves { Ok(()) } else { Err(Error::Refused(NO_SERVER.to_owned())) }
 }
 
-const NO_SERVER: &str = "the extended key usage in its chain does not allow a server (serverAuth)";
+const NO_SERVER: &str = "the extended key usage of a certificate in its chain does not include serverAuth";
+
+/// An error that is too rare for words of its own: its name, taken apart.
+fn plain(error: &E) -> String {
+    let name = error.to_string();
+    let name = name.split(['(', ' ', '{']).next().unwrap_or_default();
+    let apart =
+        name.chars().flat_map(|c| c.is_uppercase().then_some(' ').into_iter().chain(c.to_lowercase()));
+    apart.collect::<String>().trim().to_owned()
+}
 
 /// The verifier's error, in words.
-fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
-    use webpki::Error as E;
+pub(super) fn refusal(error: &webpki::Error, name: Option<&str>) -> Error {
     let words = match error {
         E::UnknownIssuer | E::InvalidSignatureForPublicKey => return Error::OtherCa,
         E::RequiredEkuNotFoundContext(_) => NO_SERVER.to_owned(),
-        E::EndEntityUsedAsCa => "a certificate of its chain that is no CA signed another".to_owned(),
-        E::CertExpired { .. } => "a certificate of its chain has ended".to_owned(),
-        E::CertNotValidYet { .. } => "a certificate of its chain is not valid yet".to_owned(),
+        E::EndEntityUsedAsCa => "a certificate in its chain that is not a CA signed another one".to_owned(),
+        E::CertExpired { .. } => "a certificate in its chain has expired".to_owned(),
+        E::CertNotValidYet { .. } => "a certificate in its chain is not valid yet".to_owned(),
         E::CertNotValidForName(_) => {
-            format!("its subject alternative names do not hold {}", name.unwrap_or_default())
+            format!("its subject alternative names do not include {}", name.unwrap_or_default())
         }
-        other => other.to_string(),
+        other => format!("its chain cannot be verified ({})", plain(other)),
     };
     Error::Refused(words)
 }

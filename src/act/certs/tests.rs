@@ -233,8 +233,7 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
     });
     let no_name = of_a_person(&names()[0], Some(&root), long, |it| it.subject_alt_names.clear());
     let both = strange.certificate.clone() + &root.certificate;
-    let (another, no_server) =
-        ("tls.crt is signed by another CA than ca.crt", "does not allow a server (serverAuth)");
+    let (another, no_server) = ("tls.crt is signed by another CA than ca.crt", "does not include serverAuth");
     for (what, pair, bundle, words) in [
         ("a chain", good.clone(), &root.certificate, ""),
         ("a chain with its root", chain(&leaf, &[&middle, &root]), &root.certificate, ""),
@@ -263,20 +262,26 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             "a middle that is no CA",
             chain(&leaf_of(&no_ca), &[&no_ca]),
             &root.certificate,
-            "that is no CA signed another",
+            "that is not a CA signed another one",
         ),
         (
             "a middle that ended",
             chain(&leaf_of(&ended), &[&ended]),
             &root.certificate,
-            "a certificate of its chain has ended",
+            "a certificate in its chain has expired",
         ),
-        ("a root that ended", leaf_of(&old_root), &old_root.certificate, another),
+        (
+            "a root that ended",
+            leaf_of(&old_root),
+            &old_root.certificate,
+            "of the CA in ca.crt that signed tls.crt: a certificate expired at 2027-01-14",
+        ),
+        ("a CA as a leaf", of_a_person("leaf", Some(&root), long, ca), &root.certificate, ""),
         (
             "ended",
             of_a_person("leaf", Some(&root), [-10, -1], plain),
             &root.certificate,
-            "a certificate ended at",
+            "a certificate expired at",
         ),
         (
             "not yet",
@@ -284,11 +289,23 @@ fn a_pair_fits_where_api_servers_would_accept_it() {
             &root.certificate,
             "is not valid before",
         ),
-        ("another name", other_name, &root.certificate, "alternative names do not hold gatera.gatera.svc"),
-        ("a common name only", no_name, &root.certificate, "alternative names do not hold gatera.gatera.svc"),
+        ("another name", other_name, &root.certificate, "alternative names do not include gatera.gatera.svc"),
+        (
+            "a common name only",
+            no_name,
+            &root.certificate,
+            "alternative names do not include gatera.gatera.svc",
+        ),
     ] {
         let outcome = pair.fits(bundle, Some(&names()[0]), at(0));
         let outcome = outcome.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(outcome.contains(words) && outcome.is_empty() == words.is_empty(), "{what}: {outcome}");
     }
+}
+
+#[test]
+fn what_is_rare_is_told_without_names_of_a_library() {
+    let words = pair::refusal(&webpki::Error::MaximumNameConstraintComparisonsExceeded, None).to_string();
+    let is = "API servers would refuse tls.crt: its chain cannot be verified (maximum name constraint comparisons exceeded)";
+    assert_eq!(words, is);
 }

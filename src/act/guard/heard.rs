@@ -28,11 +28,6 @@ impl Heard {
         Self { begun: Instant::now(), watches: needed.iter().map(|_| AtomicU64::new(0)).collect(), needed }
     }
 
-    /// The last of them.
-    pub fn last(&self) -> usize {
-        self.watches.len().saturating_sub(1)
-    }
-
     /// This watch has told everything until now.
     pub fn now(&self, watch: usize) {
         self.at(watch, Instant::now());

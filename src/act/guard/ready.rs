@@ -29,7 +29,7 @@ pub struct Readiness {
     pub settings: ArcSwapOption<String>,
     /// The watches still list what another adoption selects.
     pub adopting: AtomicBool,
-    /// What of the packs' kinds cannot be listed now, in words; `None` while all can be.
+    /// What the view lacks, in words; `None`: nothing.
     pub unheard: ArcSwapOption<String>,
 }
 
@@ -62,7 +62,7 @@ impl Readiness {
         let early = self.leaf_begins.load().as_deref().copied().filter(|begins| now < *begins);
         let leaf = match self.leaf_ends.load().as_deref() {
             None => Err(format!("no certificate yet{trouble}")),
-            Some(ends) if *ends <= now => Err(format!("ended at {ends}{trouble}")),
+            Some(ends) if *ends <= now => Err(format!("expired at {ends}{trouble}")),
             Some(_) if early.is_some() => {
                 Err(format!("not valid before {}{trouble}", early.unwrap_or_default()))
             }

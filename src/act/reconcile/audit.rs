@@ -60,7 +60,7 @@ async fn audits(guard: &Arc<Guard>, changed: &mut watch::Receiver<u64>) {
                 said.say_open(guard, open);
                 said.say(guard, round, news);
             }
-            Err(error) => warn!(%error, "audit"),
+            Err(error) => warn!(%error, "an audit failed"),
         }
         let cost = looked.elapsed();
         debug!(milliseconds = cost.as_millis(), "an audit took this long");
@@ -132,7 +132,7 @@ impl Said {
         guard.metrics.audited(&counts, &self.counts);
         self.counts = counts;
         if held_back > 0 && told > 0 {
-            info!(told, held_back, "audit: more Events than are good at once; the others follow");
+            info!(told, held_back, "more Events than are sent at once; the rest follow");
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::act::watch::pages::Pages;
 use super::apply::{announce, delete, mark, spare};
 use super::{Done, Means};
 
-/// So many bytes of what reads a ConfigMap, or makes what may read it, are looked at. An ordinary ReplicaSet has four thousand.
+/// So many bytes are kept of what reads a ConfigMap, or makes what may read it: some thousand ReplicaSets.
 const ROOM: usize = 8 << 20;
 
 /// Deletes what may be deleted, tells what became of each, and writes that it is over.
@@ -129,7 +129,8 @@ async fn readers(
         };
         // Pods come from ReplicaSets, and those from Deployments: these matter also if they read something else.
         if reader.reads(config_map) || ["Deployment", "ReplicaSet"].contains(&kind) {
-            let Some(left) = room.checked_sub(piece.text.len()) else {
+            // Most of an object's text is not kept.
+            let Some(left) = room.checked_sub(format!("{reader:?}").len()) else {
                 return Ok(Err(format!("the {plural} of {namespace} are larger than gatera can look at")));
             };
             room = left;
@@ -144,5 +145,40 @@ async fn readers(
             Ok(Err(format!("gatera may not list {plural}")))
         }
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// What comes of so many ReplicaSets with so much text that nobody keeps, and names that are kept.
+    async fn of(count: usize, text: usize, label: usize) -> Result<usize, String> {
+        let (text, label) = ("x".repeat(text), "y".repeat(label));
+        let meta = |number| {
+            format!(r#"{{"name":"rs-{number}","labels":{{"a":"{label}"}},"annotations":{{"a":"{text}"}}}}"#)
+        };
+        let items: Vec<_> = (0..count).map(|number| format!(r#"{{"metadata":{}}}"#, meta(number))).collect();
+        let list = Arc::new(format!(r#"{{"metadata":{{}},"items":[{}]}}"#, items.join(",")));
+        let service = service_fn(move |_: Request<Body>| {
+            let list = Arc::clone(&list);
+            async move { Ok::<_, std::convert::Infallible>(Response::new(Body::from(list.as_bytes().to_vec()))) }
+        });
+        let client = Client::new(service, "default");
+        let kind = ("ReplicaSet", "apis/apps/v1", "replicasets");
+        readers(&client, "db", "conf", kind).await.unwrap().map(|all| all.len())
+    }
+
+    #[tokio::test]
+    async fn thousands_of_ordinary_objects_are_looked_at_and_large_ones_are_not() {
+        assert_eq!(of(4000, 4000, 60).await, Ok(4000));
+        let problem = of(4000, 0, 4000).await.unwrap_err();
+        assert_eq!(problem, "the replicasets of db are larger than gatera can look at");
     }
 }

@@ -48,10 +48,11 @@ impl Registrar {
             let wanted = webhooks::entries(endpoint, &settings, served, target, &encoded(&bundle));
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             let now = self.begun.elapsed();
-            let pause = self.paces[index].wait(now);
-            if same(&found.entries, &wanted) {
+            let empty = found.entries.is_empty();
+            // Whoever does not lead any more is in no contest.
+            if !writes || same(&found.entries, &wanted) {
                 self.paces[index].rest(now);
-            } else if writes && pause.is_zero() {
+            } else if self.paces[index].wait(now, empty).is_zero() {
                 match self.fill(kind, &found, &wanted).await {
                     Ok(Filled::Written(written)) => {
                         // Some clusters amend what is written; then it is said what is in the way.
@@ -64,13 +65,14 @@ impl Registrar {
                     Err(error) => failed = Err(error),
                 }
             }
-            if self.paces[index].contested() {
-                let words = contest(kind, &name, self.paces[index].wait(self.begun.elapsed()));
+            let pace = &mut self.paces[index];
+            if pace.contested() {
+                let words = contest(kind, &name, pace.wait(self.begun.elapsed(), empty));
+                if pace.news() {
+                    self.guard
+                        .publish(events::entries_contested(&self.registration.namespace, words.clone()));
+                }
                 contested = contested.or(Some(words));
-            }
-            if self.paces[index].news() {
-                let words = contest(kind, &name, self.paces[index].wait(self.begun.elapsed()));
-                self.guard.publish(events::entries_contested(&self.registration.namespace, words));
             }
             strange = strange.or(difference);
         }

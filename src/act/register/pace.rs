@@ -24,9 +24,10 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Another write may follow now, or after this time.
-    pub(super) fn wait(&self, now: Duration) -> Duration {
-        let due = self.writes.back().map_or(Duration::ZERO, |last| *last + self.pause);
+    /// Another write may follow now, or after this time: soon where there are no entries, because then nothing is guarded.
+    pub(super) fn wait(&self, now: Duration, empty: bool) -> Duration {
+        let pause = if empty { self.pause.min(FIRST) } else { self.pause };
+        let due = self.writes.back().map_or(Duration::ZERO, |last| *last + pause);
         due.saturating_sub(now)
     }
 
@@ -91,7 +92,7 @@ mod tests {
     fn look(entries: &mut Entries, pace: &mut Pace, now: Duration, writes: &mut Vec<Duration>) {
         match *entries {
             Entries::Ours => pace.rest(now),
-            Entries::Empty | Entries::Foreign if pace.wait(now).is_zero() => {
+            Entries::Empty | Entries::Foreign if pace.wait(now, *entries == Entries::Empty).is_zero() => {
                 *entries = Entries::Ours;
                 pace.wrote(now);
                 writes.push(now);
@@ -120,7 +121,8 @@ mod tests {
             }
             for first in &writes {
                 let within = writes.iter().filter(|it| **it >= *first && **it < *first + WINDOW).count();
-                prop_assert!(within <= FREE + 4, "{within} writes in the minute after {first:?}");
+                let looks = usize::try_from(WINDOW.as_secs() / FIRST.as_secs()).unwrap();
+                prop_assert!(within <= FREE + looks, "{within} writes in the minute after {first:?}");
             }
             if entries == Entries::Deleted {
                 entries = Entries::Empty;
@@ -139,14 +141,15 @@ mod tests {
         let (mut pace, mut now, mut waits) = (Pace::default(), Duration::from_secs(7), Vec::new());
         for _ in 1..FREE + 6 {
             pace.wrote(now);
-            waits.push(pace.wait(now).as_secs());
-            now += pace.wait(now);
+            waits.push(pace.wait(now, false).as_secs());
+            assert!(pace.wait(now, true) <= FIRST, "nothing is guarded");
+            now += pace.wait(now, false);
         }
         assert_eq!(waits[FREE - 2..], [0, 5, 10, 20, 40, 60, 60]);
         assert!(pace.news() && !pace.news(), "once");
         pace.rest(now + WINDOW);
         assert!(pace.contested());
         pace.rest(now + WINDOW + Duration::from_secs(1));
-        assert!(!pace.contested() && pace.wait(now).is_zero());
+        assert!(!pace.contested() && pace.wait(now, false).is_zero());
     }
 }

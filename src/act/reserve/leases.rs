@@ -53,7 +53,8 @@ impl Leases {
         if code.is_success() {
             return Ok((Some(serde_json::from_slice(&body).map_err(Error::SerdeError)?), date));
         }
-        let said: Status = serde_json::from_slice(&body).unwrap_or_default();
+        let plain = || Status::failure(&String::from_utf8_lossy(&body), "");
+        let said = serde_json::from_slice(&body).unwrap_or_else(|_| plain());
         Err(Error::Api(Status { code: code.as_u16(), ..said }.boxed()))
     }
 }
@@ -73,5 +74,25 @@ impl Store for Leases {
             (Some(lease), date) => Ok((lease, date)),
             (None, _) => Err(Error::Api(Status { code: 404, ..Status::default() }.boxed())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::Response;
+    use tower::service_fn;
+
+    use super::*;
+
+    /// Something between us and the API server, or an API server that is overloaded, answers with plain words.
+    #[tokio::test]
+    async fn an_answer_in_plain_words_is_told_as_it_is() {
+        let service = service_fn(async |_: axum::http::Request<Body>| {
+            let answer = Response::builder().status(429).body(Body::from(b"Too many requests".to_vec()));
+            Ok::<_, std::convert::Infallible>(answer.unwrap())
+        });
+        let leases = Leases::of(Client::new(service, "default"), "gatera");
+        let Err(Error::Api(status)) = leases.read("it").await else { panic!("it was refused") };
+        assert_eq!((status.code, &*status.message), (429, "Too many requests"));
     }
 }

@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::note::Note;
-use super::shard_of;
+use super::{SHARDS, shard_of};
 
 /// How long a reservation counts. Longer than an API server lets another webhook think after we said "allowed" (10 s by
 /// default, 30 s at most), and than a view may be old that still counts as current.
@@ -77,8 +77,6 @@ impl Known {
 pub(super) enum Next {
     /// It is reserved: this replica wrote that moments ago.
     Reserved,
-    /// It may not leave because of these reservations.
-    Lost(Reservations),
     /// It may not leave: a Lease was deleted, and with it what other replicas reserved.
     Unsure,
     /// These notes are to be written, the first of which reserves it.
@@ -90,6 +88,10 @@ pub(super) enum Next {
 pub(super) struct Ledger {
     known: HashMap<Note, Known>,
     shown: Option<Shown>,
+    /// When each Lease was asked for last.
+    seen: [Option<Instant>; SHARDS as usize],
+    /// When the API server's clock was found to have been set, or another one answered.
+    set: Option<Instant>,
 }
 
 impl Ledger {
@@ -106,42 +108,44 @@ impl Ledger {
             .collect()
     }
 
-    /// The API server's clock showed this; `None`: its answer did not tell, or told something else than the one before.
+    /// The API server's clock showed this; `None`: its answer did not tell.
     pub(super) fn hears(&mut self, shown: Option<Shown>) {
+        if let (Some(before), Some(shown)) = (self.shown, shown) {
+            let behind = before.at_least(shown.asked).duration_since(shown.date);
+            let ahead = shown.date.duration_since(before.at_most(shown.answered));
+            if behind.max(ahead) > CLOCKS_DIFFER {
+                self.set = Some(shown.answered);
+            }
+        }
         self.shown = shown;
     }
 
-    /// These notes stand in a Lease: those that are new count as long as their age leaves, and what is over and no longer there
-    /// is forgotten.
-    pub(super) fn learn(&mut self, shard: usize, notes: Vec<Note>, now: Instant) {
+    /// These notes stand in a Lease that was asked for then: those that are new count as long as their age leaves, and what is over
+    /// and no longer there is forgotten. What was not there the time before is no older than that, whatever clocks show.
+    pub(super) fn learn(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) {
+        let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
+        let most = before.map_or(LASTS, |before| now.duration_since(before));
         self.known.retain(|note, it| it.counts(now) || notes.contains(note) || it.shard != shard);
         for note in notes {
-            let ends = now + LASTS.saturating_sub(self.age(&note, now));
+            let ends = now + LASTS.saturating_sub(self.age(&note, now).min(most));
             self.known.entry(note).or_insert(Known { shard, ends, own: false });
         }
     }
 
     /// How old a note is at least that was never seen before. One without a time may have been written just now, and so may one
-    /// whose time has not come.
+    /// whose time has not come, or which was written before the clock was set.
     fn age(&self, note: &Note, now: Instant) -> Duration {
+        if self.set.is_some_and(|set| now.duration_since(set) < LASTS) {
+            return Duration::ZERO;
+        }
         let known = note.at.zip(self.shown);
         let age = known.map(|(at, shown)| shown.at_least(now).duration_since(at) - CLOCKS_DIFFER);
         age.and_then(|age| age.try_into().ok()).unwrap_or_default()
     }
 
     /// What comes next for this departure; `dated`: the API server's clock can be relied on.
-    pub(super) fn next(
-        &self,
-        departure: &Departure,
-        dated: bool,
-        now: Instant,
-        still_right: impl Fn(&Reservations) -> bool,
-    ) -> Next {
+    pub(super) fn next(&self, departure: &Departure, dated: bool, now: Instant) -> Next {
         let shard = shard_of(&departure.cluster);
-        let reservations = self.reservations(now);
-        if !still_right(&reservations) {
-            return Next::Lost(reservations);
-        }
         let here = |it: &Known| it.shard == shard && it.counts(now);
         if self.known.iter().any(|(note, it)| note.is_lost() && here(it)) {
             return Next::Unsure;
@@ -172,9 +176,9 @@ impl Ledger {
 
     /// These notes were written, and the answer showed the API server's clock: true if the first one's time is right by it, so
     /// that its pod may leave. A process that was stopped for a while counted too little.
-    pub(super) fn wrote(&mut self, shard: usize, notes: Vec<Note>, now: Instant) -> bool {
+    pub(super) fn wrote(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) -> bool {
         let first = notes.first().cloned();
-        self.learn(shard, notes, now);
+        self.learn(shard, notes, asked, now);
         let Some(first) = first else { return false };
         let right = first
             .at

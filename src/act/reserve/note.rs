@@ -52,7 +52,7 @@ pub(super) fn of(lease: &Lease) -> Vec<Note> {
     let text = lease.metadata.annotations.as_ref().and_then(|all| all.get(&format!("{PREFIX}{LET_GO}")));
     let Some(text) = text else { return Vec::new() };
     serde_json::from_str(text).unwrap_or_else(|error| {
-        warn!(lease = lease.metadata.name, %error, "reservations that cannot be read");
+        warn!(lease = lease.metadata.name, %error, "the reservations in this Lease cannot be read; they are treated as lost");
         vec![Note::lost(None)]
     })
 }

@@ -3,7 +3,9 @@
 //!
 //! Laws: no two members are allowed to leave within the life of a reservation, none without a note, and no refusal is older than
 //! that life. Runs follow from their number; `GATERA_SEARCH_RUNS` says how many there are. A process reads no wall clock, so only those of the
-//! API servers are here: two of them, a second apart, that are set by an hour when no reservation counts.
+//! API servers are here: two of them, a second apart, that are set by an hour: when no reservation counts, or in every other run at any time,
+//! but once. Then each replica has read the Lease before, because until then it has nothing but those clocks; and one that is set back
+//! before a replica looked again was never set for it.
 
 use std::sync::Arc;
 
@@ -51,8 +53,10 @@ struct Server {
     lease: Option<Lease>,
     version: u64,
     began: Instant,
-    /// By how much its clock was set, in seconds.
+    /// By how much its clock was set, in seconds,
     set: i64,
+    /// and when.
+    set_at: Instant,
     /// Whose note was written when.
     written: Vec<(String, Instant)>,
     /// Before this, no refusal is too old: a Lease was deleted, or notes lie ahead of a clock that was set back.
@@ -63,6 +67,11 @@ impl Server {
     fn shows(&self) -> Timestamp {
         let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap() + self.set;
         Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_000_000 + seconds)
+    }
+
+    /// A replica that begins now knows as much as one that ran before.
+    fn may_be_read_anew(&self) -> bool {
+        self.lease.is_some() && self.set_at.elapsed() > LASTS + SLACK
     }
 
     fn note(&mut self, note: &Note) {
@@ -189,10 +198,28 @@ fn world() -> World {
 async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
     let random = Random(Arc::new(Lock::new(seed)));
     let now = Instant::now();
-    let server = Server { lease: None, version: 0, began: now, set: 0, written: vec![], unknown_until: now };
+    let server = Server {
+        lease: None,
+        version: 0,
+        began: now,
+        set: 0,
+        set_at: now,
+        written: vec![],
+        unknown_until: now,
+    };
     let server = Arc::new(Lock::new(server));
     let link = Link { server: Arc::clone(&server), random: random.clone() };
-    let new = || Arc::new(Book::at(Some(link.clone()), Default::default()));
+    let at_any_time = random.below(2) == 0;
+    let new = || {
+        let book = Book::at(Some(link.clone()), Default::default());
+        let known = server.lock().unwrap();
+        if let Some(lease) = known.lease.as_ref().filter(|_| at_any_time) {
+            let (now, mut ledger) = (Instant::now(), book.ledger());
+            ledger.hears(shown(Some(known.shows()), now, now));
+            ledger.learn(shard_of(&Id::new("db", "galera")), note::of(lease), now, now);
+        }
+        Arc::new(book)
+    };
     let blank = Lease { metadata: ownership::object_meta("gatera", "gatera", "it"), spec: None };
     link.write("it", &blank).await.map_err(|error| chain(&error))?;
     let mut replicas: Vec<_> = (0..2 + random.below(2)).map(|_| new()).collect();
@@ -201,6 +228,7 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
         random.pause(&[300, 300, 300, 3_000, 33_000, 90_000]).await;
         let replica = usize::try_from(random.below(replicas.len() as u64)).unwrap();
         match random.below(16) {
+            0 | 1 if at_any_time && !server.lock().unwrap().may_be_read_anew() => {}
             0 | 1 => replicas[replica] = new(),
             2 => {
                 let mut server = server.lock().unwrap();
@@ -210,10 +238,11 @@ async fn run(seed: u64, world: &Arc<World>) -> Result<Vec<Answered>, String> {
             3 => {
                 let mut server = server.lock().unwrap();
                 let quiet = server.written.last().is_none_or(|(_, at)| at.elapsed() > LASTS + SLACK);
-                if quiet && random.below(2) == 0 {
-                    server.set += 3600;
-                } else if quiet {
-                    server.set -= 3600;
+                let may = if at_any_time { server.set == 0 } else { quiet };
+                if may {
+                    (server.set, server.set_at) =
+                        (server.set + [3600, -3600][usize::from(random.below(2) == 0)], Instant::now());
+                    // How old a note is, nobody can say then.
                     server.unknown_until = Instant::now() + AN_HOUR;
                 }
             }

@@ -41,13 +41,15 @@ async fn what_is_over_does_not_begin_anew_when_it_is_read_again() {
     let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
     let (shard, note) = (shard_of(&departure.cluster), Note::of(&departure, 1, None));
     let all_over = |ledger: &Ledger| ledger.reservations(Instant::now()) == Reservations::nobody();
-    ledger.learn(shard, vec![note.clone()], Instant::now());
+    let learn =
+        |ledger: &mut Ledger, shard, notes| ledger.learn(shard, notes, Instant::now(), Instant::now());
+    learn(&mut ledger, shard, vec![note.clone()]);
     advance(LASTS).await;
-    ledger.learn(shard + 1, Vec::new(), Instant::now());
-    ledger.learn(shard, vec![note.clone()], Instant::now());
+    learn(&mut ledger, (shard + 1) % leases().count(), Vec::new());
+    learn(&mut ledger, shard, vec![note.clone()]);
     assert!(all_over(&ledger));
-    ledger.learn(shard, Vec::new(), Instant::now());
-    ledger.learn(shard, vec![note], Instant::now());
+    learn(&mut ledger, shard, Vec::new());
+    learn(&mut ledger, shard, vec![note]);
     assert!(!all_over(&ledger), "it was gone meanwhile, so this is another one");
 }
 
@@ -69,7 +71,7 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
     ] {
         let (mut ledger, note) = (Ledger::default(), Note::of(&departure, 1, at));
         ledger.hears(Some(shown_now(ago(0))));
-        ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now());
+        ledger.learn(shard_of(&departure.cluster), vec![note], Instant::now(), Instant::now());
         let counts_for = |seconds| {
             ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
         };
@@ -78,16 +80,53 @@ async fn an_old_note_that_is_read_for_the_first_time_is_as_old_as_it_is() {
     }
 }
 
+/// Another API server's clock is ahead, or this one's was set: what was not in the Lease a moment ago was not made before that.
+#[tokio::test(start_paused = true)]
+async fn a_note_is_no_older_than_the_last_look_at_its_lease() {
+    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
+    let shard = shard_of(&departure.cluster);
+    ledger.learn(shard, Vec::new(), Instant::now(), Instant::now());
+    advance(Duration::from_secs(10)).await;
+    ledger.hears(Some(shown_now(ago(0))));
+    let note = Note::of(&departure, 1, Some(ago(3600)));
+    ledger.learn(shard, vec![note], Instant::now(), Instant::now());
+    let counts_for = |seconds| {
+        ledger.reservations(Instant::now() + Duration::from_secs(seconds)) != Reservations::nobody()
+    };
+    assert!(counts_for(19) && !counts_for(20));
+}
+
+/// For as long as something may count that was written before.
+#[tokio::test(start_paused = true)]
+async fn after_a_clock_was_set_no_note_is_old() {
+    let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
+    ledger.hears(Some(shown_now(ago(3600))));
+    advance(Duration::from_secs(600)).await;
+    ledger.hears(Some(shown_now(ago(0))));
+    let mut counts = |shard, times| {
+        ledger.learn(
+            shard,
+            vec![Note::of(&departure, times, Some(ago(1800)))],
+            Instant::now(),
+            Instant::now(),
+        );
+        ledger.reservations(Instant::now()) != Reservations::nobody()
+    };
+    assert!(counts(0, 1));
+    advance(LASTS).await;
+    assert!(!counts(1, 2));
+}
+
 /// A pod was reserved long ago, and stayed. A replica that reads that only now does not know that it is over for all others.
 #[tokio::test(start_paused = true)]
 async fn what_was_only_read_spares_no_write() {
     let (mut ledger, departure) = (Ledger::default(), departure("a", "a-0"));
     let shard = shard_of(&departure.cluster);
-    ledger.learn(shard, vec![Note::of(&departure, 1, None)], Instant::now());
-    let next = |ledger: &Ledger| ledger.next(&departure, true, Instant::now(), |_| true);
+    ledger.learn(shard, vec![Note::of(&departure, 1, None)], Instant::now(), Instant::now());
+    let next = |ledger: &Ledger| ledger.next(&departure, true, Instant::now());
     let notes = vec![Note::of(&departure, 2, None)];
     assert_eq!(next(&ledger), Next::Write(notes.clone()));
-    assert!(ledger.wrote(shard, notes, Instant::now()));
+    assert!(ledger.wrote(shard, notes, Instant::now(), Instant::now()));
     assert_eq!(next(&ledger), Next::Reserved, "it wrote that itself, a moment ago");
 }
 
@@ -100,10 +139,10 @@ async fn a_note_with_a_wrong_time_reserves_nothing() {
     for (wrote, right) in [(3600, false), (0, true), (-3600, false)] {
         let mut ledger = Ledger::default();
         ledger.hears(Some(shown_now(ago(wrote))));
-        let Next::Write(notes) = ledger.next(&departure, true, Instant::now(), |_| true) else { panic!() };
+        let Next::Write(notes) = ledger.next(&departure, true, Instant::now()) else { panic!() };
         ledger.hears(Some(shown_now(ago(0))));
-        assert_eq!(ledger.wrote(shard, notes, Instant::now()), right, "{wrote}");
-        let next = ledger.next(&departure, true, Instant::now(), |_| true);
+        assert_eq!(ledger.wrote(shard, notes, Instant::now(), Instant::now()), right, "{wrote}");
+        let next = ledger.next(&departure, true, Instant::now());
         assert_eq!(next == Next::Reserved, right, "{wrote}");
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! All ConfigMaps are watched by their metadata alone, which is little; the text of one is fetched when a workload of
 //! ours refers to it and its version changed. In steady state nothing is fetched. How much is kept is bounded
-//! ([`Room`]).
+//! ([`Room`]), and so is how many are looked at: the people of one namespace can make any number of them. Namespaces take turns,
+//! and a text that does not come is missing in its own namespace only.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 use std::time::Duration;
 
 use decide::object::{ConfigMap, Object, Unreadable};
@@ -24,6 +26,12 @@ use crate::act::telemetry::chain;
 pub(super) const AT_ONCE: usize = 16;
 /// and the guard, which has little memory: each may be a megabyte and a half.
 const MOST_UNDER_WAY: usize = 2;
+/// So many of one namespace are looked at.
+const MOST: usize = 256;
+const BEYOND: Unreadable = Unreadable::TooMuch("256 ConfigMaps of its namespace are looked at already");
+/// What does not come within this time is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const LATE: Unreadable = Unreadable::TooMuch("the API server has not sent it within 10 seconds");
 /// A fetch that failed is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -35,11 +43,25 @@ pub(super) struct Contents {
     known: HashMap<Id, String>,
     /// Fetches under way, when each began, and what existed then. One for each ConfigMap at most, so no answer overtakes another.
     asked: HashMap<Id, (Instant, Option<String>)>,
-    /// To be fetched, the longest wanted first.
-    queue: VecDeque<Id>,
+    shares: BTreeMap<String, Share>,
+    /// The namespace of the last fetch.
+    last: String,
     /// Since when it is known that a text is not the one that exists.
     since: HashMap<Id, Instant>,
     room: Room,
+    /// When one that found no room was tried again.
+    tried: Option<Instant>,
+}
+
+/// One namespace.
+#[derive(Debug, Default)]
+struct Share {
+    /// Those whose text is known or wanted,
+    looked_at: HashSet<Id>,
+    /// and those that are too many.
+    beyond: BTreeSet<Id>,
+    /// To be fetched, the longest wanted first.
+    queue: VecDeque<Id>,
 }
 
 /// What came of a fetch.
@@ -64,34 +86,62 @@ impl Contents {
     /// Its text is not kept any more, and what is under way comes for nothing. False: nothing was known or awaited of it.
     pub(super) fn forget(&mut self, id: &Id) -> bool {
         self.room.leave(id);
-        self.known.remove(id).is_some() | self.since.remove(id).is_some()
+        self.known.remove(id);
+        self.since.remove(id);
+        let Some(share) = self.shares.get_mut(&id.namespace) else { return false };
+        let was = share.looked_at.remove(id) | share.beyond.remove(id);
+        share.queue.retain(|other| other != id);
+        if share.looked_at.is_empty() && share.beyond.is_empty() {
+            self.shares.remove(&id.namespace);
+        }
+        was
     }
 
     /// An object reads it: if it exists in a version whose text is not known, that one is wanted. True: it is awaited.
-    pub(super) fn want(&mut self, id: &Id) -> bool {
-        if self.exist.get(id).is_none_or(|version| self.known.get(id) == Some(version)) {
+    pub(super) fn want(&mut self, id: &Id) -> Result<bool, Unreadable> {
+        let Some(version) = self.exist.get(id).filter(|version| self.known.get(id) != Some(version)) else {
             self.since.remove(id);
-            return false;
+            return Ok(false);
+        };
+        if self.room.may_fit(id) {
+            self.known.insert(id.clone(), version.clone());
+            return Ok(false);
         }
+        let share = self.shares.entry(id.namespace.clone()).or_default();
+        if share.looked_at.len() >= MOST && !share.looked_at.contains(id) {
+            share.beyond.insert(id.clone());
+            return Err(BEYOND);
+        }
+        share.looked_at.insert(id.clone());
         if !self.since.contains_key(id) {
             self.since.insert(id.clone(), Instant::now());
             if !self.asked.contains_key(id) {
-                self.queue.push_back(id.clone());
+                share.queue.push_back(id.clone());
             }
         }
-        true
+        Ok(true)
     }
 
-    /// What to fetch now, which then counts as under way.
+    /// What to fetch now, which then counts as under way: the next of the next namespace that has none under way.
     pub(super) fn ask(&mut self) -> Option<Id> {
         while self.asked.len() < MOST_UNDER_WAY {
-            let id = self.queue.pop_front()?;
-            if self.since.contains_key(&id) && !self.asked.contains_key(&id) {
+            let waits = |(namespace, share): &(&String, &Share)| {
+                !share.queue.is_empty() && self.asked.keys().all(|id| id.namespace != **namespace)
+            };
+            let after = self.shares.range::<str, _>((Excluded(&*self.last), Unbounded));
+            self.last = after.chain(&self.shares).find(waits)?.0.clone();
+            let id = self.shares.get_mut(&self.last)?.queue.pop_front()?;
+            if self.since.contains_key(&id) {
                 self.asked.insert(id.clone(), (Instant::now(), self.exist.get(&id).cloned()));
                 return Some(id);
             }
         }
         None
+    }
+
+    /// Behind all others of its namespace.
+    fn queue(&mut self, id: &Id) {
+        self.shares.entry(id.namespace.clone()).or_default().queue.push_back(id.clone());
     }
 
     /// An answer came. True: it may be taken. It is no older than what existed when it was asked for, so what was seen since then is
@@ -104,7 +154,7 @@ impl Contents {
         };
         let is_that = matches!(answer, Answer::Text(map) if map.metadata.resource_version == *now);
         if matches!(answer, Answer::Failed) {
-            self.queue.push_back(id.clone());
+            self.queue(id);
             return false;
         }
         if is_that || then.as_ref() == Some(now) {
@@ -112,7 +162,7 @@ impl Contents {
             self.since.remove(id);
         } else {
             self.since.insert(id.clone(), begun.max(since));
-            self.queue.push_back(id.clone());
+            self.queue(id);
         }
         true
     }
@@ -122,16 +172,26 @@ impl Contents {
         self.room.take(map)
     }
 
-    /// One that found no room and would find it now, as if it had never been fetched.
+    /// One that was not looked at and may be now, as if it had never been fetched: one a second, and only when no other is awaited.
     pub(super) fn that_fits(&mut self) -> Option<Id> {
-        let id = self.room.that_fits()?;
+        if self.tried.is_some_and(|tried| tried.elapsed() < PAUSE) || self.lack().is_some() {
+            return None;
+        }
+        let beyond = |share: &Share| share.beyond.first().filter(|_| share.looked_at.len() < MOST).cloned();
+        let id = self.room.that_fits().or_else(|| self.shares.values().find_map(beyond))?;
+        self.tried = Some(Instant::now());
         self.forget(&id);
         Some(id)
     }
 
-    /// Since when a text is not the one that exists; `None`: all are.
+    /// Since when a text is not the one that exists; `None`: all are that can be waited for.
     pub(super) fn lack(&self) -> Option<Instant> {
-        self.since.values().min().copied()
+        self.since.values().filter(|since| since.elapsed() < PATIENCE).min().copied()
+    }
+
+    /// Those that have not come in time.
+    pub(super) fn late(&self) -> impl Iterator<Item = &Id> {
+        self.since.iter().filter(|(_, since)| since.elapsed() >= PATIENCE).map(|(id, _)| id)
     }
 }
 
@@ -171,13 +231,13 @@ async fn one(client: &Client, id: &Id) -> Answer {
             Ok(Object::ConfigMap(map)) => Answer::Text(Box::new(map)),
             Ok(_) => Answer::NotThere,
             Err(problem) => {
-                warn!(object = %id, %problem, "the view cannot hold this object");
+                warn!(object = %id, %problem, "this object cannot be read, so the view does not hold it");
                 Answer::Unreadable(problem)
             }
         },
         Ok(None) => Answer::NotThere,
         Err(error) => {
-            warn!(%id, error = chain(&error), "fetching a ConfigMap");
+            warn!(object = %id, error = chain(&error), "a ConfigMap could not be fetched; trying again");
             sleep(PAUSE).await;
             Answer::Failed
         }

@@ -9,6 +9,7 @@
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use decide::object::Kind;
@@ -58,6 +59,8 @@ pub(super) struct Follower {
     pub(super) heard: Heard,
     /// Its settings say which packs are on.
     pub(super) guard: Arc<Guard>,
+    /// What found no room may find it now: it is listed again.
+    pub(super) again: Arc<AtomicBool>,
     pub(super) tell: mpsc::Sender<(usize, Message)>,
 }
 
@@ -67,27 +70,30 @@ enum Said {
     Nothing,
     Heard,
     Unheard,
+    Absent,
 }
 
 /// Where a watch is.
 struct Reached {
     version: String,
-    /// Nothing was missed up to the last word.
+    /// Nothing was missed up to the last word,
     caught_up: bool,
+    /// which came then.
+    came: Instant,
 }
 
 /// Why a list or a round did not come to its end.
 #[derive(Debug, thiserror::Error)]
 enum Interruption {
-    #[error("the API server does not remember this version any more")]
+    #[error("the API server no longer has this version")]
     Expired,
     #[error("nothing was heard for {}s", .0.as_secs())]
     Silent(Duration),
-    #[error("asking the API server")]
+    #[error("the request to the API server failed")]
     Ask(#[source] kube::Error),
     #[error("the API server answered {code}: {message}")]
     Answer { code: u16, message: String },
-    #[error("reading an answer of the API server")]
+    #[error("an answer from the API server could not be read")]
     Line(#[source] serde_json::Error),
     #[error("the pack of this kind is switched off")]
     Off,
@@ -119,7 +125,7 @@ impl From<kube::Error> for Interruption {
 impl Follower {
     /// Lists and watches until nobody listens any more.
     pub(super) async fn follow(self) {
-        let (mut place, mut pause, mut absent, mut said) = (None, FIRST_PAUSE, false, Said::Nothing);
+        let (mut place, mut pause, mut said) = (None, FIRST_PAUSE, Said::Nothing);
         loop {
             let turn = if self.is_off() {
                 Err(Interruption::Off)
@@ -128,7 +134,7 @@ impl Follower {
             };
             let trouble = match turn {
                 Ok(()) => {
-                    (pause, absent) = (FIRST_PAUSE, false);
+                    pause = FIRST_PAUSE;
                     if packs::has(self.kind) && said != Said::Heard {
                         if said == Said::Unheard && self.send(Message::Heard(true)).await.is_err() {
                             return;
@@ -143,15 +149,15 @@ impl Follower {
             // Somebody may install it or switch it on: as often as others are heard from it is asked for.
             if packs::has(self.kind) && trouble.is_absent() {
                 place = None;
-                if !absent && self.absent().await.is_err() {
+                if said != Said::Absent && self.absent().await.is_err() {
                     return;
                 }
-                (absent, said) = (true, Said::Heard);
+                (said, pause) = (Said::Absent, FIRST_PAUSE);
                 self.heard.now(self.watch);
                 sleep(Duration::from_secs(u64::from(ROUND))).await;
                 continue;
             }
-            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "watch");
+            warn!(watch = %self.url, selector = self.selector, error = chain(&trouble), "a list or watch failed and is started again");
             match (&trouble, &mut place) {
                 (Interruption::Expired, place) => *place = None,
                 (_, Some(place)) => place.caught_up = false,
@@ -205,8 +211,11 @@ impl Follower {
 
     /// One list, or one round of the watch.
     async fn turn(&self, place: &mut Option<Reached>) -> Result<(), Interruption> {
+        if self.again.swap(false, Ordering::Relaxed) {
+            *place = None;
+        }
         let Some(place) = place else {
-            *place = Some(Reached { version: self.list().await?, caught_up: false });
+            *place = Some(Reached { version: self.list().await?, caught_up: false, came: Instant::now() });
             return Ok(());
         };
         let (begun, seconds) = (Instant::now(), if place.caught_up { ROUND } else { CATCH_UP });
@@ -265,7 +274,11 @@ impl Follower {
         }
         let silence = SILENCE + Duration::from_secs(u64::from(seconds));
         let (mut text, mut seen, mut turn) = (Vec::new(), 0, None);
-        while let Some(frame) = within(silence, body.frame()).await? {
+        loop {
+            let asked = Instant::now();
+            let frame = within(silence, body.frame()).await?;
+            place.came = Instant::now();
+            let Some(frame) = frame else { break };
             let Ok(data) = frame?.into_data() else { continue };
             if turn.is_none() && text.len() + data.len() > pages::LITTLE {
                 turn = pages::turn().await;
@@ -278,6 +291,10 @@ impl Follower {
             }
             seen = text.len();
             turn = turn.filter(|_| seen > pages::LITTLE);
+            // What was not taken for so long may have been cut off.
+            if asked.elapsed() > silence + SILENCE {
+                return Err(Interruption::Silent(asked.elapsed()));
+            }
         }
         // API servers also end the watch of somebody who reads too slowly, and then something is missing.
         if begun.elapsed() + EARLY >= Duration::from_secs(u64::from(seconds)) {
@@ -308,14 +325,14 @@ impl Follower {
     async fn event(&self, told: Message, place: &Reached) -> Result<(), Interruption> {
         self.send(told).await?;
         if place.caught_up {
-            self.heard.now(self.watch);
+            self.heard.at(self.watch, place.came);
         }
         Ok(())
     }
 
     fn up_to_date(&self, place: &mut Reached) {
         place.caught_up = true;
-        self.heard.now(self.watch);
+        self.heard.at(self.watch, place.came);
     }
 
     fn told(&self, sent: &Sent) -> Message {

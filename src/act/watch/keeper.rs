@@ -9,23 +9,27 @@ mod tests;
 
 use std::collections::{HashMap, HashSet};
 use std::mem::take;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use decide::object::{Kind, Object};
 use decide::view::{Facts, Freshness, Id, World};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::Message;
-use super::contents::{Answer, Contents};
+use super::contents::{Answer, Contents, LATE};
 use super::member_events::{MemberEvent, Topic};
+use super::{LOOK, MESSAGES, Message};
 use crate::act::guard::Guard;
 
 /// Under a storm of events a World is drawn this often, no more,
 const AT_MOST_EVERY: Duration = Duration::from_millis(1);
 /// and drawing never takes more than a fifth of the time.
 const REST: u32 = 4;
+/// What found no room is listed again this often at most.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// One list and watch, and what it holds.
 pub(super) struct Source {
@@ -35,11 +39,13 @@ pub(super) struct Source {
     holds: HashMap<Id, Option<u64>>,
     /// From the begin of a list to the end of one: what was held before and has not come again.
     before: HashSet<Id>,
+    /// It is to be listed again.
+    pub(super) again: Arc<AtomicBool>,
 }
 
 impl Source {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { kind, listed: false, holds: HashMap::new(), before: HashSet::new() }
+        Self { kind, listed: false, holds: HashMap::new(), before: HashSet::new(), again: Arc::default() }
     }
 
     /// It is there, in this version, as far as that is a number.
@@ -63,27 +69,21 @@ pub(super) struct Keeper {
     /// The last that was drawn from them.
     world: World,
     contents: Contents,
-    /// Since when a text is not the one that exists.
-    lack: watch::Sender<Option<Instant>>,
     /// Asks for the content of a ConfigMap.
     want: mpsc::UnboundedSender<Id>,
     /// When every list was complete for the first time,
     listed: Option<Instant>,
     /// and then every text once.
     loaded: bool,
+    /// When it was looked last whether something finds room now.
+    looked: Instant,
 }
 
 impl Keeper {
     /// Knows only these facts yet.
     pub(super) fn new(sources: Vec<Source>, want: mpsc::UnboundedSender<Id>, facts: Facts) -> Self {
         let (world, contents) = (World::empty(facts.adoption(), Freshness::Current), Contents::default());
-        let lack = watch::Sender::new(None);
-        Self { sources, facts, world, contents, lack, want, listed: None, loaded: false }
-    }
-
-    /// Since when a text of a ConfigMap is known not to be the one that exists; `None`: all are.
-    pub(super) fn lack(&self) -> watch::Receiver<Option<Instant>> {
-        self.lack.subscribe()
+        Self { sources, facts, world, contents, want, listed: None, loaded: false, looked: Instant::now() }
     }
 
     /// Hears what the watches tell and shows every World that follows from it.
@@ -94,7 +94,8 @@ impl Keeper {
         show: &mpsc::Sender<World>,
     ) {
         let mut batch = Vec::new();
-        while told.recv_many(&mut batch, 4096).await > 0 {
+        // In silence texts become late, too.
+        while !matches!(timeout(LOOK, told.recv_many(&mut batch, MESSAGES)).await, Ok(0)) {
             let mut news = false;
             for (source, told) in batch.drain(..) {
                 if matches!(told, Message::Unreadable(..) | Message::Fetched(_, Answer::Unreadable(_))) {
@@ -102,7 +103,7 @@ impl Keeper {
                 }
                 news |= self.hear(source, told);
             }
-            self.lack.send_replace(self.contents.lack());
+            news |= self.look();
             // Before the first lists are complete nobody may ask, so nothing is drawn.
             if news && self.knows_everything() {
                 let begun = Instant::now();
@@ -119,6 +120,25 @@ impl Keeper {
                 sleep(AT_MOST_EVERY.max(cost * REST)).await;
             }
         }
+    }
+
+    /// What changes by time alone. False: nothing did.
+    fn look(&mut self) -> bool {
+        let known = &self.facts.unreadable;
+        let is_new = |id: &&Id| known.get(&(Kind::ConfigMap, (*id).clone())) != Some(&LATE);
+        let late: Vec<_> = self.contents.late().filter(is_new).cloned().collect();
+        for id in &late {
+            self.facts.cannot_read(Kind::ConfigMap, id.clone(), LATE);
+        }
+        if self.looked.elapsed() >= AGAIN {
+            self.looked = Instant::now();
+            let kinds = self.facts.that_may_fit();
+            for source in self.sources.iter().filter(|it| kinds.contains(&it.kind)) {
+                source.again.store(true, Ordering::Relaxed);
+            }
+        }
+        self.ask();
+        !late.is_empty()
     }
 
     /// To what one pod said. Only its last words may be news.
@@ -138,7 +158,10 @@ impl Keeper {
         let source = &mut self.sources[index];
         match told {
             // After a list that failed, what it has not named yet is still to be named by this one, or gone.
-            Message::Begun => source.before.extend(take(&mut source.holds).into_keys()),
+            Message::Begun => {
+                source.before.extend(take(&mut source.holds).into_keys());
+                return false;
+            }
             Message::Put(object) => {
                 let (id, kind) = (Id::of(object.meta()), source.kind);
                 let version = source.has(&id, &object.meta().resource_version);
@@ -151,6 +174,8 @@ impl Keeper {
                 source.has(&id, &version);
                 self.contents.saw(id.clone(), version);
                 self.want(&id);
+                self.ask();
+                return self.facts.reads(&id);
             }
             Message::Fetched(id, answer) => self.fetched(&id, answer),
             Message::Gone(id) => {
@@ -189,10 +214,7 @@ impl Keeper {
                 self.facts.cannot_read(source.kind, id, problem);
             }
         }
-        // What found no room before is asked for again, one at a time.
-        if let Some(next) = self.contents.that_fits() {
-            self.want(&next);
-        }
+        self.ask();
         true
     }
 
@@ -217,15 +239,22 @@ impl Keeper {
     fn want(&mut self, id: &Id) {
         if self.facts.reads(id) {
             let awaited = self.contents.want(id);
-            self.facts.awaits(id, awaited);
+            self.facts.awaits(id, awaited == Ok(true));
+            if let Err(problem) = awaited
+                && self.facts.unreadable.get(&(Kind::ConfigMap, id.clone())) != Some(&problem)
+            {
+                self.facts.cannot_read(Kind::ConfigMap, id.clone(), problem);
+            }
         } else {
             self.forget_text(id);
         }
-        self.ask();
     }
 
-    /// Asks for as many as may be under way. The fetcher ends with the process.
+    /// Asks for as many as may be under way, and for one that was not looked at and may be now. The fetcher ends with the process.
     fn ask(&mut self) {
+        if let Some(next) = self.contents.that_fits() {
+            self.want(&next);
+        }
         while let Some(id) = self.contents.ask() {
             let _ = self.want.send(id);
         }

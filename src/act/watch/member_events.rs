@@ -144,8 +144,10 @@ pub(super) async fn hear(client: Client, guard: Arc<Guard>, tell: mpsc::Sender<(
                         return;
                     }
                 }
-                Ok(Err(error)) => warn!(namespace, error = chain(&error), "listing what members told"),
-                Err(_) => warn!(namespace, error = "no answer", "listing what members told"),
+                Ok(Err(error)) => {
+                    warn!(namespace, error = chain(&error), "the Events of members could not be listed");
+                }
+                Err(_) => warn!(namespace, error = "no answer", "the Events of members could not be listed"),
             }
         }
     }

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::sent::Sent;
 use split::Split;
 
-/// Until the first page comes, which the API server makes whole before it sends any of it,
+/// Until a page begins to come,
 const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 /// and the silence within a page.
 const SILENCE: Duration = Duration::from_secs(10);

@@ -154,7 +154,7 @@ pub fn authority(
     let left = last.duration_since(now);
     let days = left.as_hours() / 24;
     Some(if left.is_negative() || left.is_zero() {
-        let says = format!("the CA that API servers trust ended at {last}: they reach no guard");
+        let says = format!("the CA that API servers trust expired at {last}: they reach no guard");
         Row::wrong(
             AUTHORITY,
             says,

@@ -3,9 +3,8 @@
 //! Read only when a ConfigMap is about to be deleted; the view holds much less.
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::meta::{list, or_default};
+use super::meta::or_default;
 use super::unreadable::read_as;
 use super::{Meta, Pod, Unreadable, Workload};
 
@@ -17,12 +16,6 @@ pub struct Reader {
     /// Name, owners.
     pub metadata: Meta,
     config_maps: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default, deserialize_with = "list")]
-    items: Vec<Box<RawValue>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -67,12 +60,6 @@ impl Reader {
         Ok(Self { kind, metadata, config_maps })
     }
 
-    /// Reads the JSON text of a list of this kind.
-    pub fn list(kind: &'static str, json: &str) -> Result<Vec<Self>, Unreadable> {
-        let List { items } = read_as(kind, json)?;
-        items.iter().map(|it| Self::read(kind, it.get())).collect()
-    }
-
     /// It refers to this ConfigMap.
     pub fn reads(&self, config_map: &str) -> bool {
         self.config_maps.iter().any(|name| name == config_map)
@@ -100,16 +87,14 @@ mod tests {
                     "CronJob" => format!(r#"{{"jobTemplate":{{"spec":{template}}}}}"#),
                     _ => template,
                 };
-                let json = format!(r#"{{"items":[{{"metadata":{{"name":"a"}},"spec":{whole}}}]}}"#);
-                let all = Reader::list(kind, &json).unwrap();
-                assert!(all[0].reads("c") && !all[0].reads("d"), "{kind} {spec}");
+                let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{whole}}}"#);
+                let reader = Reader::read(kind, &json).unwrap();
+                assert!(reader.reads("c") && !reader.reads("d"), "{kind} {spec}");
             }
         }
-        for nothing in ["{}", r#"{"items":null}"#, r#"{"items":[{}]}"#] {
-            assert!(Reader::list("Pod", nothing).unwrap().iter().all(|it| !it.reads("c")));
-        }
-        let odd = r#"{"items":[{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}]}"#;
-        let problem = Reader::list("Job", odd).unwrap_err().to_string();
+        assert!(!Reader::read("Pod", "{}").unwrap().reads("c"));
+        let odd = r#"{"spec":{"template":{"spec":{"volumes":"hunter2"}}}}"#;
+        let problem = Reader::read("Job", odd).unwrap_err().to_string();
         assert!(
             problem.starts_with("cannot be read as a Job: ") && !problem.contains("hunter2"),
             "{problem}"

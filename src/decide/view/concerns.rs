@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::facts::Map;
 use super::index::By;
-use super::{Cluster, Id, Note, View};
+use super::{Cluster, Freshness, Id, Note, View};
 use crate::galera::adopt;
 use crate::object::{Autoscaler, Budget, ConfigMap, Kind, Labels, Object, Service, Workload};
 use crate::review::Review;
@@ -70,22 +70,24 @@ impl<'a> View<'a> {
 
     /// The ConfigMaps that a template which comes reads, as files or as variables, and of which the world does not know whether they
     /// are there, or what they say. Of those that it read before, one without room stays unread: it was judged when it was written.
+    /// One that is not there may have been made together with a new template, a moment before.
     pub fn unread_config_maps(&self, review: &Review) -> Vec<String> {
         let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return Vec::new() };
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
         let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
-        let before = match &review.old {
-            Some(Object::StatefulSet(old) | Object::Deployment(old)) => {
-                old.spec.template.spec.config_maps().collect()
-            }
-            _ => BTreeSet::new(),
+        let old = match &review.old {
+            Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec.template),
+            _ => None,
         };
+        let before: BTreeSet<_> = old.into_iter().flat_map(|it| it.spec.config_maps()).collect();
+        let may_be_new = self.freshness != Freshness::Current || old != Some(&new.spec.template);
         let facts = &self.world.facts;
         let unknown = |name: &&str| {
             let id = Id::new(&review.namespace, name);
-            !facts.answers_for(&id) || !before.contains(*name) && facts.without_room(&id).is_some()
+            !facts.answers_for(&id, may_be_new)
+                || !before.contains(*name) && facts.without_room(&id).is_some()
         };
         names.into_iter().filter(unknown).map(str::to_owned).collect()
     }

@@ -15,6 +15,7 @@ use crate::object::{Kind, Object, Unreadable};
 
 /// Of one object: some thousand environment variables.
 const OF_ONE: usize = 128 << 10;
+const NEVER_FITS: &str = "it holds more than 128 KiB";
 /// Of one namespace: this part of the memory. Of 128 MiB it is enough for some hundred clusters with everything that belongs to them.
 const PART_OF_A_NAMESPACE: usize = 32;
 /// A StatefulSet with its sidecars has half of it. How many such objects there are is limited by nothing but their namespace.
@@ -29,6 +30,8 @@ pub(super) struct Room {
     memory: Option<usize>,
     namespaces: OrdMap<String, usize>,
     large: usize,
+    /// Something went since it was asked.
+    is_freed: bool,
 }
 
 impl Room {
@@ -37,7 +40,7 @@ impl Room {
         let Some(memory) = self.memory.filter(|_| !namespace.is_empty()) else { return Ok(()) };
         let here = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + weight;
         let why = match () {
-            () if weight > OF_ONE => "it holds more than 128 KiB",
+            () if weight > OF_ONE => NEVER_FITS,
             () if here > memory / PART_OF_A_NAMESPACE => "its namespace has all of its room already",
             () if self.large - large(before) + large(weight) > memory / PART_OF_LARGE_ONES => {
                 "large objects have all of their room already"
@@ -52,6 +55,7 @@ impl Room {
         if before == after {
             return;
         }
+        self.is_freed |= after < before;
         self.large = self.large - large(before) + large(after);
         let kept = self.namespaces.get(namespace).map_or(0, |kept| kept - before) + after;
         if kept == 0 {
@@ -106,6 +110,19 @@ impl Facts {
             here.into_iter().any(|(_, problem)| matches!(problem, Unreadable::TooMuch(_)))
         };
         NEEDED.into_iter().any(found_none)
+    }
+
+    /// Kinds of which something found no room and may find it now: some was freed since this was asked last.
+    pub fn that_may_fit(&mut self) -> Vec<Kind> {
+        if !std::mem::take(&mut self.room.is_freed) {
+            return Vec::new();
+        }
+        let waits = |kind: &Kind| {
+            let all = self.unreadable.range((*kind, Id::new("", ""))..).take_while(|((of, _), _)| of == kind);
+            let mut all = all.map(|(_, problem)| problem);
+            all.any(|it| matches!(it, Unreadable::TooMuch(why) if *why != NEVER_FITS))
+        };
+        NEEDED.into_iter().filter(waits).collect()
     }
 
     /// There is room for so much of this object. Else it is known by its name.

@@ -61,6 +61,14 @@ impl Room {
         }
     }
 
+    /// It found no room, and may find it now: it has changed. False: it has room, or is unknown.
+    pub fn may_fit(&mut self, id: &Id) -> bool {
+        let Some(weight) = self.without.get_mut(id) else { return false };
+        *weight = 0;
+        self.is_freed = true;
+        true
+    }
+
     /// One that found no room, and would find it now.
     pub fn that_fits(&mut self) -> Option<Id> {
         let fits = |(id, weight): &(&Id, &usize)| self.lacks(&id.namespace, **weight).is_none();
@@ -120,11 +128,12 @@ impl Facts {
         matches!(problem, Unreadable::TooMuch(_)).then_some(problem)
     }
 
-    /// Nobody has to look whether this ConfigMap is there and what it says: the watches know of its readers, so that it was asked for
-    /// if it is there, and is asked for as soon as it is.
-    pub(super) fn answers_for(&self, config_map: &Id) -> bool {
+    /// Nobody has to look what this ConfigMap says: it is known, or it found no room, or it was not there when the watches were heard
+    /// last, which is an answer unless it may have been made since then.
+    pub(super) fn answers_for(&self, config_map: &Id, may_be_new: bool) -> bool {
+        let is_there = || self.without_room(config_map).is_some();
         self.config_maps.contains_key(config_map)
-            || !self.awaited.contains(config_map) && self.reads(config_map)
+            || !self.awaited.contains(config_map) && self.reads(config_map) && (!may_be_new || is_there())
     }
 
     /// The same problem, if that is what it is; what found no room is there.

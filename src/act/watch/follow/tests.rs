@@ -109,6 +109,17 @@ async fn told_by(
     seconds: u64,
     script: Vec<Reply>,
 ) -> (Vec<String>, Freshness, Vec<&'static str>) {
+    told_again(Arc::default(), kind, guard, seconds, script).await
+}
+
+/// The same, and it may be wanted again.
+async fn told_again(
+    again: Arc<AtomicBool>,
+    kind: Kind,
+    guard: Arc<Guard>,
+    seconds: u64,
+    script: Vec<Reply>,
+) -> (Vec<String>, Freshness, Vec<&'static str>) {
     let mut words = Vec::new();
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
@@ -121,6 +132,7 @@ async fn told_by(
         watch: 0,
         heard: heard.clone(),
         guard,
+        again,
         tell,
     };
     let listening = async {
@@ -200,6 +212,59 @@ async fn what_the_api_server_has_forgotten_is_listed_again() {
     assert_eq!(freshness, Freshness::Current);
 }
 
+/// A keeper that is busy takes nothing from a watch, and an API server tells nothing to whom takes nothing.
+#[tokio::test(start_paused = true)]
+async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
+    let events = vec![(100, EVENT), (100, EVENT), (100, EVENT)];
+    let script = vec![
+        Reply::List(LIST),
+        Reply::Watch(vec![(100, BOOKMARK)], End::Clean(900)),
+        Reply::Watch(events, End::Never),
+    ];
+    let ((client, asked), (tell, mut told)) = (api_server(script), mpsc::channel(1));
+    let (heard, guard) = (Heard::of([true]), guard(Settings::default()));
+    let (url, again) = ("/collection".to_owned(), Arc::default());
+    let follower = Follower {
+        client,
+        kind: Kind::Service,
+        url,
+        selector: None,
+        watch: 0,
+        heard: heard.clone(),
+        guard,
+        again,
+        tell,
+    };
+    let busy = async {
+        while !matches!(told.recv().await, Some((_, Message::Listed))) {}
+        sleep(Duration::from_secs(30)).await;
+        while told.try_recv().is_ok() {
+            tokio::task::yield_now().await;
+        }
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(stale(heard.freshness()), Some(28), "since the bookmark and the first event");
+        assert!(!asked.lock().unwrap().is_empty());
+    };
+    tokio::select! {
+        () = follower.follow() => {}
+        () = busy => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_find_room_now_is_listed_again() {
+    let round = |seconds: u64| Reply::Watch(vec![], End::Clean(seconds * 1_000));
+    let script = vec![Reply::List(LIST), round(1), round(8), Reply::List(LIST), round(1)];
+    let again = Arc::<AtomicBool>::default();
+    let ask = async {
+        sleep(Duration::from_secs(5)).await;
+        again.store(true, Ordering::Relaxed);
+    };
+    let told = told_again(Arc::clone(&again), Kind::Service, guard(Settings::default()), 12, script);
+    let ((asked, ..), ()) = tokio::join!(told, ask);
+    assert_eq!(asked[..5], ["list", "from 1 for 1s", "from 1 for 8s", "list", "from 1 for 1s"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_a_pack_that_is_off_nothing_is_asked_until_it_is_on() {
     let guard = guard(Settings::read("packs: {rds: false}", &[]).unwrap());
@@ -236,4 +301,33 @@ async fn what_an_api_server_offers_and_does_not_list_is_unheard_and_not_absent()
     assert_eq!(told_by(Kind::Rds, on(), 3, script).await.2, ["offered", "listed"]);
     let (.., words) = told_by(Kind::Service, on(), 4, vec![refused()]).await;
     assert_eq!(words, [""; 0], "of what Galera needs the freshness says it");
+}
+
+/// A kind that is not installed, and an API server that restarts.
+#[tokio::test(start_paused = true)]
+async fn what_is_absent_is_absent_again_after_an_outage() {
+    let on = || guard(Settings::default());
+    let (absent, outage) = (["not offered", "listed"], ["offered", "unheard"]);
+    let script = [404, 500, 500, 404].map(Reply::Refused).into();
+    let (.., words) = told_by(Kind::Rds, on(), 30, script).await;
+    assert_eq!(words, [absent, outage, absent].concat());
+    // One failure is nothing new, also after an outage.
+    let script = [404, 500, 500, 404, 500, 404].map(Reply::Refused).into();
+    let (.., words) = told_by(Kind::Rds, on(), 36, script).await;
+    assert_eq!(words, [absent, outage, absent].concat());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_switched_off_after_an_outage_is_absent() {
+    let off = || Settings::read("packs: {rds: false}", &[]).unwrap();
+    let guard = guard(off());
+    let switch = async {
+        sleep(Duration::from_secs(1)).await;
+        guard.settings.store(Arc::default());
+        sleep(Duration::from_secs(10)).await;
+        guard.settings.store(Arc::new(off()));
+    };
+    let script = [500, 500].map(Reply::Refused).into();
+    let ((.., words), ()) = tokio::join!(told_by(Kind::Rds, Arc::clone(&guard), 40, script), switch);
+    assert_eq!(words, ["not offered", "listed", "offered", "unheard", "not offered", "listed"]);
 }

@@ -3,7 +3,8 @@
 //! objects change meanwhile.
 //!
 //! Once the link is quiet the view is the truth. Until then it is never called current while it shows of an object what has not been
-//! true for longer than a current view may be old; a text may be as old again, counted from when its version and its readers were told. Of
+//! true for longer than a current view may be old; a text may be as old again, counted from when its version and its readers were told, and
+//! one that does not come is missing in words. Of
 //! `follow.rs` it is taken for granted that a watch is called heard only when it has missed nothing.
 
 use std::collections::BTreeMap;
@@ -149,7 +150,7 @@ impl Model {
         let links = [const { Link::Nowhere }; 4];
         Self {
             keeper,
-            heard: Heard::of([true; SOURCES.len() + 1]),
+            heard: Heard::of([true; SOURCES.len()]),
             wanted,
             history,
             links,
@@ -284,8 +285,8 @@ impl Model {
             Op::Come(at) => self.come(fetch(at, &self.fetches), false),
             Op::Lose(at) => self.come(fetch(at, &self.fetches), true),
         }
-        // As the watches do at least once a second.
-        self.heard.at(self.heard.last(), self.keeper.contents.lack().unwrap_or_else(Instant::now));
+        // As it does at least once a second.
+        self.keeper.look();
     }
 
     /// What the view shows of an object.
@@ -317,8 +318,11 @@ impl Model {
                 }
                 _ => lately.iter().any(|truth| shown(truth, key) == seen),
             };
+            let is_late = self.keeper.facts.unreadable.get(&(key.0, id(key.1))) == Some(&LATE);
             // What is told late is asked for late, and may take its time from then.
-            let was = was || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
+            let was = was
+                || seen.is_none() && is_late
+                || key.0 == Kind::ConfigMap && self.news.elapsed() <= CURRENT;
             assert!(was, "{key:?} is called current: {seen:?}");
         }
     }
@@ -341,6 +345,7 @@ impl Model {
             assert_eq!(self.seen(key), shown(truth, key), "{key:?} at the end");
         }
         assert!(self.fetches.is_empty() && self.keeper.contents.lack().is_none(), "nothing is awaited");
+        assert!(self.keeper.facts.unreadable.is_empty(), "and nothing is missing");
         assert!(self.keeper.knows_everything());
     }
 }

@@ -149,24 +149,160 @@ fn what_two_selectors_know_is_gone_when_both_say_so() {
     assert_eq!(keeper.facts.pods().count(), 0);
 }
 
-/// Two are under way at a time, what is kept is bounded, and what goes makes room.
-#[test]
-fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
-    let (want, mut wanted) = mpsc::unbounded_channel();
-    let sources = [Kind::StatefulSet, Kind::ConfigMap].map(Source::new).into();
-    let mut keeper = Keeper::new(sources, want, Facts::default());
-    let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
-    for name in &names {
-        keeper.hear(1, Message::Version(Id::new("db", name), "1".to_owned()));
-    }
+/// A StatefulSet that reads these ConfigMaps.
+fn reader(namespace: &str, names: &[String]) -> Message {
     let volumes: Vec<_> =
         names.iter().map(|name| format!(r#"{{"name":"{name}","configMap":{{"name":"{name}"}}}}"#)).collect();
     let labels = r#""metadata":{"labels":{"gatera.dev/cluster":"a"}}"#;
     let json = format!(
-        r#"{{"metadata":{{"name":"a","namespace":"db"}},"spec":{{"template":{{{labels},"spec":{{"volumes":[{}]}}}}}}}}"#,
+        r#"{{"metadata":{{"name":"a","namespace":"{namespace}"}},"spec":{{"template":{{{labels},"spec":{{"volumes":[{}]}}}}}}}}"#,
         volumes.join(",")
     );
-    keeper.hear(0, Message::Put(Box::new(Object::read(Kind::StatefulSet, &json).unwrap())));
+    Message::Put(Box::new(Object::read(Kind::StatefulSet, &json).unwrap()))
+}
+
+fn keeper_of_texts() -> (Keeper, mpsc::UnboundedReceiver<Id>) {
+    let (want, wanted) = mpsc::unbounded_channel();
+    let sources = [Kind::StatefulSet, Kind::ConfigMap].map(Source::new).into();
+    (Keeper::new(sources, want, Facts::default()), wanted)
+}
+
+fn exists(namespace: &str, name: &str, version: &str) -> Message {
+    Message::Version(Id::new(namespace, name), version.to_owned())
+}
+
+fn fetched(id: &Id, kib: usize) -> Message {
+    let Answer::Text(mut map) = text(&id.name, kib) else { unreachable!("it is one") };
+    map.metadata.namespace.clone_from(&id.namespace);
+    Message::Fetched(id.clone(), Answer::Text(map))
+}
+
+/// Whoever may write in one namespace makes no other wait, and there is an end to what is fetched.
+#[tokio::test(start_paused = true)]
+async fn of_a_namespace_so_many_texts_are_looked_at_and_others_do_not_wait_for_them() {
+    let (mut keeper, mut wanted) = keeper_of_texts();
+    let names: Vec<_> = (0..300).map(|number| format!("map-{number:03}")).collect();
+    for name in &names {
+        keeper.hear(1, exists("mine", name, "1"));
+    }
+    keeper.hear(0, reader("mine", &names));
+    let yours = ["a".to_owned(), "b".to_owned()];
+    keeper.hear(0, reader("yours", &yours));
+    for name in &yours {
+        keeper.hear(1, exists("yours", name, "1"));
+    }
+    let mut served = Vec::new();
+    while let Ok(id) = wanted.try_recv() {
+        keeper.hear(1, fetched(&id, 0));
+        served.push(id.to_string());
+    }
+    assert_eq!(served[..4], ["mine/map-000", "yours/a", "mine/map-001", "yours/b"]);
+    assert_eq!((served.len(), &*served[257]), (258, "mine/map-255"));
+    assert!(keeper.contents.lack().is_none());
+    let unreadable =
+        |keeper: &Keeper| keeper.facts.unreadable.keys().map(|(_, id)| id.clone()).collect::<Vec<_>>();
+    assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (44, "map-256"));
+    keeper.hear(1, exists("mine", "map-299", "2"));
+    assert!(wanted.try_recv().is_err(), "it was not looked at, and is not");
+    keeper.hear(1, Message::Gone(Id::new("mine", "map-007")));
+    let next = wanted.try_recv().unwrap();
+    assert_eq!(&*next.name, "map-256");
+    keeper.hear(1, fetched(&next, 0));
+    assert_eq!((unreadable(&keeper).len(), &*unreadable(&keeper)[0].name), (43, "map-257"));
+    keeper.hear(0, Message::Gone(Id::new("mine", "a")));
+    assert!(unreadable(&keeper).is_empty());
+}
+
+/// What an API server does not send is missing in its own namespace, and the view stays current.
+#[tokio::test(start_paused = true)]
+async fn a_text_that_does_not_come_is_missing_and_ages_nothing_else() {
+    let (mut keeper, mut wanted) = keeper_of_texts();
+    keeper.hear(1, exists("db", "conf", "1"));
+    keeper.hear(1, exists("other", "conf", "1"));
+    keeper.hear(0, reader("db", &["conf".to_owned()]));
+    keeper.hear(0, reader("other", &["conf".to_owned()]));
+    (0..2).for_each(|source| _ = keeper.hear(source, Message::Listed));
+    let (stuck, other) = (wanted.try_recv().unwrap(), wanted.try_recv().unwrap());
+    keeper.hear(1, fetched(&other, 1));
+    assert!(!keeper.knows_everything());
+    tokio::time::advance(Duration::from_secs(10)).await;
+    assert!(keeper.look() && keeper.knows_everything());
+    assert!(!keeper.look(), "that is no news any more");
+    let missing: Vec<_> = keeper.facts.unreadable.iter().map(|((_, id), why)| (id, why)).collect();
+    assert_eq!(missing, [(&stuck, &LATE)]);
+    keeper.hear(1, fetched(&stuck, 1));
+    assert!(keeper.facts.unreadable.is_empty());
+    assert!(keeper.facts.uid(Kind::ConfigMap, &stuck).is_some());
+}
+
+/// One that found no room is fetched once a second at most, and only when no other is awaited.
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_room_is_not_fetched_at_every_write() {
+    let (mut keeper, mut wanted) = keeper_of_texts();
+    keeper.hear(0, reader("db", &["large".to_owned(), "small".to_owned()]));
+    let mut fetches = 0;
+    for version in 0..100 {
+        keeper.hear(1, exists("db", "large", &version.to_string()));
+        while let Ok(id) = wanted.try_recv() {
+            fetches += 1;
+            keeper.hear(1, fetched(&id, 600));
+        }
+        tokio::time::advance(Duration::from_millis(30)).await;
+    }
+    assert_eq!(fetches, 1 + 3);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    keeper.hear(1, exists("db", "small", "1"));
+    assert_eq!(wanted.try_recv().unwrap().name, "small", "it goes first");
+    keeper.hear(1, exists("db", "large", "100"));
+    assert!(wanted.try_recv().is_err());
+    keeper.hear(1, fetched(&Id::new("db", "small"), 1));
+    assert_eq!(wanted.try_recv().unwrap().name, "large");
+    keeper.hear(1, fetched(&Id::new("db", "large"), 1));
+    assert!(keeper.facts.unreadable.is_empty(), "it has become smaller");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_found_no_room_is_listed_again_when_room_was_freed() {
+    let sources: Vec<_> = [Kind::Service, Kind::Pod].map(Source::new).into();
+    let again: Vec<_> = sources.iter().map(|it| Arc::clone(&it.again)).collect();
+    let (want, _wanted) = mpsc::unbounded_channel();
+    let mut keeper = Keeper::new(sources, want, Facts::default().within(128 << 20));
+    let service = |name: &str| {
+        let label = "x".repeat(100_000);
+        let meta = format!(r#"{{"name":"{name}","namespace":"db","labels":{{"a":"{label}"}}}}"#);
+        Message::Put(Box::new(Object::read(Kind::Service, &format!(r#"{{"metadata":{meta}}}"#)).unwrap()))
+    };
+    (0..100).for_each(|number| _ = keeper.hear(0, service(&format!("s-{number}"))));
+    let asked = async |keeper: &mut Keeper| {
+        tokio::time::advance(AGAIN).await;
+        keeper.look();
+        [0, 1].map(|source| again[source].swap(false, Ordering::Relaxed))
+    };
+    assert_eq!(asked(&mut keeper).await, [false, false], "nothing was freed");
+    keeper.hear(0, Message::Gone(Id::new("db", "s-0")));
+    assert_eq!(asked(&mut keeper).await, [true, false]);
+    assert_eq!(asked(&mut keeper).await, [false, false]);
+}
+
+/// What nothing reads is worth no World.
+#[test]
+fn what_nothing_reads_is_no_news() {
+    let (mut keeper, _wanted) = keeper_of_texts();
+    keeper.hear(0, reader("db", &["conf".to_owned()]));
+    assert!(!keeper.hear(1, Message::Begun));
+    assert!(!keeper.hear(1, exists("db", "other", "1")));
+    assert!(keeper.hear(1, exists("db", "conf", "1")));
+}
+
+/// Two are under way at a time, what is kept is bounded, and what goes makes room.
+#[test]
+fn a_set_that_names_a_hundred_large_config_maps_costs_little() {
+    let (mut keeper, mut wanted) = keeper_of_texts();
+    let names: Vec<_> = (0..100).map(|number| format!("map-{number:03}")).collect();
+    for name in &names {
+        keeper.hear(1, exists("db", name, "1"));
+    }
+    keeper.hear(0, reader("db", &names));
     let mut serve = |keeper: &mut Keeper| {
         let mut served = Vec::new();
         while let Ok(id) = wanted.try_recv() {
