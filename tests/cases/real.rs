@@ -145,7 +145,9 @@ impl Stage {
         }
         let versions = plays.iter().map(|play| plane.store(&play.stored())).collect();
         // A list of everything is as new as what was written before.
-        plane.kubectl(User::Admin, &["get", &KINDS.join(","), "--all-namespaces", "--output=name"]).succeeded();
+        plane
+            .kubectl(User::Admin, &["get", &KINDS.join(","), "--all-namespaces", "--output=name"])
+            .succeeded();
         let guard = Guard::start(plane, &guarded::program(), start);
         balancer.cut();
         balancer.lead_to(&[guard.webhooks]);

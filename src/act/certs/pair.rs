@@ -196,13 +196,10 @@ fn accepted(
         Ok(()) => Ok(()),
         // A certificate that is its own CA: a path of one, which API servers take and the verifier does not look for.
         Err(_) if cas.contains(first) => counts_at(first, now).and(for_servers(first)),
-        // API servers take a leaf that is a CA, too.
-        Err(E::CaUsedAsEndEntity | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_)) => {
-            for_servers(first)
-        }
-        // API servers can check P-521, and ring cannot.
-        Err(E::UnsupportedSignatureAlgorithmContext(it)) if it.signature_algorithm_id == ECDSA_SHA512 => {
-            for_servers(first)
+        // What API servers take and the verifier does not look at: a leaf that is a CA, too, and keys such as P-521.
+        Err(error) if is_beyond_the_verifier(&error) => {
+            let signed = cas.iter().chain(others).any(|ca| names_as_issuer(first, ca));
+            if signed { for_servers(first) } else { Err(Error::OtherCa) }
         }
         Err(error) => Err(match over.into_iter().find(|ca| verified(&[ca]).is_ok()) {
             Some(ca) => counts_at(ca, now).err().map_or(Error::OtherCa, |it| Error::OldCa(it.into())),
@@ -213,6 +210,22 @@ fn accepted(
 
 /// The algorithm's OID, as DER.
 const ECDSA_SHA512: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04];
+
+fn is_beyond_the_verifier(error: &E) -> bool {
+    match error {
+        E::CaUsedAsEndEntity | E::UnsupportedSignatureAlgorithmForPublicKeyContext(_) => true,
+        E::UnsupportedSignatureAlgorithmContext(it) => it.signature_algorithm_id == ECDSA_SHA512,
+        _ => false,
+    }
+}
+
+/// By its name alone.
+fn names_as_issuer(der: &CertificateDer<'_>, ca: &CertificateDer<'_>) -> bool {
+    match (parse_x509_certificate(der), parse_x509_certificate(ca)) {
+        (Ok((_, it)), Ok((_, ca))) => it.issuer() == ca.subject(),
+        _ => false,
+    }
+}
 
 fn for_servers(der: &CertificateDer<'_>) -> Result<(), Error> {
     let (_, parsed) = parse_x509_certificate(der).map_err(|error| Error::Read(error.to_string()))?;
