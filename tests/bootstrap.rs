@@ -245,7 +245,7 @@ fn a_bootstrap_pod_without_a_deployment_is_left_to_its_owner() {
     let small = Small::of(&Scene { bootstrap: "absent".into(), also: vec![pod], ..formed() });
     assert_eq!(
         kept(&small),
-        "pod galera-instance-bootstrap-alone has no Deployment, so it is left to you; when all members are Ready: \
+        "pod galera-instance-bootstrap-alone has no Deployment, so gatera does not remove it; when all members are Ready: \
          kubectl -n db delete pod galera-instance-bootstrap-alone"
     );
 }

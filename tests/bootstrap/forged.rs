@@ -290,7 +290,7 @@ fn in_doubt_a_config_map_stays() {
 fn a_bootstrap_node_of_two_clusters_stays() {
     let mut twin = Scene::default().stateful_set();
     twin["metadata"]["name"] = json!("twin");
-    let why = "twin has the same instance label, so nobody can tell which of the two it belongs to; give one another \
+    let why = "twin has the same instance label, so it is unclear which of the two it belongs to; give one another \
                label, or remove it yourself";
     assert_eq!(kept(&Small::of(&Scene { also: vec![twin.clone()], ..formed() })), why);
     let mut small = Small::of(&formed());

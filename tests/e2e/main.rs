@@ -21,6 +21,7 @@ mod galera;
 mod gate;
 mod guard;
 mod guard_life;
+mod hangs;
 mod held;
 mod install;
 mod kudo;

@@ -186,7 +186,7 @@ fn what_one_namespace_writes_takes_no_more_memory_than_the_chart_allows() {
         ] } });
         let said = asked(guard.webhooks, &bundle, review("DELETE", ("", "Pod"), &pod)).await;
         let words = said["status"]["message"].as_str().unwrap_or_default();
-        assert!(said["allowed"] == false && words.contains("not all of its namespace is known"), "{said}");
+        assert!(said["allowed"] == false && words.contains("did not fit into gatera's memory"), "{said}");
     });
     let (_, text) = guard.get("/readyz").unwrap();
     assert!(text.contains("view: current") && text.contains("is not looked at: "), "{text}");

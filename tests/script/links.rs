@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use super::pod::{Outcome, Pod, for_each};
 use super::start::{ID, VIEW, line, server, state};
 
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "home",
     "told",
     "cluster",
     "joined",
+    "waited",
     "idle",
     "start",
     "view",

@@ -103,24 +103,30 @@ fn a_joiner_whose_donor_is_gone_is_ended() {
     const LISTENS: &str = "00000000:115C 00000000:0000 0A";
     const COPIES: &str = "0100007F:115C 0200007F:A000 01";
     let rows = [
-        // what is connected, and then; whether its script runs, how long it is silent, for how long it may be if no donor came, whether
-        // it is ended
-        (&[LISTENS, COPIES][..], &[LISTENS][..], true, 130, "1680", true),
-        (&[LISTENS], &[LISTENS], true, 130, "1680", false),
-        (&[LISTENS], &[LISTENS], true, 130, "5", true),
-        (&[LISTENS], &[LISTENS], true, 60, "5", false),
-        (&[LISTENS, COPIES], &[LISTENS, COPIES], true, 130, "5", false),
-        (&[], &[], true, 130, "5", false), // it prepares what it got
-        (&[LISTENS], &[LISTENS], false, 130, "5", false),
+        // what is connected, and then; whether its script runs, how long it is silent, for how long it may be if this pod has waited
+        // in vain before, whether it is ended
+        (&[LISTENS, COPIES][..], &[LISTENS][..], true, 130, Some("1680"), true),
+        (&[LISTENS], &[LISTENS], true, 130, None, true),
+        (&[LISTENS], &[LISTENS], true, 130, Some("1680"), false),
+        (&[LISTENS], &[LISTENS], true, 130, Some("5"), true),
+        (&[LISTENS], &[LISTENS], true, 60, None, false),
+        (&[LISTENS, COPIES], &[LISTENS, COPIES], true, 130, None, false),
+        (&[], &[], true, 130, None, false), // it prepares what it got
+        (&[LISTENS], &[LISTENS], false, 130, None, false),
     ];
     for_each(&rows, |pod, &(before, sockets, script, silent, longest, ends)| {
         server(pod, "");
+        if longest.is_some() {
+            pod.write("waited", "yes\n");
+        }
         let hangs =
             "trap '' TERM; sleep 3; mv \"$POD/tcp\" \"$POD/proc/net/tcp\"; mv \"$POD/was\" \"$POD/idle\"
             i=0; while [ $i -lt 12 ]; do sleep 1; i=$((i+1)); done; exit 7";
         pod.tool("mariadbd", hangs).shell_on_path().state("JOINING").connections("tcp", sockets);
         fs::rename(pod.path("proc/net/tcp"), pod.path("tcp")).unwrap();
-        pod.connections("tcp", before).env("GATERA_SILENCE", "5").env("GATERA_LONGEST", longest);
+        pod.connections("tcp", before)
+            .env("GATERA_SILENCE", "5")
+            .env("GATERA_LONGEST", longest.unwrap_or("1680"));
         pod.write("was", idle_of(silent, 0, (START - BOOT) * 100));
         if script {
             pod.process(7, "bash", 'S', START);
@@ -129,6 +135,7 @@ fn a_joiner_whose_donor_is_gone_is_ended() {
         }
         let outcome = run(pod, "mariadbd --datadir=DATA").exits(if ends { 137 } else { 7 });
         assert_eq!(outcome.err.contains("nothing has come in for 2 minutes"), ends, "{outcome:#?}");
+        assert_eq!(pod.path("waited").exists(), ends || longest.is_some(), "{outcome:#?}");
     });
 }
 

@@ -15,8 +15,8 @@
 #     its last view;
 #   - a cluster that exists is not founded once more (gate): who joins the new one throws its data away;
 #   - a cluster that is down is started again from its newest data, by the guard's word and only from where that says (lead).
-# This shell stays the parent of the server: a server that waits for others or for a copy does not hear SIGTERM. Where it
-# may not signal the server it becomes the server.
+# This shell stays the parent of the server, which does not hear SIGTERM while it waits for others or for a copy. Where it may
+# not signal the server it becomes the server.
 # Plain POSIX shell. Of the image it needs the server itself, mv, what wait-for-sync.sh needs, and my_print_defaults where
 # option files say where the data is; as root also find and chown. The server's user may write in $run and where the data is,
 # so nothing is written through a link or a pipe there.
@@ -30,7 +30,7 @@ here=${0%/*}
 identity=${GATERA_IDENTITY:-/etc/gatera/identity}
 zeros=00000000-0000-0000-0000-000000000000
 patience=${GATERA_PATIENCE:-60}
-silence=${GATERA_SILENCE:-180} longest=${GATERA_LONGEST:-1680} # after the two minutes of wait-for-sync.sh
+silence=${GATERA_SILENCE:-180} longest=${GATERA_LONGEST:-1680} # after two minutes of wait-for-sync.sh
 child='' asked='' recovering='' killer=''
 
 say() { echo "gatera: $*" >&2; }
@@ -104,7 +104,7 @@ take() {
     esac
 }
 
-# Where the data is, as the server itself will find it: its option files first, then its arguments.
+# Where the data is, as the server finds it: its option files first, then its arguments.
 read_options() {
     datadir=/var/lib/mysql home='' tablespaces='' own_position='' defaults='' address='' new='' wsrep=''
     for word; do
@@ -211,7 +211,7 @@ safe_to_bootstrap: 1" || return 1
 }
 
 # Joining another cluster than its own, a member throws its data away. That may be right: it may have been founded anew.
-# A person has a minute, once: probes that know nothing of it must not kill it again and again.
+# A person has a minute, once: probes that know nothing of it must not kill it over and over.
 name_stranger() {
     is_id "$own" || own=$uuid
     is_id "$own" && is_id "$recorded" && [ "$own" != "$recorded" ] && [ -z "$founding" ] || return 0
@@ -245,9 +245,8 @@ holds_data() {
     return 1
 }
 
-# A state transfer began to replace the data, and did not end: its script says so while it runs, and touches its file before the
-# data; wsrep_sst_mariabackup makes .sst before it removes it, in any order. Where it could it took its file away, so there is a mark
-# of our own. Galera knows no id then, nor for a moment before it copies only what is missing, and all data is there.
+# A state transfer began to replace the data, and did not end: its script touches a file before the data; wsrep_sst_mariabackup
+# makes .sst before it removes it, in any order. Where it could it took its file away, so there is a mark of our own. Galera knows no id then, nor for a moment before it copies only what is missing, and all data is there.
 is_half_a_copy() {
     [ -z "$uuid" ] || return 1
     [ ! -e "$mark" ] || return 0
@@ -331,8 +330,7 @@ recover() {
         find "$datadir/." "$home/." ! -user mysql -exec chown -h mysql: {} + 2>/dev/null
         set -- "$@" --user=mysql
     fi
-    # Whatever option files say, the position is printed, and here. What is warm in memory is neither read for this nor forgotten
-    # over it.
+    # Whatever option files say, the position is printed, and here. What is warm in memory is not read for this, nor forgotten.
     LC_ALL=C "$server" "$@" --wsrep-recover --disable-log-error --loose-silent-startup=OFF \
         --loose-innodb-buffer-pool-dump-at-shutdown=OFF --loose-innodb-buffer-pool-load-at-startup=OFF \
         2>>"$log" >/dev/null </dev/null &
@@ -485,8 +483,8 @@ tell_end() {
 }
 
 # Until the server has joined: marks a copy that replaces the data, before its script can take its own file away; and ends a server
-# that hangs: it says that it has to be started again, or its donor is gone ($silence after it was connected) or busy with another
-# ($longest). A server in this shell's place may not be signalled.
+# that hangs: it has to be started again, its donor is gone, or, if that was so in this pod before ($longest), busy. A server in this
+# shell's place may not be signalled.
 watch_over() {
     looks=0 silent=0 came='' port=$(printf %04X "${GATERA_SST_PORT:-4444}")
     while sleep 1 >/dev/null 2>&1 && [ ! -s "$run/joined" ]; do
@@ -502,7 +500,10 @@ watch_over() {
             *', and nothing comes in'*)
                 silent=$((silent + 5))
                 [ -e "$datadir/sst_in_progress" ] || silent=0
-                [ "$silent" -ge "$longest" ] || { [ -n "$came" ] && [ "$silent" -ge "$silence" ]; } || continue
+                limit=$silence
+                [ -n "$came" ] || [ ! -e "$run/waited" ] || limit=$longest
+                [ "$silent" -ge "$limit" ] || continue
+                put "$run/waited" yes
                 why="nothing has come in for $((silent / 60 + 2)) minutes (its donor is gone, or busy)"
                 ;;
             *) silent=0 && continue ;;
@@ -511,10 +512,10 @@ watch_over() {
         kill -TERM $$
         return
     done
-    [ ! -s "$run/joined" ] || rm -f "$mark" "$datadir/sst_in_progress"
+    [ ! -s "$run/joined" ] || rm -f "$mark" "$datadir/sst_in_progress" "$run/waited"
 }
 
-# Everything else goes on as it is: log files are opened anew on SIGHUP.
+# All else goes on as it is: log files are reopened on SIGHUP.
 # shellcheck disable=SC2317 # by `trap`
 pass_on() { [ -z "$child" ] || kill -HUP "$child" 2>/dev/null; }
 
