@@ -76,11 +76,16 @@ impl<'a> View<'a> {
         if !self.adoption().adopts(&new.spec.template.metadata.labels) {
             return Vec::new();
         }
-        let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
         let old = match &review.old {
-            Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec.template),
+            Some(Object::StatefulSet(old) | Object::Deployment(old)) => Some(&old.spec),
             _ => None,
         };
+        // Where nothing changes nothing becomes worse, and somebody who asks over and over would take the turns of those who need them.
+        if old == Some(&new.spec) {
+            return Vec::new();
+        }
+        let old = old.map(|spec| &spec.template);
+        let names: BTreeSet<_> = new.spec.template.spec.config_maps().collect();
         let before: BTreeSet<_> = old.into_iter().flat_map(|it| it.spec.config_maps()).collect();
         let may_be_new = self.freshness != Freshness::Current || old != Some(&new.spec.template);
         let facts = &self.world.facts;
