@@ -240,10 +240,10 @@ pub fn next(view: &View<'_>) -> Vec<Step> {
     view.world.clusters().flat_map(|cluster| of(cluster, view)).chain(no_longer_adopted(view)).collect()
 }
 
-/// Everybody is told which clusters the settings do not adopt any more: nothing else of the guard's is seen there.
+/// Clusters that the settings no longer adopt. An editor of a namespace can write the mark on any number of StatefulSets.
 fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
     let current = view.freshness == Freshness::Current;
-    view.no_longer_adopted().filter(move |_| current).map(|(id, uid)| {
+    view.no_longer_adopted().filter(move |_| current).take(MOST_NO_LONGER_GUARDED).map(|(id, uid)| {
         let note = format!("{}; {}", once_guarded::SAYS, once_guarded::instead(id));
         Step::Announce(Announcement { id: id.clone(), uid: uid.to_owned(), reason: NO_LONGER_GUARDED, note })
     })
@@ -307,7 +307,9 @@ const LASTS: Duration = Duration::from_secs(10);
 const KEPT: &str = "BootstrapKept";
 const REMOVED: &str = "BootstrapRemoved";
 const NOT_REMOVED: &str = "NotRemoved";
-/// A warning: the others tell what goes well.
+/// Events are written about this many clusters that no selector adopts any more; `gatera status` names all.
+const MOST_NO_LONGER_GUARDED: usize = 100;
+/// No selector adopts the cluster any more.
 pub const NO_LONGER_GUARDED: &str = "NoLongerGuarded";
 
 fn not_removed(id: &Id, target: &RemovalTarget, why: &str) -> String {

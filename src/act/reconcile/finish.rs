@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of so many ReplicaSets with so much text that nobody keeps, and names that are kept.
+    /// Looks for readers among `count` ReplicaSets, each with this much text that is not kept and a label this long that is.
     async fn of(count: usize, text: usize, label: usize) -> Result<usize, String> {
         let (text, label) = ("x".repeat(text), "y".repeat(label));
         let meta = |number| {

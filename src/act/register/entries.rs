@@ -49,7 +49,7 @@ impl Registrar {
             let mut difference = foreign(&found.entries, &wanted).filter(|_| !found.entries.is_empty());
             let now = self.begun.elapsed();
             let empty = found.entries.is_empty();
-            // Whoever does not lead any more is in no contest.
+            // A replica that no longer leads does not compete with the other writer.
             if !writes || same(&found.entries, &wanted) {
                 self.paces[index].rest(now);
             } else if self.paces[index].wait(now, empty).is_zero() {

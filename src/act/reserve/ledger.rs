@@ -121,7 +121,7 @@ impl Ledger {
     }
 
     /// These notes stand in a Lease that was asked for then: those that are new count as long as their age leaves, and what is over
-    /// and no longer there is forgotten. What was not there the time before is no older than that, whatever clocks show.
+    /// and no longer there is forgotten. A note that was not there at the last read is no older than that read, whatever the clocks show.
     pub(super) fn learn(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) {
         let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
         let most = before.map_or(LASTS, |before| now.duration_since(before));

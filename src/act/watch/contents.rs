@@ -103,7 +103,7 @@ impl Contents {
             self.since.remove(id);
             return Ok(false);
         };
-        if self.room.may_fit(id) {
+        if self.room.try_again(id) {
             self.known.insert(id.clone(), version.clone());
             return Ok(false);
         }

@@ -61,8 +61,8 @@ impl Room {
         }
     }
 
-    /// It found no room, and may find it now: it has changed. False: it has room, or is unknown.
-    pub fn may_fit(&mut self, id: &Id) -> bool {
+    /// Marks one that found no room to be tried again, because it has changed. False: it has room, or is unknown.
+    pub fn try_again(&mut self, id: &Id) -> bool {
         let Some(weight) = self.without.get_mut(id) else { return false };
         *weight = 0;
         self.is_freed = true;

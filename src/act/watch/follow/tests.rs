@@ -102,6 +102,17 @@ async fn followed(
     (asked, freshness)
 }
 
+/// Of Services.
+fn follower(
+    client: Client,
+    guard: Arc<Guard>,
+    heard: &Heard,
+    tell: mpsc::Sender<(usize, Message)>,
+) -> Follower {
+    let (url, heard, again) = ("/collection".to_owned(), heard.clone(), Arc::default());
+    Follower { client, kind: Kind::Service, url, selector: None, watch: 0, heard, guard, again, tell }
+}
+
 /// The same, and what the keeper is told of the kind.
 async fn told_by(
     kind: Kind,
@@ -124,17 +135,7 @@ async fn told_again(
     let (client, asked) = api_server(script);
     let (tell, mut told) = mpsc::channel(64);
     let heard = Heard::of([true]);
-    let follower = Follower {
-        client,
-        kind,
-        url: "/collection".into(),
-        selector: None,
-        watch: 0,
-        heard: heard.clone(),
-        guard,
-        again,
-        tell,
-    };
+    let follower = Follower { kind, again, ..follower(client, guard, &heard, tell) };
     let listening = async {
         while let Some((_, told)) = told.recv().await {
             words.extend(match told {
@@ -223,18 +224,7 @@ async fn what_waits_to_be_taken_was_not_heard_meanwhile() {
     ];
     let ((client, asked), (tell, mut told)) = (api_server(script), mpsc::channel(1));
     let (heard, guard) = (Heard::of([true]), guard(Settings::default()));
-    let (url, again) = ("/collection".to_owned(), Arc::default());
-    let follower = Follower {
-        client,
-        kind: Kind::Service,
-        url,
-        selector: None,
-        watch: 0,
-        heard: heard.clone(),
-        guard,
-        again,
-        tell,
-    };
+    let follower = follower(client, guard, &heard, tell);
     let busy = async {
         while !matches!(told.recv().await, Some((_, Message::Listed))) {}
         sleep(Duration::from_secs(30)).await;
