@@ -109,7 +109,7 @@ async fn open(
     writeln!(
         out,
         "For {term:#} no request in namespace {ns} is refused, not even one that deletes its data or the namespace itself. Each command is still told what it \
-         would have been refused for, and Events tell everybody, with the reason. A bootstrap Deployment that is applied again stays \
+         would have been refused for, and Events record it, with the reason. A bootstrap Deployment that is applied again stays \
          at 0. What is changed meanwhile stays changed."
     )?;
     if !options.yes && !walk::agrees(out)? {

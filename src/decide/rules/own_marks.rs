@@ -30,7 +30,7 @@
 //! * Write an override as `"G07 until=2026-12-01T10:00:00Z reason=…"`, an hour ahead at most.
 //! * To have nothing refused in a namespace for some minutes, in an emergency: `gatera break-glass db --for 15m --reason '…'`. It
 //!   writes `gatera.dev/break-glass` on the namespace, with an end of which the guard takes care. Every command there is warned
-//!   of what it would have been refused for, and Events tell everybody. What the guard amends it amends still: a bootstrap
+//!   of what it would have been refused for, and Events record it. What the guard amends it amends still: a bootstrap
 //!   Deployment that is applied again stays at 0, and members found no second cluster by themselves; both take an override of G04. Its
 //!   own annotations stay its own. Whatever is changed meanwhile stays changed: labels, the namespace's mode, data.
 //! * Leave the guard's annotations out of manifests: `injected`, `script`, `start-script`, `my-cnf`, `identity`,
