@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use decide::galera::runs::EXAMPLES;
 use decide::marks::{MARKS, Whose};
 use decide::packs::PACKS;
 use decide::rules;
@@ -84,6 +85,19 @@ fn docs_list_the_options_of_check() {
         cells.flat_map(|cell| cell.split("`--").skip(1)).filter_map(|rest| rest.split([' ', '`']).next());
     let listed: BTreeSet<_> = rows.chain(["color", "help"]).collect();
     assert_eq!(options, listed);
+}
+
+/// The examples of what containers run are those that are tested.
+#[test]
+fn docs_list_the_examples_of_what_runs() {
+    let page = fs::read_to_string(root().join("docs/members.md")).unwrap();
+    let (_, table) = page.split_once("| image | command line | what it runs |\n|---|---|---|\n").unwrap();
+    let rows: Vec<_> = table.lines().take_while(|line| line.starts_with('|')).collect();
+    let examples = EXAMPLES.map(|(image, line, runs)| {
+        let line = if line.is_empty() { String::new() } else { format!("`{}`", line.replace('|', "\\|")) };
+        format!("| `{image}` | {line} | {} |", runs.name())
+    });
+    assert_eq!(rows, examples);
 }
 
 /// The table of webhook entries is the one that is registered.

@@ -286,10 +286,19 @@ fn a_command_is_only_replaced_if_it_leads_elsewhere() {
 }
 
 #[test]
-fn strangers_and_proxies_are_left_alone() {
+fn strangers_proxies_arbitrators_and_jobs_are_left_alone() {
     for pod in [
         member(&json!({ "metadata": { "labels": { "app": "web" } } })),
         member(&json!({ "spec": { "containers": [{ "name": "proxy", "image": "haproxy" }] } })),
+        member(
+            &json!({ "spec": { "containers": [{ "name": "garbd", "image": "our/galera", "args": ["garbd", "--group=g"] }] } }),
+        ),
+        member(
+            &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "1", "controller": true }] } }),
+        ),
+        member(
+            &json!({ "spec": { "containers": [{ "name": "dump", "image": "mariadb:10.11", "args": ["mariadb-dump"] }] } }),
+        ),
     ] {
         assert_eq!(injected(&pod, &Scene::default()), (pod.clone(), vec![]));
     }

@@ -13,6 +13,7 @@ pub mod options;
 pub mod programs;
 pub mod quorum;
 pub mod reading;
+pub mod runs;
 pub mod server;
 pub mod start;
 pub mod start_note;

@@ -4,6 +4,7 @@
 //! handed: the world, the time, the settings). Must not know: watches, requests, rules.
 //! Data: objects in, [`World::after`] a change, clusters out. `gatera check` builds the same World from files.
 
+mod beside;
 mod bootstrap;
 mod claim;
 mod cluster;
@@ -37,9 +38,10 @@ use crate::marks::overrides::{self, Override};
 use crate::object::{Claim, ConfigMap, Kind, Labels, Node, Object, Workload};
 use crate::verdict::Mode;
 
+pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
 pub use claim::ClaimOf;
-pub use cluster::{Bootstrap, Cluster, Member, State};
+pub use cluster::{Cluster, Member, State};
 pub use configuration::{Next, Note, Stopped, TEMPLATE};
 pub use facts::Facts;
 pub use id::Id;

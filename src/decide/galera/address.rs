@@ -7,7 +7,7 @@ use core::net::IpAddr;
 
 use super::options::{effective, flags};
 use super::reading::File;
-use crate::object::Container;
+use crate::object::{Container, Literal};
 
 /// What an address makes a server do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +97,12 @@ pub fn of_container<'a>(container: &'a Container, files: &[File<'a>]) -> Option<
         let text = flag.value.map_or(String::new(), |value| value.look().to_owned());
         return visible(Source::Word(flag.field, flag.index), text);
     }
+    // A start script may set it anew, for each member another one.
+    let sets = |text: &str, name: &str| text.split(name).skip(1).any(|rest| rest.starts_with('='));
+    let mut words = container.command.iter().chain(&container.args).map(Literal::look);
+    if words.any(|word| VARIABLES.iter().any(|name| sets(word, name))) {
+        return None;
+    }
     for var in container.env.iter().filter(|var| VARIABLES.contains(&&*var.name)) {
         match var.value.look() {
             "" if var.value_from.is_some() => return None,
@@ -121,7 +127,6 @@ fn visible(source: Source<'_>, text: String) -> Option<Placed<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Literal;
 
     #[test]
     fn an_address_without_hosts_founds_a_cluster() {

@@ -9,7 +9,8 @@ use std::fmt;
 use super::image::Image;
 use super::options::{flags, last};
 use super::reading::File;
-use super::server::{self, DATA_DIRECTORIES};
+use super::runs;
+use super::server::DATA_DIRECTORIES;
 use crate::object::{Container, Literal, Mount, Workload};
 
 /// A folder of a volume.
@@ -104,7 +105,7 @@ fn directory(server: &Container, files: &[File<'_>]) -> Option<String> {
     // A script may choose another, and hand it over as an option.
     let words = || server.command.iter().chain(&server.args).map(Literal::look);
     let in_a_script = |word: &str| !word.starts_with('-') && word.contains(DATADIR);
-    if server::starts_by_a_script(server) || words().any(in_a_script) {
+    if runs::starts_by_a_script(server) || words().any(in_a_script) {
         return None;
     }
     let by_file = files.iter().rev().find_map(|file| last(file.text, DATADIR));

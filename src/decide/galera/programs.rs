@@ -45,9 +45,10 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// The command line runs such a program, whatever it does before. The program is asked about with its path.
-pub fn runs(words: &[Literal], such: impl Fn(&str) -> bool) -> bool {
-    commands(words).iter().any(|command| called(command).is_some_and(|(path, _)| such(path)))
+/// The command line runs such a program, whatever it does before. The program is asked about with its path and its arguments.
+pub fn runs(words: &[Literal], such: impl Fn(&str, &[String]) -> bool) -> bool {
+    let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
+    commands(words).iter().any(called)
 }
 
 /// The command line gives this variable one of these values, with or without `export`.
@@ -66,19 +67,46 @@ fn program(command: &[String]) -> Option<(&str, &[String])> {
 
 /// The program of a command, and its arguments. Assignments, keywords and wrappers stand before it.
 fn called(command: &[String]) -> Option<(&str, &[String])> {
-    const BEFORE: [&str; 15] = [
-        "if", "then", "elif", "else", "do", "while", "until", "!", "time", "exec", "env", "nohup", "command",
-        "sudo", "timeout",
+    const BEFORE: [&str; 24] = [
+        "if",
+        "then",
+        "elif",
+        "else",
+        "do",
+        "while",
+        "until",
+        "!",
+        "time",
+        "exec",
+        "env",
+        "nohup",
+        "command",
+        "sudo",
+        "timeout",
+        "tini",
+        "dumb-init",
+        "catatonit",
+        "nice",
+        "ionice",
+        "numactl",
+        "stdbuf",
+        "gosu",
+        "su-exec",
     ];
-    let mut wrapped = false;
+    // What stands behind these is a user.
+    const AS_USER: [&str; 3] = ["gosu", "su-exec", "-u"];
+    let (mut wrapped, mut user) = (false, false);
     let index = command.iter().position(|word| {
+        let name = word.rsplit('/').next().unwrap_or_default();
         let assignment = word
             .split_once('=')
             .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));
-        let before = BEFORE.contains(&&**word);
+        let before = BEFORE.contains(&name);
         let of_wrapper = wrapped && word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let skipped = assignment || before || of_wrapper || user;
         wrapped |= before;
-        !(assignment || before || of_wrapper)
+        user = wrapped && AS_USER.contains(&name) && !user;
+        !skipped
     })?;
     let (program, arguments) = command.get(index..)?.split_first()?;
     Some((program, arguments))
@@ -184,7 +212,7 @@ mod tests {
 
     #[test]
     fn scripts_that_only_prepare_the_start() {
-        let starts = |line: &[&str]| runs(&words(line), |path| path == "/opt/scripts/entrypoint.sh");
+        let starts = |line: &[&str]| runs(&words(line), |path, _| path == "/opt/scripts/entrypoint.sh");
         assert!(starts(&["bash", "-ec", "exec /opt/scripts/entrypoint.sh /opt/scripts/run.sh"]));
         assert!(starts(&["/opt/scripts/entrypoint.sh"]));
         assert!(!starts(&["sleep", "infinity"]));

@@ -1,75 +1,51 @@
 //! Which container of a pod is the database server, and whether that server would found a new cluster.
 
 use super::address::{self, Address, Placed, Source};
-use super::image::Image;
 use super::options::{Value, flags, last, switch};
+use super::programs;
 use super::reading::File;
-use super::{programs, start};
+use super::runs::{self, Runs};
 use crate::marks;
-use crate::object::{Container, Literal, Meta, PodSpec, Template};
+use crate::object::{Container, Meta, PodSpec, Template};
 
 /// Where images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 /// Group communication.
 pub const GALERA_PORT: i64 = 4567;
-/// Where images keep the script that prepares and starts the server.
-const ENTRY_POINTS: [&str; 4] = [
-    "docker-entrypoint.sh",
-    "/usr/local/bin/docker-entrypoint.sh",
-    "/docker-entrypoint.sh",
-    "/opt/bitnami/scripts/mariadb-galera/entrypoint.sh",
-];
-const IMAGES: [&str; 3] = ["mariadb", "galera", "percona-xtradb-cluster"];
-
 /// The server container of a template.
 pub fn of(template: &Template) -> Option<&Container> {
     in_pod(&template.metadata, &template.spec)
 }
 
-/// The server container of a pod, or of what pods are made from.
+/// The server container of a pod, or of what pods are made from. A Job ends, so it runs none.
 pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
-    container(spec, metadata.mark(marks::CONTAINER))
+    let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
+    if of_a_job { None } else { container(spec, metadata.mark(marks::CONTAINER)) }
 }
 
-/// The server container: the one `gatera.dev/container` names, else the one that mounts the data, declares the group
-/// communication port, or runs a server's image as a server. `None`: a stranger that merely shares a label.
+/// The server container: the one `gatera.dev/container` names, else one that runs a server, first of all where the data is mounted;
+/// else, of those that run what is not known, one that mounts the data, declares the group communication port, or has a server's
+/// image and a claim. `None`: something else that carries the same labels.
 pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Container> {
-    let by = |is_it: &dyn Fn(&Container) -> bool| spec.containers.iter().find(|container| is_it(container));
-    match named {
-        Some(name) => by(&|container| container.name == name),
-        None => by(&|container| {
-            container
-                .volume_mounts
-                .iter()
-                .any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
-        })
-        .or_else(|| by(&|container| container.ports.iter().any(|port| port.container_port == GALERA_PORT)))
-        .or_else(|| {
-            // The image is also used for its client: by a backup, or by a controller of somebody's.
-            let serves = |it: &Container| !starts_by_a_script(it) || mounts_a_claim(spec, it);
-            by(&|container| IMAGES.contains(&Image::read(&container.image).name()) && serves(container))
-        }),
+    let all = &spec.containers;
+    if let Some(name) = named {
+        return all.iter().find(|it| it.name == name);
     }
-}
-
-/// The image's own entry point still starts the server: no command replaces it, or one that ends in it.
-pub fn starts_as_the_image_does(container: &Container) -> bool {
-    container.command.is_empty() || programs::runs(&started(container), |path| ENTRY_POINTS.contains(&path))
-}
-
-/// A script of somebody's starts the server, so it may hand it options that nobody sees.
-pub fn starts_by_a_script(container: &Container) -> bool {
-    let servers = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
-    let a_server = |path: &str| servers.contains(&path.rsplit('/').next().unwrap_or_default());
-    !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
-}
-
-/// What runs where a command replaces the entry point: a script may stand in the arguments.
-fn started(container: &Container) -> Vec<Literal> {
-    let words: Vec<_> = container.command.iter().chain(&container.args).collect();
-    // What the step in front starts.
-    let begin = words.iter().position(|word| start::is_step(word)).map_or(0, |step| step + 1);
-    words.into_iter().skip(begin).cloned().collect()
+    let holds_data = |it: &Container| {
+        it.volume_mounts.iter().any(|m| DATA_DIRECTORIES.contains(&m.mount_path.trim_end_matches('/')))
+    };
+    let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == GALERA_PORT);
+    let rank = |it: &Container| match Runs::of(it) {
+        Runs::Server if holds_data(it) => Some(0),
+        Runs::Server => Some(1),
+        Runs::Unknown if holds_data(it) && runs::has_a_servers_image(it) => Some(2),
+        Runs::Unknown if holds_data(it) => Some(3),
+        Runs::Unknown if listens(it) => Some(4),
+        Runs::Unknown if runs::has_a_servers_image(it) && mounts_a_claim(spec, it) => Some(5),
+        Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
+    };
+    let ranked = all.iter().filter_map(|it| Some((rank(it)?, it)));
+    ranked.min_by_key(|(rank, _)| *rank).map(|(_, it)| it)
 }
 
 /// A volume that outlives the pod: a claim, or one made from the StatefulSet's templates.
@@ -96,7 +72,7 @@ pub fn founds_new_cluster<'a>(container: &'a Container, files: &[File<'a>]) -> O
         return Some(format!("env {BOOTSTRAP}"));
     }
     // Bitnami's chart sets it in the script that starts the server, for one member of its choice.
-    if programs::sets(&started(container), BOOTSTRAP, &ON) && !by_command {
+    if programs::sets(&runs::started(container), BOOTSTRAP, &ON) && !by_command {
         return Some(format!("command {BOOTSTRAP}"));
     }
     if let Some(File { map, key, .. }) = files.iter().find(|file| founds_by_file(file.text)) {
@@ -129,6 +105,45 @@ fn switched_on(value: Option<&Value<'_>>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Literal;
+
+    fn container_of(json: &str) -> Container {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_server_is_the_container_that_runs_one() {
+        let mount = r#""volumeMounts":[{"name":"data","mountPath":"/var/lib/mysql"}]"#;
+        let server = format!(r#"{{"name":"db","image":"mariadb:10.11",{mount}}}"#);
+        let backup = format!(
+            r#"{{"name":"backup","image":"our/backup","command":["mariabackup","--backup"],{mount}}}"#
+        );
+        let agent = format!(r#"{{"name":"agent","image":"our/agent",{mount}}}"#);
+        let exporter = r#"{"name":"exporter","image":"prom/mysqld-exporter"}"#.to_owned();
+        let garbd = r#"{"name":"arbitrator","image":"our/garb","command":["garbd"],"ports":[{"containerPort":4567}]}"#.to_owned();
+        let dump = r#"{"name":"dump","image":"mariadb:10.11","args":["mariadb-dump"]}"#.to_owned();
+        for (containers, expected) in [
+            (vec![&backup, &server], Some("db")),
+            (vec![&agent, &exporter, &server], Some("db")),
+            (vec![&agent], Some("agent")),
+            (vec![&backup], None),
+            (vec![&garbd], None),
+            (vec![&dump], None),
+            (vec![&exporter], None),
+        ] {
+            let containers = containers.iter().map(|json| container_of(json)).collect();
+            let spec = PodSpec { containers, ..PodSpec::default() };
+            assert_eq!(container(&spec, None).map(|it| &*it.name), expected, "{spec:?}");
+        }
+        let spec = PodSpec { containers: vec![container_of(&server)], ..PodSpec::default() };
+        let owned = |kind: &str| {
+            let owner = format!(
+                r#"{{"ownerReferences":[{{"apiVersion":"batch/v1","kind":"{kind}","name":"x","uid":"1","controller":true}}]}}"#
+            );
+            serde_json::from_str::<Meta>(&owner).unwrap()
+        };
+        assert!(in_pod(&owned("Job"), &spec).is_none() && in_pod(&Meta::default(), &spec).is_some());
+    }
 
     #[test]
     fn the_command_line_wins_over_the_environment_and_that_over_files() {

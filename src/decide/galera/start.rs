@@ -31,7 +31,7 @@ impl Front {
         }
         let image = Image::read(&container.image);
         let whole: Vec<_> = words().cloned().collect();
-        let safe = |path: &str| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
+        let safe = |path: &str, _: &[String]| matches!(name(path), "mysqld_safe" | "mariadbd-safe");
         if image.name().contains("pxc") || image.name().contains("xtradb") || programs::runs(&whole, safe) {
             return Self::Itself;
         }

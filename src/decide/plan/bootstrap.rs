@@ -271,15 +271,9 @@ fn runs(deployment: &Workload, cluster: &Cluster) -> bool {
     deployment.replicas() > 0 || pods_of(&deployment.metadata.name, cluster).next().is_some()
 }
 
-/// Pods of this Deployment: their `ReplicaSet` is named after it.
-fn pods_of<'c>(deployment: &str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
-    let own = move |pod: &&PodFact| {
-        let set = pod.owner.as_ref().filter(|(kind, _)| kind == "ReplicaSet").map(|(_, name)| &**name);
-        let rest = set.and_then(|set| set.strip_prefix(deployment));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    let pods: Vec<_> = cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(own).collect();
-    pods.into_iter()
+/// Pods of this Deployment.
+fn pods_of<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
+    cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.is_of_deployment(deployment))
 }
 
 /// A bootstrap pod that nothing re-creates.

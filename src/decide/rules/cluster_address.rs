@@ -37,7 +37,7 @@ mod hosts;
 
 use super::{Rule, WRITTEN};
 use crate::galera::address::{Placed, Source};
-use crate::galera::{options, server};
+use crate::galera::{options, runs, server};
 use crate::object::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
 use crate::revision;
@@ -183,7 +183,7 @@ fn is_made_elsewhere(spec: &PodSpec, map: Option<&str>) -> bool {
         volume.is_some_and(|it| it.config_map.as_ref().is_some_and(|config| Some(&*config.name) == map))
     };
     let by_a_script_file =
-        map.is_some() && server::container(spec, None).is_some_and(server::starts_by_a_script);
+        map.is_some() && server::container(spec, None).is_some_and(runs::starts_by_a_script);
     words.any(by_script) || by_a_script_file || mounts.any(|mount| refers(&mount.name))
 }
 

@@ -52,10 +52,11 @@ use std::collections::BTreeSet;
 
 use super::{Rule, Verb, WRITTEN, owners};
 use crate::amend::inject::{self, Doubt};
-use crate::galera::adopt;
+use crate::galera::runs::Runs;
+use crate::galera::{adopt, server};
 use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, PREFIX};
-use crate::object::{Kind, Labels, Meta, Object, Pod};
+use crate::object::{Kind, Labels, Meta, Object, Pod, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Mode, Verdict};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
@@ -94,7 +95,30 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (Some(old), new) => forgotten(old, new, review, view).into_iter().collect(),
         (None, _) => Findings::new(),
     });
+    if let Object::StatefulSet(new) = new {
+        found.extend(serves_nothing(new));
+    }
     found
+}
+
+/// It is said to be a cluster, and no container is known to run its server.
+fn serves_nothing(new: &Workload) -> Option<Finding> {
+    let template = &new.spec.template;
+    let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);
+    let unknown = || containers.iter().all(|it| Runs::of(it) == Runs::Unknown);
+    if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !unknown() {
+        return None;
+    }
+    Some(Finding {
+        verdict: Verdict::Warn,
+        field: format!("spec.template.metadata.labels[{label}]"),
+        says: format!("it carries {label}, and none of its containers is known to run a database server"),
+        instead: "name the server's container in an annotation of spec.template: gatera.dev/container: NAME"
+            .to_owned(),
+        ..finding(
+            "without a server it counts as no cluster: nothing is injected, and no rule protects its members",
+        )
+    })
 }
 
 /// An override with a mistake in it. One that is over is only old.

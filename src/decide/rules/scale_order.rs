@@ -37,14 +37,16 @@
 //! Annotate the StatefulSet, for an hour at most; `kubectl scale` itself takes no annotation:
 //! `kubectl annotate statefulset NAME 'gatera.dev/override=G01 until=2026-12-01T10:00:00Z reason=…'`.
 
+mod ordinals;
 mod size;
 
+use ordinals::{renumbered, stranded};
 use size::{created, unwise_size};
 
 use super::departure::hold;
 use super::{Rule, UNTIL_SEEN, Verb, managed};
 use crate::galera::quorum::floor_of_one_step;
-use crate::object::{Kind, Meta, Object, Workload};
+use crate::object::{Kind, Meta, Object};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Id, Member, State, View, is_cluster};
@@ -75,6 +77,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 Resize {
                     review,
                     set: Some(&old.metadata),
+                    arbitrators: cluster.map_or(0, |it| it.arbitrators),
                     from: old.replicas(),
                     to: new.replicas(),
                     parallel: new.parallel(),
@@ -91,6 +94,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let step = Resize {
                 review,
                 set: cluster.map(|it| &it.workload.metadata),
+                arbitrators: cluster.map_or(0, |it| it.arbitrators),
                 from: old.spec.replicas,
                 to: new.spec.replicas,
                 parallel: cluster.is_some_and(|it| it.workload.parallel()),
@@ -104,7 +108,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// What would be said of so many members, to whoever asks for them in another way than by replicas.
 pub(crate) fn resized(review: &Review, cluster: &Cluster, to: i64, view: &View<'_>) -> Findings {
     let (set, from) = (Some(&cluster.workload.metadata), cluster.workload.replicas());
-    changed(Resize { review, set, from, to, parallel: cluster.workload.parallel() }, Some(cluster), view)
+    let (arbitrators, parallel) = (cluster.arbitrators, cluster.workload.parallel());
+    changed(Resize { review, set, arbitrators, from, to, parallel }, Some(cluster), view)
 }
 
 /// What is said of a size that is chosen for the first time.
@@ -118,6 +123,8 @@ struct Resize<'a> {
     review: &'a Review,
     /// The StatefulSet, if it is known.
     set: Option<&'a Meta>,
+    /// Arbitrators vote, too.
+    arbitrators: i64,
     from: i64,
     to: i64,
     parallel: bool,
@@ -146,68 +153,14 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
     };
     match refused {
         Some(finding) => vec![finding],
-        None => unwise_size(step.to).into_iter().chain(uncertain(cluster, view)).collect(),
+        None => unwise_size(step.to, step.arbitrators).into_iter().chain(uncertain(cluster, view)).collect(),
     }
-}
-
-/// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
-fn stranded(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    let Review { namespace, name, .. } = review;
-    let running: Vec<_> = view.orphans_for(namespace, name).collect();
-    let first = running.iter().min()?;
-    let (from, asked) = (running.len(), new.ordinals());
-    let kept = running.iter().filter(|ordinal| asked.contains(ordinal)).count();
-    (kept == 0 || count(kept) < floor_of_one_step(count(from))).then(|| {
-        deny(
-            format!(
-                "{} replicas from ordinal {} keep {kept} of the {from} members that run without a StatefulSet",
-                new.replicas(),
-                asked.start
-            ),
-            "a StatefulSet takes over the pods of its name and stops those that it does not ask for",
-            format!("write replicas: {from} and ordinals from {first}, and change them in steps afterwards"),
-        )
-    })
-}
-
-/// Other ordinals are other members: some leave, and those that come are empty.
-fn renumbered(old: &Workload, new: &Workload, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let (before, after) = (old.ordinals(), new.ordinals());
-    let kept = (before.end.min(after.end) - before.start.max(after.start)).max(0);
-    let leaving = old.replicas() - kept;
-    if before.start == after.start || leaving <= 0 || cluster.is_some_and(|it| !it.has_data()) {
-        return None;
-    }
-    let floor = floor_of_one_step(old.replicas());
-    if kept >= floor && cluster.is_some_and(|it| view.state(it) == State::Healthy) {
-        return None;
-    }
-    let state = cluster.map(|it| format!(" ({})", view.describe(it))).unwrap_or_default();
-    Some(deny(
-        format!(
-            "ordinals from {} instead of {} replace {leaving} of {} members{state}",
-            after.start,
-            before.start,
-            old.replicas()
-        ),
-        "members are known by their ordinals: those that come are empty and ask each other, and those that go take their \
-         part of the majority with them",
-        format!(
-            "leave spec.ordinals.start at {}; to renumber, move it by {} at most, each time with all members Ready",
-            before.start,
-            (old.replicas() - floor).max(0)
-        ),
-    ))
-}
-
-fn count(members: usize) -> i64 {
-    i64::try_from(members).unwrap_or(i64::MAX)
 }
 
 /// Steps that no state of the cluster makes safe.
 fn too_far_down(step: Resize<'_>) -> Option<Finding> {
-    let Resize { from, to, parallel, .. } = step;
-    let floor = floor_of_one_step(from);
+    let Resize { from, to, parallel, arbitrators, .. } = step;
+    let floor = (floor_of_one_step(from + arbitrators) - arbitrators).max(1);
     if to <= 0 {
         return Some(deny(
             format!("{from} -> {to} replicas stops every member"),

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::beside::{self, Bootstrap};
 use super::claim::{self, ClaimOf};
-use super::index::By;
 use super::{Facts, Id, Note, PodFact};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
@@ -112,15 +112,6 @@ impl Member {
     }
 }
 
-/// The bootstrap node beside a cluster.
-#[derive(Clone, Debug, Default)]
-pub struct Bootstrap {
-    /// Its Deployments, by name.
-    pub deployments: Vec<String>,
-    /// Its pods that are there.
-    pub pods: Vec<Arc<PodFact>>,
-}
-
 /// A Galera StatefulSet with everything that belongs to it.
 #[derive(Clone, Debug)]
 pub struct Cluster {
@@ -138,6 +129,8 @@ pub struct Cluster {
     pub claims: Vec<ClaimOf>,
     /// The bootstrap node.
     pub bootstrap: Bootstrap,
+    /// How many arbitrators are Ready: they vote, and have no data.
+    pub arbitrators: i64,
     /// What a server that starts now would read of its ConfigMaps.
     pub live: Result<Revision, Unknown>,
     /// How far it is with rolling that out.
@@ -190,12 +183,25 @@ impl Cluster {
         });
         let members = members.collect();
         let leaving = own.into_values().collect();
-        let bootstrap = bootstrap(&id, &workload, facts);
+        let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
         let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
         let recovery = recovery(&workload).map(Box::new);
-        Self { id, workload, members, leaving, readers, claims, bootstrap, live, note, identity, recovery }
+        Self {
+            id,
+            workload,
+            members,
+            leaving,
+            readers,
+            claims,
+            bootstrap,
+            arbitrators,
+            live,
+            note,
+            identity,
+            recovery,
+        }
     }
 
     /// The name by which bootstrap objects refer to it.
@@ -381,19 +387,4 @@ fn live(id: &Id, workload: &Workload, facts: &Facts) -> Result<Revision, Unknown
     let sources = sources.unwrap_or_default();
     let contents = |name: &str| facts.contents.get(&Id::new(&id.namespace, name)).map(AsRef::as_ref);
     Revision::of(&sources, contents).map_err(|problem| facts.named(&id.namespace, problem))
-}
-
-fn bootstrap(id: &Id, workload: &Workload, facts: &Facts) -> Bootstrap {
-    let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
-        return Bootstrap::default();
-    };
-    let named = |by| facts.index.names(by, &id.namespace, instance);
-    let pods = named(By::PodOfInstance)
-        .filter_map(|name| facts.pods.get(&Id::new(&id.namespace, name)))
-        .filter(|pod| pod.server && pod.owner.as_ref().is_none_or(|(kind, _)| kind != "StatefulSet"))
-        .map(Arc::clone);
-    Bootstrap {
-        deployments: named(By::DeploymentOfInstance).map(str::to_owned).collect(),
-        pods: pods.collect(),
-    }
 }

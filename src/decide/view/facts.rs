@@ -283,7 +283,14 @@ impl Facts {
                 .rsplit_once('-')
                 .map(|(rest, _)| rest.match_indices('-').map(|(at, _)| rest[at + 1..].to_owned()).collect())
                 .unwrap_or_default(),
-            Kind::ConfigMap => found(By::SetThatReads, &id.name).map(str::to_owned).collect(),
+            Kind::ConfigMap => {
+                // It tells what a Deployment beside a cluster is.
+                let beside = found(By::DeploymentThatReads, &id.name)
+                    .filter_map(|name| self.deployments.get(&Id::new(&id.namespace, name)))
+                    .filter_map(|it| adopt::instance(&it.spec.template.metadata.labels))
+                    .flat_map(|instance| found(By::SetOfInstance, instance));
+                found(By::SetThatReads, &id.name).chain(beside).map(str::to_owned).collect()
+            }
             _ => Vec::new(),
         };
         for (by, word) in words {

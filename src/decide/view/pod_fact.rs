@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::TEMPLATE;
 use crate::galera::adopt::READER;
+use crate::galera::runs::Runs;
 use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
@@ -42,6 +43,8 @@ pub struct PodFact {
     pub injected: bool,
     /// A database server is in it.
     pub server: bool,
+    /// An arbitrator is in it, and Ready.
+    pub votes: bool,
     /// The server's container runs, as far as the kubelet says.
     pub running: bool,
     /// It runs, or has run.
@@ -116,6 +119,13 @@ const LONGEST_WORDS: usize = 300;
 const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
+    /// A Deployment makes it: its `ReplicaSet` is named after that.
+    pub fn is_of_deployment(&self, name: &str) -> bool {
+        let set = self.owner.as_ref().filter(|(kind, _)| kind == "ReplicaSet").map(|(_, name)| &**name);
+        let rest = set.and_then(|set| set.strip_prefix(name));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+
     /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
     pub fn doing(&self) -> Option<Doing> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
@@ -198,6 +208,9 @@ impl PodFact {
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             injected: meta.mark(marks::INJECTED).is_some(),
             server: server.is_some(),
+            votes: pod.ready()
+                && !meta.going()
+                && pod.spec.containers.iter().any(|it| Runs::of(it) == Runs::Arbitrator),
             running: server.is_some_and(|server| pod.runs(&server.name)),
             has_run: server.is_some_and(|server| pod.has_run(&server.name)),
             grace: pod.spec.grace(),

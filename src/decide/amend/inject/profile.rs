@@ -5,7 +5,7 @@
 
 use crate::galera::image::Image;
 use crate::galera::options::{Flag, flags, one_spelling};
-use crate::galera::server;
+use crate::galera::runs;
 use crate::object::Container;
 
 use super::files::STATUS_FILE;
@@ -50,7 +50,7 @@ impl Profile {
             Some(_) => return Self::Unknown,
             None => {}
         }
-        if !server::starts_as_the_image_does(server) {
+        if !runs::starts_as_the_image_does(server) {
             return Self::Replaced;
         }
         let option = |name: &str| {

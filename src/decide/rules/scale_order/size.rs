@@ -12,12 +12,13 @@ pub(super) fn created(replicas: i64) -> Findings {
             "write 3".into(),
         )];
     }
-    unwise_size(replicas).into_iter().collect()
+    unwise_size(replicas, 0).into_iter().collect()
 }
 
-/// Sizes that work and disappoint.
-pub(super) fn unwise_size(replicas: i64) -> Option<Finding> {
+/// Sizes that work and disappoint. An arbitrator makes an odd number of votes of an even number of members.
+pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     let says = match replicas {
+        2.. if arbitrators > 0 && (replicas + arbitrators) % 2 == 1 => return None,
         0 => "0 replicas: no member will start".to_owned(),
         1 => "the loss of a single member stops the cluster".to_owned(),
         2 => "2 members: the sudden loss of one stops the other".to_owned(),
