@@ -296,6 +296,10 @@ fn strangers_proxies_arbitrators_and_jobs_are_left_alone() {
         member(
             &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "1", "controller": true }] } }),
         ),
+        // An asynchronous replica.
+        member(
+            &json!({ "metadata": { "ownerReferences": null }, "spec": { "containers": [{ "name": "db", "image": "mariadb:10.11", "args": ["--server-id=9"] }] } }),
+        ),
         member(
             &json!({ "spec": { "containers": [{ "name": "dump", "image": "mariadb:10.11", "args": ["mariadb-dump"] }] } }),
         ),

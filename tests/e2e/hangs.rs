@@ -1,5 +1,5 @@
-//! A first install whose bootstrap server is killed while the first member copies from it: neither of the two ends that by itself. It
-//! is named, with a way out that is allowed, and that way ends it. Part of `make drills`.
+//! A first install whose bootstrap server is killed while the first member copies from it: it comes to its end, by itself or by the way
+//! out that is named. Part of `make drills`.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::power;
 const SLOWLY: &str = "--set-string=config=innodb_buffer_pool_size = 32M\n[sst]\nrlimit=1024k";
 
 #[test]
-fn a_first_install_whose_bootstrap_server_was_killed_has_a_way_out() {
+fn a_first_install_whose_bootstrap_server_was_killed_comes_to_its_end() {
     let lab = guarded();
     let namespace = lab.namespace_with_labels("hangs", &[("gatera.dev/mode", "enforce")]);
     let galera = Galera::new(lab, &namespace, "hangs");
@@ -26,23 +26,22 @@ fn a_first_install_whose_bootstrap_server_was_killed_has_a_way_out() {
     });
     let killed = Instant::now();
     power::kill_servers(&[&founder]);
-    let way_out = patiently("it to be named", || {
-        let told = status(&galera);
-        let line = told.lines().find(|it| it.contains(&format!("CUT-OFF {founder}")));
-        line.map(str::to_owned).ok_or(told)
-    });
-    println!("{way_out}\nafter {} s", killed.elapsed().as_secs());
-    assert!(
-        way_out.contains(&format!("kubectl -n {namespace} delete pod {founder}: no member has data yet")),
-        "{way_out}"
-    );
-    galera.kubectl(&["delete", "pod", &founder]).succeeded();
-    let deadline = Instant::now() + Duration::from_secs(900);
+    // It comes back empty. Either the two meet, and neither has a majority: that is named, with a way out. Or it founds a cluster of its
+    // own, and the step ends the copy that gets nothing.
+    let (deadline, mut named) = (killed + Duration::from_secs(1200), false);
     while !(0..3).all(|ordinal| galera.is_ready(&galera.member(ordinal))) {
-        assert!(Instant::now() < deadline, "{}", status(&galera));
+        let told = status(&galera);
+        assert!(Instant::now() < deadline, "{told}");
+        if let Some(line) = told.lines().find(|it| !named && it.contains(&format!("CUT-OFF {founder}"))) {
+            println!("{line}\nafter {} s", killed.elapsed().as_secs());
+            let way_out = format!("kubectl -n {namespace} delete pod {founder}: no member has data yet");
+            assert!(line.contains(&way_out), "{line}");
+            galera.kubectl(&["delete", "pod", &founder]).succeeded();
+            named = true;
+        }
         std::thread::sleep(Duration::from_secs(1));
     }
-    println!("three members are Ready after {} s", killed.elapsed().as_secs());
+    println!("three members are Ready after {} s; it was named: {named}", killed.elapsed().as_secs());
     until_bootstrap_is_removed(&galera);
     galera.until_synced(3, 3);
 }

@@ -56,6 +56,9 @@ impl<'a> Patient<'a> {
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
         let server = server::in_pod(&read.metadata, &read.spec).filter(|_| adopted)?;
         let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
+        if owner.is_none() && !view.may_found(namespace, &read.metadata, &read.spec) {
+            return None;
+        }
         let cluster = match owner {
             Some(owner) => view.cluster(namespace, &owner.name),
             None => view.cluster_of(namespace, labels),

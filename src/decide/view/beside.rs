@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use super::index::By;
-use super::{Facts, Id, PodFact};
+use super::{Facts, Id, PodFact, View};
+use crate::galera::image::Image;
 use crate::galera::reading::File;
 use crate::galera::runs::Runs;
 use crate::galera::{address, adopt, server};
-use crate::object::{Template, Workload};
+use crate::object::{Meta, PodSpec, Workload};
 use crate::revision;
 
 /// The bootstrap node beside a cluster.
@@ -33,8 +34,9 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
     };
     let template =
         |name: &str| facts.deployments.get(&Id::new(&id.namespace, name)).map(|it| &it.spec.template);
-    let (deployments, others): (Vec<_>, Vec<_>) = named(By::DeploymentOfInstance)
-        .partition(|name| template(name).is_some_and(|it| may_found(it, id, facts)));
+    let (deployments, others): (Vec<_>, Vec<_>) = named(By::DeploymentOfInstance).partition(|name| {
+        template(name).is_some_and(|it| may_found(&id.namespace, &it.metadata, &it.spec, facts))
+    });
     let is_bootstraps = |pod: &Arc<PodFact>| match &pod.owner {
         _ if !pod.server => false,
         Some((kind, _)) if kind == "StatefulSet" => false,
@@ -48,24 +50,36 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
     (bootstrap, i64::try_from(votes).unwrap_or(i64::MAX))
 }
 
-/// Pods of this template found a cluster, or may, as far as is known. A server that is told of no cluster at all is an asynchronous
+impl View<'_> {
+    /// A server like this one, which no StatefulSet makes, is a bootstrap node, or may be.
+    pub fn may_found(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> bool {
+        may_found(namespace, metadata, spec, &self.world.facts)
+    }
+}
+
+/// Pods like this one found a cluster, or may, as far as is known. A server that is told of no cluster at all is an asynchronous
 /// replica.
-fn may_found(template: &Template, id: &Id, facts: &Facts) -> bool {
-    let (labels, spec) = (&template.metadata.labels, &template.spec);
-    let Some(server) = server::of(template) else { return adopt::is_bootstrap(labels) };
+fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
+    let labels = &metadata.labels;
+    let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
     let elsewhere = server.env_from.iter().any(|it| it.config_map_ref.is_some())
         || server
             .env
             .iter()
             .filter_map(|it| it.value_from.as_ref())
             .any(|it| it.config_map_key_ref.is_some());
-    if adopt::is_bootstrap(labels) || elsewhere || Runs::of(server) != Runs::Server {
+    // What another image brings along, or a Secret holds, is not seen.
+    let image = Image::read(&server.image);
+    let unseen = elsewhere || !image.is_of_the_library() || spec.volumes.iter().any(|it| it.secret.is_some());
+    if adopt::is_bootstrap(labels) || unseen || Runs::of(server) != Runs::Server {
         return true;
     }
     let mut files = Vec::new();
-    let reaching = revision::reaching(spec);
+    let mut reaching = revision::sources(spec, server);
+    // Every pod has it.
+    reaching.remove("kube-root-ca.crt");
     for (map, keys) in &reaching {
-        let Some(known) = facts.config_maps.get(&Id::new(&id.namespace, map)) else { return true };
+        let Some(known) = facts.config_maps.get(&Id::new(namespace, map)) else { return true };
         let read = known.data.iter().filter(|(key, _)| keys.hold(key));
         files.extend(read.map(|(key, text)| File { map, key, text: text.look() }));
     }
