@@ -10,6 +10,7 @@ pub mod data;
 pub mod identity;
 pub mod image;
 pub mod options;
+pub mod ports;
 pub mod programs;
 pub mod quorum;
 pub mod reading;

@@ -112,6 +112,8 @@ pub struct View<'a> {
     pub made: &'a [String],
     /// ConfigMaps that were asked for because a template comes that reads them: the world holds only what somebody reads.
     pub fetched: &'a [ConfigMap],
+    /// A ConfigMap as it is about to be.
+    pub coming: Option<&'a ConfigMap>,
     /// ConfigMaps that a template comes with could not be asked for: others were being read.
     pub busy: bool,
     /// Nobody looked: the world is drawn from files, and how members are is supposed.
@@ -131,9 +133,16 @@ impl<'a> View<'a> {
             reservations: &NOBODY,
             made: &[],
             fetched: &[],
+            coming: None,
             busy: false,
             supposed: false,
         }
+    }
+
+    /// What would be, with this ConfigMap.
+    #[must_use]
+    pub fn with(self, coming: &'a ConfigMap) -> Self {
+        Self { coming: Some(coming), ..self }
     }
 
     /// What is known of one namespace: not all, if something in it finds no room.

@@ -28,7 +28,7 @@ impl Known<'_> {
     pub(super) fn after<'b>(&'b self, reservations: &'b Reservations) -> View<'b> {
         let Self { world, now, settings, freshness, ref fetched } = *self;
         let (busy, fetched) = (fetched.is_none(), fetched.as_deref().unwrap_or_default());
-        View { world, now, settings, freshness, reservations, made: &[], fetched, busy, supposed: false }
+        View { freshness, reservations, fetched, busy, ..View::new(world, now, settings) }
     }
 }
 

@@ -17,6 +17,7 @@ mod start;
 use serde_json::{Value, json};
 
 use crate::amend::edit;
+use crate::galera::ports::Ports;
 use crate::galera::server;
 use crate::marks;
 use crate::object::{Container, Meta, Object, Pod, PodSpec};
@@ -65,6 +66,10 @@ impl<'a> Patient<'a> {
         };
         let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));
         Some((Self { read, cluster, member: owner.is_some(), profile, view, namespace }, server))
+    }
+
+    fn ports(&self, server: &Container) -> Ports {
+        self.view.ports(self.namespace, &self.read.spec, server)
     }
 
     fn mark(&self, name: &str) -> Option<&str> {
@@ -141,6 +146,7 @@ pub fn into_pod(pod: &mut Value, read: &Pod, namespace: &str, view: &View<'_>) -
         proven = probes::add(container, server, &patient, &mut remarks);
         start::add(container, server, &patient, &mut remarks);
         last_words(container);
+        unusual_ports(container, patient.ports(server));
     }
     let mark = if proven { VERSION.to_owned() } else { format!("{VERSION} {}", marks::UNPROVEN) };
     edit::annotate(pod, marks::INJECTED, &mark);
@@ -200,6 +206,19 @@ fn last_words(container: &mut Value) {
     }
     if matches!(container["terminationMessagePolicy"].as_str(), None | Some("File")) {
         edit::set(container, &["terminationMessagePolicy"], json!("FallbackToLogsOnError"));
+    }
+}
+
+/// The scripts ask the usual ones if nothing else is said.
+fn unusual_ports(container: &mut Value, ports: Ports) {
+    for (name, port) in [
+        ("GATERA_PORT", ports.clients),
+        ("GATERA_SST_PORT", ports.transfer),
+        ("GATERA_IST_PORT", ports.missed),
+    ] {
+        if let Some(port) = port {
+            edit::put_named(container, &["env"], json!({ "name": name, "value": port.to_string() }));
+        }
     }
 }
 

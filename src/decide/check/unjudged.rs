@@ -102,6 +102,6 @@ pub fn unadopted(workload: &Workload, view: &View<'_>, namespace: &str, so: &str
 fn is_galera(workload: &Workload, view: &View<'_>, namespace: &str) -> bool {
     let spec = &workload.spec.template.spec;
     let listens = |it: &Container| it.ports.iter().any(|port| port.container_port == server::GALERA_PORT);
-    let files = view.files(namespace, spec, None);
+    let files = view.files(namespace, spec);
     spec.containers.iter().any(listens) || files.iter().any(|file| options::configures_galera(file.text))
 }

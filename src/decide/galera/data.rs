@@ -93,6 +93,9 @@ impl fmt::Display for Place {
     }
 }
 
+/// Where Bitnami's image keeps the data, in the folder `data` of what is mounted above it.
+pub const BITNAMIS: &str = "/bitnami/mariadb/data";
+
 const DATADIR: &str = "datadir";
 
 /// The data directory, without a slash at its end.
@@ -121,8 +124,10 @@ fn by_image(server: &Container) -> Option<&'static str> {
     let mounts =
         |path: &str| server.volume_mounts.iter().any(|it| it.mount_path.trim_end_matches('/') == path);
     let image = Image::read(&server.image);
+    let bitnamis = image.repository.contains("bitnami") || image.name() == "mariadb-galera";
+    let officials = image.is_of_the_library() && image.name() == "mariadb";
     match () {
-        () if image.repository.contains("bitnami") || mounts(bitnami) => Some("/bitnami/mariadb/data"),
+        () if bitnamis || mounts(bitnami) && !officials => Some(BITNAMIS),
         () if image.vendor().is_some() || mounts(official) => Some(official),
         () => None,
     }

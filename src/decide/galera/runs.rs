@@ -28,7 +28,7 @@ const ENTRY_POINTS: [&str; 4] = [
 ];
 /// Images whose entry point starts a server.
 const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "percona-xtradb-cluster"];
-const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
+pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
 /// Programs, and images that start them.
 const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
 const OTHERS: [&str; 30] = [

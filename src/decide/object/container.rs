@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::meta::{list, name, or_default, variable};
+use super::quantity::Quantity;
 use super::references::SourceRef;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
@@ -133,6 +134,9 @@ pub struct EnvFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Port {
+    /// By which others may refer to it.
+    #[serde(deserialize_with = "or_default")]
+    pub name: String,
     /// The number.
     #[serde(deserialize_with = "or_default")]
     pub container_port: i64,
@@ -166,6 +170,8 @@ pub struct Handler {
     pub exec: Exec,
     /// It asks over HTTP: whom is not read.
     pub http_get: Option<super::Present>,
+    /// It asks whether a port takes connections.
+    pub tcp_socket: Option<TcpSocket>,
     /// Seconds before the first try.
     #[serde(deserialize_with = "or_default")]
     pub initial_delay_seconds: i64,
@@ -181,6 +187,14 @@ impl Handler {
         let tries = self.period_seconds.unwrap_or(10).saturating_mul(self.failure_threshold.unwrap_or(3));
         self.initial_delay_seconds.saturating_add(tries)
     }
+}
+
+/// A port that has to take connections: its number, or the name of a declared one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct TcpSocket {
+    /// As it is written.
+    pub port: Option<Quantity>,
 }
 
 /// A command run in a container.

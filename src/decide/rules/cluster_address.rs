@@ -94,7 +94,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>) -> Findings {
             continue;
         }
         let Some(Placed { source: Source::File { map: name, key }, text }) =
-            view.cluster_address(ns, workload, Some(map))
+            view.with(map).cluster_address(ns, workload)
         else {
             continue;
         };
@@ -126,7 +126,7 @@ fn in_template(review: &Review, workload: &Workload, view: &View<'_>) -> Finding
         let place = format!("--wsrep-new-cluster in {}", flag.field);
         return vec![finding(&place, field, hosts::founding(&Members::of(ns, workload)))];
     }
-    let Some(Placed { source, text }) = view.cluster_address(ns, workload, None) else {
+    let Some(Placed { source, text }) = view.cluster_address(ns, workload) else {
         return Findings::new();
     };
     let (place, field) = match source {

@@ -29,6 +29,20 @@
 //! then its pod; then wait until it is Ready. To take a member away, scale the StatefulSet down: its claim stays and costs
 //! little. Claims beyond the replicas may be deleted while all members are Ready.
 //!
+//! # From Bitnami's image to the official one
+//!
+//! On the same claims, with the series of MariaDB that runs (another one is a second step). Bitnami's image keeps the data in the
+//! folder `data` of what is mounted at `/bitnami/mariadb`, as user 1001. In one change of the pod template:
+//!
+//! 1. the official image, and the claim mounted at `/var/lib/mysql` with `subPath: data`;
+//! 2. no `command`, and no `runAsUser`, `runAsNonRoot`, `fsGroup` of 1001: the entry point starts as root, and gives the files to its own
+//!    user;
+//! 3. the option files at `/etc/mysql/conf.d`, and in them what Bitnami's variables said: cluster name, address, provider, method and
+//!    user of state transfers, `port`; paths below `/opt/bitnami` taken out;
+//! 4. names of StatefulSet, claim template and Services as they were.
+//!
+//! Members change over one after the other, from the highest number; each finds its data. Try it on a copy first.
+//!
 //! # How to waive it
 //!
 //! Annotate the claim itself, for an hour at most: `gatera.dev/override: "G07 until=2026-12-01T10:00:00Z reason=…"`. On
@@ -38,9 +52,10 @@
 mod claims;
 
 use super::{Rule, Verb, WRITTEN};
-use crate::galera::data::{Backing, Place};
+use crate::galera::data::{BITNAMIS, Backing, Place};
+use crate::galera::image::Image;
 use crate::galera::server;
-use crate::object::{Kind, Object, Volume, Workload};
+use crate::object::{Container, Kind, Object, Volume, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{ClaimOf, View, is_cluster};
@@ -66,11 +81,13 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             let mut found = retention(new);
             let place = view.place_of_data(&review.namespace, new);
             let kept = data_volume(new, place.as_ref());
-            // What cannot hold data at all is refused for that.
-            if kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn) {
-                found.extend(moved(review, new, place.as_ref(), view));
-            }
-            found.extend(kept);
+            // What cannot hold data at all is refused for that, unless it moves there.
+            let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
+            let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
+                .then(|| moved(review, new, place.as_ref(), view))
+                .flatten();
+            found.extend(kept.filter(|_| moved.is_none() || !on_none));
+            found.extend(moved);
             found.extend(beside_claims(review, new, place.as_ref(), view));
             found.extend(small_volumes(new));
             found.extend(claims_left_behind(review, new, view));
@@ -104,18 +121,9 @@ fn retention(new: &Workload) -> Findings {
 fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let template = &new.spec.template;
     let server = server::of(&new.spec.template)?;
-    let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
     let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
     let Some((place, name)) = volume else {
-        // What is mounted elsewhere may hold it all the same, by an option that nobody sees.
-        let claimed = !new.spec.volume_claim_templates.is_empty()
-            || template
-                .spec
-                .volumes
-                .iter()
-                .any(|volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some());
-        let says = "no volume holds its data: it goes with each pod".to_owned();
-        return (!claimed).then(|| finding(Verdict::Deny, mounts, says, CLAIMS.to_owned()));
+        return on_no_volume(new, server, place);
     };
     let directory = &place.directory;
     // A claim template of the same name takes the place of a volume.
@@ -129,6 +137,33 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     } else {
         found
     })
+}
+
+/// What is mounted elsewhere may hold it all the same, by an option that nobody sees.
+fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
+    let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
+    let lasts = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some();
+    let named = |name: &str| {
+        let mut volumes = template.volumes.iter();
+        claims.iter().any(|it| it.metadata.name == name) || volumes.any(|it| it.name == name && lasts(it))
+    };
+    let mounted = server.volume_mounts.iter().find(|mount| named(&mount.name));
+    let claimed = !claims.is_empty() || template.volumes.iter().any(lasts);
+    let image = Image::read(&server.image);
+    let known = image.is_of_the_library() || image.repository.contains("bitnami");
+    let instead = match (place, mounted) {
+        (None, _) if claimed => return None,
+        // Another image may say itself where it keeps its data.
+        (Some(_), Some(_)) if !known => return None,
+        (Some(place), Some(mount)) => {
+            format!("mount {} at {}, in place of {}", mount.name, place.directory, mount.mount_path)
+        }
+        (Some(place), None) if claimed => format!("mount the claim of each member at {}", place.directory),
+        _ => CLAIMS.to_owned(),
+    };
+    let mounts = format!("spec.template.spec.containers[{}].volumeMounts", server.name);
+    let says = "no volume holds its data: it goes with each pod".to_owned();
+    Some(finding(Verdict::Deny, mounts, says, instead))
 }
 
 const CLAIMS: &str =
@@ -200,7 +235,15 @@ fn moved(review: &Review, new: &Workload, to: Option<&Place>, view: &View<'_>) -
             ),
         ),
     };
-    Some(finding(verdict, MOVED.to_owned(), says, STAY.to_owned()))
+    let instead = match to {
+        Some(to) if from.directory == BITNAMIS && to.volume.is_none() => format!(
+            "mount {} at {} with subPath: data, where Bitnami's image keeps it; all of the way: gatera explain G07",
+            from.volume.as_deref().unwrap_or_default(),
+            to.directory
+        ),
+        _ => STAY.to_owned(),
+    };
+    Some(finding(verdict, MOVED.to_owned(), says, instead))
 }
 
 /// Where it is cannot be told, and what may hold it is no longer mounted where it was.

@@ -1,7 +1,8 @@
 //! G15: no probe kills a member for its password, its cluster or its patience.
 //!
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
-//! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so.
+//! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so. Refuses a
+//! liveness or startup probe of a port on which the server does not listen (`port` in an option, a file, or Bitnami's variable).
 //! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short or is taken
 //! away, and where something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
 //!
@@ -36,7 +37,8 @@
 use super::{Rule, WRITTEN, template};
 use crate::amend::inject::Prospect;
 use crate::galera::programs;
-use crate::object::{Container, Handler, Kind, Object};
+use crate::galera::server::{self, GALERA_PORT};
+use crate::object::{ConfigMap, Container, Handler, Kind, Object, Template};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
@@ -44,7 +46,7 @@ use crate::view::View;
 pub(super) const RULE: Rule = Rule {
     id: "G15",
     name: "probes",
-    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN)],
+    touches: &[(Kind::StatefulSet, WRITTEN), (Kind::Deployment, WRITTEN), (Kind::ConfigMap, WRITTEN)],
     source: include_str!("probes.rs"),
     check,
 };
@@ -53,6 +55,9 @@ pub(super) const RULE: Rule = Rule {
 const LEAST_PATIENCE: i64 = 300;
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if let Some(Object::ConfigMap(new)) = &review.new {
+        return moves_the_port(&review.namespace, new, view).into_iter().collect();
+    }
     let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let claims = match &review.new {
         Some(Object::StatefulSet(it)) => &it.spec.volume_claim_templates[..],
@@ -61,6 +66,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let claims = claims.iter().map(|claim| &*claim.metadata.name);
     let prospect = Prospect::of(server, &template.metadata, &template.spec, claims);
     let mut found = in_template(server, &prospect);
+    found.extend(asks_another_port(&review.namespace, template, server, view));
     if let Some((_, before)) = template::of(review.old.as_ref(), view) {
         found.extend(taken_away(before, server, &prospect));
     }
@@ -141,6 +147,42 @@ fn impatient(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
         // Somebody thought of it, and what a startup probe waits for is not always to be seen.
         let verdict = if server.startup_probe.is_some() { Verdict::Warn } else { Verdict::Deny };
         RULE.finding(verdict, format!("{place}livenessProbe"), says, why, instead)
+    })
+}
+
+/// A probe that kills the server because it asks a port on which none listens.
+fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &View<'_>) -> Option<Finding> {
+    let probes = [("livenessProbe", &server.liveness_probe), ("startupProbe", &server.startup_probe)];
+    let asked = |probe: &Handler| {
+        let port = probe.tcp_socket.as_ref()?.port.as_ref()?.text();
+        let declared = server.ports.iter().find(|it| it.name == port);
+        declared.map_or_else(|| port.parse().ok(), |it| Some(it.container_port))
+    };
+    let (name, asked) = probes.iter().find_map(|(name, probe)| Some((name, asked(probe.as_ref()?)?)))?;
+    let port = view.ports(ns, &template.spec, server).clients?;
+    (asked != port && asked != GALERA_PORT).then(|| {
+        let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
+        let says = format!(
+            "{name} of container {} asks port {asked}, and its server listens on {port}",
+            server.name
+        );
+        let why = "a probe that never succeeds has every member killed, again and again";
+        RULE.finding(Verdict::Deny, place, says, why, format!("let it ask port {port}"))
+    })
+}
+
+/// A ConfigMap by which servers will listen where their probes do not ask.
+fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
+    let with = view.with(new);
+    view.readers_of(ns, &new.metadata.name).find_map(|cluster| {
+        let template = &cluster.workload.spec.template;
+        let server = server::of(template)?;
+        let found = asks_another_port(ns, template, server, &with)?;
+        let before = asks_another_port(ns, template, server, view);
+        let says = format!("{} ({})", found.says, cluster.id.name);
+        let instead = "leave the port; to change it, take that probe out of the StatefulSet first, and put it back with the new port afterwards"
+            .to_owned();
+        before.is_none().then(|| Finding { field: "data".to_owned(), says, instead, ..found })
     })
 }
 

@@ -48,10 +48,11 @@
 mod budgets;
 
 use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
+use crate::galera::start_note::Doing;
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Freshness, PodFact, State, View, is_cluster};
+use crate::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G14",
@@ -136,7 +137,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     let first = departure::first_to_roll(old, new)?;
     match view.cluster(&review.namespace, &review.name) {
         Some(cluster) => let_go_besides(what, cluster, first, view)
-            .or_else(|| may_restart(what, cluster, new.parallel(), view)),
+            .or_else(|| may_restart(what, cluster, first, new.parallel(), view)),
         // Not a cluster before this change, so none of its members joined anything.
         None if view.freshness == Freshness::Current => None,
         None => Some(wait(
@@ -162,7 +163,13 @@ fn let_go_besides(what: &str, cluster: &Cluster, first: i64, view: &View<'_>) ->
     ))
 }
 
-fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -> Option<Finding> {
+fn may_restart(
+    what: &str,
+    cluster: &Cluster,
+    first: i64,
+    parallel: bool,
+    view: &View<'_>,
+) -> Option<Finding> {
     let hopeless = hopeless(cluster, parallel);
     let pods = cluster.members.iter().any(|member| member.pod.is_some());
     match (view.state(cluster), hopeless) {
@@ -190,6 +197,7 @@ fn may_restart(what: &str, cluster: &Cluster, parallel: bool, view: &View<'_>) -
             "a member that keeps failing cannot be cured without a change, and it takes no part in anything meanwhile",
             "afterwards delete that pod, if it is still the old one".into(),
         )),
+        (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
             let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
             let instead = format!(
@@ -225,6 +233,16 @@ fn hopeless(cluster: &Cluster, parallel: bool) -> Option<&PodFact> {
     let mut waiting = pods.filter(|pod| !pod.ready);
     let all = cluster.leaving.is_empty() && waiting.clone().all(stands_still);
     waiting.next().filter(|_| all)
+}
+
+/// The only member that is missing is the first to restart, and it copies nothing: the controller goes on when that one is Ready.
+fn begins_with_the_missing(cluster: &Cluster, first: i64) -> bool {
+    let is_missing = |member: &Member| match &member.pod {
+        Some(pod) => pod.going || pod.restarts > 0 && !pod.ready && pod.doing() != Some(Doing::Receives),
+        None => true,
+    };
+    let goes_on = |member: &Member| if member.ordinal == first { is_missing(member) } else { member.ready() };
+    cluster.leaving.is_empty() && cluster.members.iter().all(goes_on)
 }
 
 /// What the StatefulSet breaks by itself.

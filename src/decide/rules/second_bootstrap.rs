@@ -89,13 +89,12 @@
 //! Deployment also in its pod template, since its pod is judged again. With the override a bootstrap node does start, and
 //! the members that join it lose their data.
 
+mod configuration;
+
 use super::{Rule, Verb, WRITTEN};
-use crate::galera::address::{Address, Source};
 use crate::galera::adopt::INSTANCE_LABELS;
-use crate::galera::server;
-use crate::object::{ConfigMap, Kind, Labels, Meta, Object, PodSpec, Workload};
+use crate::object::{Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
-use crate::revision;
 use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
 use crate::view::{Cluster, Freshness, View, is_cluster};
 
@@ -149,7 +148,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 .or_else(|| same_name(review, new, view))
                 .or_else(|| founder_waits(review, new, view))
         }
-        (_, Some(Object::ConfigMap(new))) => address_emptied(ns, new, view),
+        (_, Some(Object::ConfigMap(new))) => configuration::founds(ns, new, view),
         _ => None,
     };
     found.into_iter().collect()
@@ -260,27 +259,6 @@ fn founder_waits(review: &Review, new: &Workload, view: &View<'_>) -> Option<Fin
     );
     let instead = format!("kubectl -n {ns} delete deployment {name}, then apply the StatefulSet alone");
     Some(Finding { says, field: "spec.template.metadata.labels".into(), instead, ..refusal(&by) })
-}
-
-/// A ConfigMap that members read must not tell them to found a cluster at their next restart.
-fn address_emptied(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
-    let switch = |cluster: &Cluster| {
-        let read = revision::reaching(&cluster.workload.spec.template.spec).remove(&new.metadata.name)?;
-        new.data.iter().find(|(key, text)| read.hold(key) && server::founds_by_file(text.look()))
-    };
-    let founding = |cluster: &Cluster| {
-        if let Some((key, _)) = switch(cluster) {
-            return Some((key.clone(), "wsrep_new_cluster"));
-        }
-        let address = view.cluster_address(ns, &cluster.workload, Some(new))?;
-        let Source::File { map, key } = address.source else { return None };
-        let founds = map == new.metadata.name && Address::read(&address.text) == Some(Address::NewCluster);
-        founds.then(|| (key.to_owned(), "wsrep_cluster_address=gcomm://"))
-    };
-    let mut clusters = view.readers_of(ns, &new.metadata.name).filter(|cluster| cluster.has_data());
-    let (cluster, (key, what)) = clusters.find_map(|cluster| Some((cluster, founding(cluster)?)))?;
-    let by = format!("{what} in key {key}");
-    member_refused(&by, &format!("data[{key}]"), data_of(cluster, view), &cluster.workload)
 }
 
 /// The data that a second bootstrap would wipe: a member's, or a claim's that a deleted StatefulSet left behind.

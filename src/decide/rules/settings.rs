@@ -130,7 +130,7 @@ fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -
     let sets = Sets::of(ns, new, &files, view, None);
     let changes_under = |cluster: &Cluster| {
         let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-        let elsewhere = all_settings(ns, &cluster.workload, Some(new), view);
+        let elsewhere = all_settings(ns, &cluster.workload, &view.with(new));
         // Of files for one member each another one more changes nothing for those that are there.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
@@ -181,17 +181,12 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
         return Findings::new();
     };
     let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-    Setting::in_container(name, false).changes(&was, &is, &whose, &all_settings(ns, new, None, view))
+    Setting::in_container(name, false).changes(&was, &is, &whose, &all_settings(ns, new, view))
 }
 
-/// What a server of this workload is told by its files, one ConfigMap as it is about to be, and by its command line.
-fn all_settings<'s>(
-    ns: &str,
-    workload: &'s Workload,
-    coming: Option<&'s ConfigMap>,
-    view: &View<'s>,
-) -> Effective<'s> {
-    let files = view.files(ns, &workload.spec.template.spec, coming);
+/// What a server of this workload is told by its files and by its command line.
+fn all_settings<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
+    let files = view.files(ns, &workload.spec.template.spec);
     let files = files.iter().filter(|file| options::is_file(file.key, file.text));
     let of_files = Effective::of_files(files.map(|file| (file.key, file.text)));
     let flags = command_line(workload, view).map(|(_, flags)| flags).unwrap_or_default();

@@ -187,7 +187,7 @@ impl<'a> View<'a> {
 
     /// The address of this cluster's members names this Service.
     fn names(&self, cluster: &Cluster, ns: &str, service: &str) -> bool {
-        let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload, None);
+        let placed = self.cluster_address(&cluster.id.namespace, &cluster.workload);
         let Some(Address::Peers(hosts)) = placed.and_then(|it| Address::read(&it.text)) else {
             return false;
         };

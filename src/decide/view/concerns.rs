@@ -65,7 +65,7 @@ impl<'a> View<'a> {
     pub fn config_map(&self, namespace: &str, name: &str) -> Option<&'a ConfigMap> {
         let known = self.world.facts.config_maps.get(&Id::new(namespace, name)).map(AsRef::as_ref);
         let is = |map: &&ConfigMap| (&*map.metadata.namespace, &*map.metadata.name) == (namespace, name);
-        known.or_else(|| self.fetched.iter().find(is))
+        self.coming.filter(is).or(known).or_else(|| self.fetched.iter().find(is))
     }
 
     /// The ConfigMaps that a template which comes reads, as files or as variables, and of which the world does not know whether they

@@ -5,27 +5,23 @@
 use super::index::By;
 use super::{Cluster, View};
 use crate::galera::data::Place;
+use crate::galera::ports::Ports;
 use crate::galera::reading::File;
 use crate::galera::{address, adopt, options, server};
-use crate::object::{ConfigMap, Literal, Meta, PodSpec, Workload};
+use crate::object::{ConfigMap, Container, Literal, Meta, PodSpec, Workload};
 use crate::revision;
 
 impl<'a> View<'a> {
     /// What makes this pod a new cluster's first node, if anything does.
     pub fn founds_new_cluster(&self, namespace: &str, metadata: &Meta, spec: &PodSpec) -> Option<String> {
         let server = self.filled_in(namespace, server::in_pod(metadata, spec)?);
-        server::founds_new_cluster(&server, &self.files(namespace, spec, None)).or_else(|| {
+        server::founds_new_cluster(&server, &self.files(namespace, spec)).or_else(|| {
             adopt::is_bootstrap(&metadata.labels).then(|| "label app=galera-bootstrap".to_owned())
         })
     }
 
-    /// The files of ConfigMaps that a pod sees, as far as they are known, one ConfigMap as it is about to be.
-    pub fn files<'s>(
-        &self,
-        namespace: &str,
-        spec: &'s PodSpec,
-        coming: Option<&'s ConfigMap>,
-    ) -> Vec<File<'s>>
+    /// The files of ConfigMaps that a pod sees, as far as they are known.
+    pub fn files<'s>(&self, namespace: &str, spec: &'s PodSpec) -> Vec<File<'s>>
     where
         'a: 's,
     {
@@ -33,8 +29,7 @@ impl<'a> View<'a> {
         let known = |map: &'s str| {
             // Several volumes may refer to it.
             let keys = reaching.remove(map)?;
-            let coming = coming.filter(|it| it.metadata.name == map);
-            let it = coming.or_else(|| self.config_map(namespace, map))?;
+            let it = self.config_map(namespace, map)?;
             let read = it.data.iter().filter(|(key, _)| keys.hold(key));
             Some(read.map(|(key, text)| File { map, key, text: text.look() }).collect::<Vec<_>>())
         };
@@ -51,23 +46,22 @@ impl<'a> View<'a> {
         if revision::reaching(&template.spec).keys().any(unknown) {
             return None;
         }
-        Place::of(workload, &server, &self.files(namespace, &template.spec, None))
+        Place::of(workload, &server, &self.files(namespace, &template.spec))
     }
 
-    /// The address that the members of this workload start with, where anything visible says it; with a ConfigMap as it
-    /// is about to be.
-    pub fn cluster_address<'s>(
-        &self,
-        namespace: &str,
-        workload: &'s Workload,
-        coming: Option<&'s ConfigMap>,
-    ) -> Option<address::Placed<'s>>
+    /// The address that the members of this workload start with, where anything visible says it.
+    pub fn cluster_address<'s>(&self, namespace: &str, workload: &'s Workload) -> Option<address::Placed<'s>>
     where
         'a: 's,
     {
         let template = &workload.spec.template;
         let server = server::of(template)?;
-        address::of_container(server, &self.files(namespace, &template.spec, coming))
+        address::of_container(server, &self.files(namespace, &template.spec))
+    }
+
+    /// The ports of this server.
+    pub fn ports(&self, namespace: &str, spec: &PodSpec, server: &Container) -> Ports {
+        Ports::of(&self.filled_in(namespace, server), &self.files(namespace, spec))
     }
 
     /// The texts of a pod's ConfigMaps, as far as they are known.

@@ -198,7 +198,15 @@ pub(super) fn members(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let members = cluster.members.iter().map(|member| format!("{}.{service}", member.name));
     let hosts: Vec<_> = bootstrap.into_iter().map(str::to_owned).chain(members).collect();
     // No host at all would found a new cluster.
-    (!hosts.is_empty()).then(|| format!("gcomm://{}", hosts.join(",")))
+    (!hosts.is_empty()).then(|| format!("gcomm://{}{}", hosts.join(","), options(cluster, view)))
+}
+
+/// What the user's own address says to the provider: `?gmcast.segment=1`.
+fn options(cluster: &Cluster, view: &View<'_>) -> String {
+    let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
+    let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._=&:/-".contains(c);
+    if options.is_empty() || !options.chars().all(plain) { String::new() } else { format!("?{options}") }
 }
 
 /// This option file with this address; everything else in it stays.

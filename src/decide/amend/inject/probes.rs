@@ -40,7 +40,7 @@ pub(super) fn add(
         return false;
     }
     startup(container, server, patient, remarks);
-    liveness(container, server, remarks);
+    liveness(container, server, patient, remarks);
     readiness(container, server, patient, remarks)
 }
 
@@ -141,15 +141,16 @@ pub(super) fn asks_the_database(probe: &Handler) -> bool {
 
 /// A liveness probe that logs in kills every member at once when the password changes, and one that wants Synced kills
 /// donors and joiners. Whether the port answers is enough to know that the server lives.
-fn liveness(container: &mut Value, server: &Container, remarks: &mut Vec<String>) {
+fn liveness(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
-    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port 3306", server.name));
+    let port = patient.ports(server).clients.unwrap_or(3306);
+    remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port {port}", server.name));
     edit::set(
         container,
         &["livenessProbe"],
-        json!({ "tcpSocket": { "port": 3306 }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6 }),
+        json!({ "tcpSocket": { "port": port }, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6 }),
     );
 }
 

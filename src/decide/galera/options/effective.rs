@@ -95,6 +95,17 @@ impl<'a> Effective<'a> {
 
     /// A later one wins. Keys that nobody judges are not kept.
     fn put(&mut self, key: Cow<'a, str>, placed: Placed<'a>) {
+        // Options of the provider may stand behind the address, too.
+        if key == "wsrep_cluster_address" {
+            let (_, options) = placed.look().split_once('?').unwrap_or_default();
+            for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
+                if keys::is_judged(name) {
+                    let value = Some(Value::from(value.to_owned()));
+                    self.settings.insert(Cow::Owned(name.to_owned()), Placed { value, ..placed.clone() });
+                }
+            }
+            return;
+        }
         if key != "wsrep_provider_options" {
             if keys::is_judged(&key) {
                 let earlier = self.settings.remove(&key);

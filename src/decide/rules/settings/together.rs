@@ -44,7 +44,7 @@ impl<'a> Sets<'a> {
             let template = &workload.spec.template;
             let mut read = template.spec.config_maps();
             let Some(server) = server::of(template).filter(|_| read.any(|it| it == name)) else { continue };
-            let all = view.files(ns, &template.spec, Some(map));
+            let all = view.with(map).files(ns, &template.spec);
             let included = Included::by(&all);
             readings.extend(reading(&template.spec, server, name, files, &included));
             if !included.is_empty() {

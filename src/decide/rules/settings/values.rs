@@ -94,7 +94,7 @@ impl<'a> Setting<'a> {
                 }
                 Class::Kept(_) | Class::Deny(_) | Class::Warn(_) | Class::Node => return None,
             };
-            let changes = matter(was.map(Placed::look), now.map(Placed::look), default);
+            let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
             let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
             changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
         };

@@ -1,0 +1,66 @@
+//! The ports that a server listens on, where anything visible says other ones than usual.
+
+use super::options::{flags, last, provider_options};
+use super::reading::File;
+use crate::object::Container;
+
+/// Ports as options say them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// Of clients; 3306 if nothing is said.
+    pub clients: Option<i64>,
+    /// Of a member that receives a whole copy; 4444 if nothing is said.
+    pub transfer: Option<i64>,
+    /// Of a member that receives what it missed; 4568 if nothing is said.
+    pub missed: Option<i64>,
+}
+
+/// Bitnami's images take the port from here.
+const NUMBER: &str = "MARIADB_PORT_NUMBER";
+
+impl Ports {
+    /// Of a server with these files.
+    pub fn of(server: &Container, files: &[File<'_>]) -> Self {
+        let said = |key: &str| {
+            let flag = flags(server).into_iter().rfind(|flag| flag.key == key);
+            let of_flag = flag.map(|flag| flag.value.map_or(String::new(), |it| it.look().to_owned()));
+            let of_files = || files.iter().rev().find_map(|file| last(file.text, key));
+            of_flag.or_else(|| Some(of_files()?.look().to_owned()))
+        };
+        // Host and port.
+        let behind = |address: &str| address.rsplit_once(':').and_then(|(_, port)| number(port));
+        let variable =
+            || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
+        let provider = said("wsrep_provider_options").unwrap_or_default();
+        let missed = provider_options(&provider).filter(|(name, _)| *name == "ist.recv_addr").last();
+        Self {
+            clients: said("port").map_or_else(variable, |it| number(&it)),
+            transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
+            missed: missed.and_then(|(_, address)| behind(address)),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<i64> {
+    text.trim().parse().ok().filter(|port| (1..=65535).contains(port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Literal;
+
+    #[test]
+    fn options_win_over_files_and_those_over_the_image() {
+        let file = |text| [File { map: "conf", key: "g.cnf", text }];
+        let mut server = Container::default();
+        assert_eq!(Ports::of(&server, &file("[client]\nport=3307\n")), Ports::default());
+        let text = "[mysqld]\nport=3307\nwsrep_sst_receive_address=10.0.0.1:5444\nwsrep_provider_options=\"a=b;ist.recv_addr=[::1]:5568\"\n";
+        let said = Ports { clients: Some(3307), transfer: Some(5444), missed: Some(5568) };
+        assert_eq!(Ports::of(&server, &file(text)), said);
+        server.args = vec![Literal::from("--port=3308")];
+        assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
+        server.args = vec![Literal::from("--port=70000")];
+        assert_eq!(Ports::of(&server, &[]).clients, None);
+    }
+}
