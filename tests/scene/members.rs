@@ -52,6 +52,7 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
             pod["status"] = json!({ "phase": "Pending", "initContainerStatuses": [{ "name": "init", "state": { "waiting": { "reason": "CrashLoopBackOff" } } }] });
         }
         "unpulled" => {
+            pod["spec"]["containers"][0]["image"] = json!("mariadb:11.4.88");
             pod["status"] = json!({ "phase": "Pending", "containerStatuses": [{ "name": "mariadb", "state": { "waiting": { "reason": "ImagePullBackOff" } } }] });
         }
         "going" => pod["metadata"]["deletionTimestamp"] = json!("2026-12-01T09:29:50Z"),

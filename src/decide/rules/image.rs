@@ -167,11 +167,18 @@ fn missing_programs(place: &str, container: &Container) -> Findings {
     calls.map(missing).collect()
 }
 
+/// No member ever ran the old image, since none could be started with it; those that ran, ran the new one.
+fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
+    let pods = || cluster.members.iter().map(|member| member.pod.as_deref());
+    pods().all(|pod| pod.is_some_and(|pod| !pod.has_run || pod.image == new.image))
+        && pods().flatten().any(|pod| pod.image == old.image)
+}
+
 /// From one image to another, over data.
 fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
     let cluster = view.cluster(&review.namespace, &review.name);
     let empty = cluster.is_some_and(|cluster| !cluster.has_data());
-    if old.image == new.image || empty {
+    if old.image == new.image || empty || cluster.is_some_and(|it| never_ran(it, old, new)) {
         return None;
     }
     let (was, is) = (Image::read(&old.image), Image::read(&new.image));

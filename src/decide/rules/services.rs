@@ -158,6 +158,8 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let name = &cluster.id.name;
     let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
     let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
+    let to_one = || new.spec.selector.get(ONE_POD).is_some_and(|name| cluster.member(name).is_some());
+    let still_led_to = || to_one() || !view.is_last_way_in(cluster, &new.metadata.name);
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
         return Some(RULE.finding(
@@ -170,7 +172,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
              of their own",
         ));
     }
-    (lost && (governs(new, cluster) || !elsewhere())).then(|| {
+    (lost && (governs(new, cluster) || !elsewhere() && !still_led_to())).then(|| {
         RULE.finding(
             Verdict::Deny,
             SELECTOR,
@@ -181,12 +183,14 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
                 "keep labels in it that every member has; the members' names hang on this Service for \
                  as long as the cluster lives"
             } else {
-                "make a second Service with the new selector, move its users there, then delete this \
-                 one"
+                "make a second Service with the new selector and move its users there; this one may stay"
             },
         )
     })
 }
+
+/// By this label of the StatefulSet controller's a Service leads to one member.
+const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
 
 /// The members of a new cluster would have no names.
 fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {

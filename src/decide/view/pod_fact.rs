@@ -43,6 +43,8 @@ pub struct PodFact {
     pub injected: bool,
     /// A database server is in it.
     pub server: bool,
+    /// The image of its server.
+    pub image: String,
     /// An arbitrator is in it, and Ready.
     pub votes: bool,
     /// The server's container runs, as far as the kubelet says.
@@ -163,12 +165,12 @@ impl PodFact {
 
     /// About as many bytes as it takes in memory.
     pub(super) fn weight(&self) -> usize {
-        let Self { name, uid, owner, instance, node, my_cnf, identity, template, .. } = self;
+        let Self { name, uid, owner, instance, node, image, my_cnf, identity, template, .. } = self;
         let owner = owner.as_ref().map_or(0, |(kind, name)| kind.len() + name.len());
         let marks = [instance, my_cnf, identity].into_iter().flatten().map(String::len).sum::<usize>();
         let copies = self.revision.iter().flat_map(Revision::copies).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
-        let texts = [name, uid, node, template].map(String::len).into_iter().sum::<usize>();
+        let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
         size_of::<Self>() + texts + owner + marks + copies + claims
     }
 
@@ -208,6 +210,7 @@ impl PodFact {
             verified: meta.mark(marks::INJECTED).is_some_and(|mark| !mark.ends_with(marks::UNPROVEN)),
             injected: meta.mark(marks::INJECTED).is_some(),
             server: server.is_some(),
+            image: server.map_or(String::new(), |server| server.image.clone()),
             votes: pod.ready()
                 && !meta.going()
                 && pod.spec.containers.iter().any(|it| Runs::of(it) == Runs::Arbitrator),
