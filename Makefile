@@ -69,8 +69,8 @@ lint: ## formatting, clippy with warnings denied, documentation, licences and so
 
 # Built as it is shipped, if PROFILE names nothing else.
 PROFILE ?= release
-bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json
-	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE) --target $(HOST) --bench guard
+bench: ## throughput, latency, CPU and memory beside a server that does nothing; writes bench.json (TRY=1: only whether it runs)
+	RUSTFLAGS="$(STATICALLY)" $(CARGO) bench --profile $(PROFILE) --target $(HOST) --bench guard $(if $(TRY),-- --test)
 
 tools: # built once, some minutes, and kept outside the tree; the last three take half a minute of it, promtool a minute or more
 	@tests/lab/tools/build.sh etcd kube-apiserver kube-controller-manager kubectl helm kwok kube-scheduler >/dev/null

@@ -148,6 +148,8 @@ pub struct Volume {
     pub ephemeral: Option<super::Present>,
     /// A folder of the node.
     pub host_path: Option<HostPath>,
+    /// A folder of a server of files.
+    pub nfs: Option<super::Present>,
 }
 
 /// A folder of the node.

@@ -174,21 +174,29 @@ fn never_ran(cluster: &Cluster, old: &Container, new: &Container) -> bool {
         && pods().flatten().any(|pod| pod.image == old.image)
 }
 
-/// From one image to another, over data.
+/// From the images that run to another, over data. The worst counts.
 fn step(review: &Review, old: &Container, new: &Container, view: &View<'_>) -> Option<Finding> {
     let cluster = view.cluster(&review.namespace, &review.name);
-    let empty = cluster.is_some_and(|cluster| !cluster.has_data());
-    if old.image == new.image || empty || cluster.is_some_and(|it| never_ran(it, old, new)) {
+    if old.image == new.image || cluster.is_some_and(|cluster| !cluster.has_data()) {
         return None;
     }
-    let (was, is) = (Image::read(&old.image), Image::read(&new.image));
-    let asked = format!("container {}: {} -> {}", new.name, old.image, new.image);
+    let written = (!cluster.is_some_and(|it| never_ran(it, old, new))).then_some(&*old.image);
+    let members = cluster.into_iter().flat_map(|it| &it.members).filter_map(|it| it.pod.as_deref());
+    let running = members.filter(|pod| pod.has_run && pod.image != new.image).map(|pod| &*pod.image);
+    let steps = written.into_iter().chain(running).filter_map(|from| step_from(from, new, cluster, view));
+    // Of equals the first.
+    steps.reduce(|worst, it| if it.verdict > worst.verdict { it } else { worst })
+}
+
+fn step_from(from: &str, new: &Container, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
+    let (was, is) = (Image::read(from), Image::read(&new.image));
+    let asked = format!("container {}: {from} -> {}", new.name, new.image);
     let seen = cluster.map(|cluster| format!(" ({})", view.describe(cluster))).unwrap_or_default();
     let field = format!("spec.template.spec.containers[{}].image.version", new.name);
     let say = |verdict, says, why: &str, instead| {
         Some(RULE.finding(verdict, field.clone(), says, why.to_owned(), instead))
     };
-    let keep = format!("keep {}; to change over, dump the data and restore it into a new cluster", old.image);
+    let keep = format!("keep {from}; to change over, dump the data and restore it into a new cluster");
     if let (Some(before), Some(after)) = (was.vendor(), is.vendor())
         && before != after
     {

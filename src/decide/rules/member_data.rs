@@ -4,7 +4,8 @@
 //! an owner (`metadata.ownerReferences`) with which it would be deleted; to take its finalizer off while it is being deleted
 //! under a pod; a retention policy that deletes claims, a data directory that goes with the pod
 //! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
-//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all.
+//! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses containers that
+//! empty the data directory, or write `safe_to_bootstrap`, at every start.
 //!
 //! # Why
 //!
@@ -50,6 +51,7 @@
 //! release its data.
 
 mod claims;
+mod init;
 
 use super::{Rule, Verb, WRITTEN};
 use crate::galera::data::{BITNAMIS, Backing, Place};
@@ -90,6 +92,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             found.extend(moved);
             found.extend(beside_claims(review, new, place.as_ref(), view));
             found.extend(small_volumes(new));
+            found.extend(init::rewrites(new, place.as_ref()));
             found.extend(claims_left_behind(review, new, view));
             found.extend(comes_back(review, new, place.as_ref(), view));
             found
@@ -132,7 +135,7 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let field = format!("spec.template.spec.volumes[{name}]");
     let (verdict, says) = unsafe_volume(volume, new.replicas(), place)?;
     let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
-    Some(if volume.persistent_volume_claim.is_some() {
+    Some(if volume.persistent_volume_claim.is_some() || volume.nfs.is_some() {
         Finding { why: "two servers that write to the same files destroy them".to_owned(), ..found }
     } else {
         found
@@ -142,7 +145,9 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
 /// What is mounted elsewhere may hold it all the same, by an option that nobody sees.
 fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
     let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
-    let lasts = |volume: &Volume| volume.persistent_volume_claim.is_some() || volume.host_path.is_some();
+    let lasts = |volume: &Volume| {
+        volume.persistent_volume_claim.is_some() || volume.host_path.is_some() || volume.nfs.is_some()
+    };
     let named = |name: &str| {
         let mut volumes = template.volumes.iter();
         claims.iter().any(|it| it.metadata.name == name) || volumes.any(|it| it.name == name && lasts(it))
@@ -191,6 +196,11 @@ fn unsafe_volume(volume: &Volume, replicas: i64, place: &Place) -> Option<(Verdi
                 "is one claim for all {replicas} members ({}): two of them open the same files",
                 claim.claim_name
             ),
+        )),
+        Volume { nfs: Some(_), .. } if place.of_each => None,
+        Volume { nfs: Some(_), .. } if replicas > 1 => Some((
+            Verdict::Deny,
+            format!("is one NFS folder for all {replicas} members ({name}): two of them open the same files"),
         )),
         Volume { host_path: Some(_), .. } => Some((
             Verdict::Warn,

@@ -75,7 +75,22 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// The patience that somebody wrote down is gone.
 fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Option<Finding> {
-    let patience = before.startup_probe.as_ref().filter(|_| server.startup_probe.is_none())?.patience();
+    let patience = before.startup_probe.as_ref()?.patience();
+    if let Some(now) = server.startup_probe.as_ref().map(Handler::patience) {
+        let kept = prospect.kept.as_ref().filter(|_| now < LEAST_PATIENCE && patience >= LEAST_PATIENCE)?;
+        let says = format!(
+            "startupProbe of container {} waits {now}s instead of {patience}s, and gatera puts no other in its place: {kept}",
+            server.name
+        );
+        let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
+        return Some(RULE.finding(
+            Verdict::Warn,
+            field,
+            says,
+            KILLED_COPYING,
+            "let it wait an hour, as long as a copy of all data may take",
+        ));
+    }
     let (left, instead) = match &prospect.kept {
         None => (
             "only gatera's own is left, and that only in pods that start while gatera runs".to_owned(),
@@ -92,10 +107,11 @@ fn taken_away(before: &Container, server: &Container, prospect: &Prospect) -> Op
     };
     let says =
         format!("startupProbe of container {}, which waited {patience}s, is taken away: {left}", server.name);
-    let why = "a member that joins copies the whole database before it answers; a liveness probe that does not wait for that kills it again and again";
     let field = format!("spec.template.spec.containers[{}].startupProbe", server.name);
-    Some(RULE.finding(Verdict::Warn, field, says, why, instead.to_owned()))
+    Some(RULE.finding(Verdict::Warn, field, says, KILLED_COPYING, instead.to_owned()))
 }
+
+const KILLED_COPYING: &str = "a member that joins copies the whole database before it answers; a probe that does not wait for that kills it again and again";
 
 fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     let place = format!("spec.template.spec.containers[{}].", server.name);
