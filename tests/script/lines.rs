@@ -10,8 +10,10 @@ use decide::object::{Container, Literal};
 use super::pod::{STEP, for_each};
 use super::start::{ID, line, run, server, started, state};
 
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 11] = [
     "dumb-init",
+    "/usr/bin/env",
+    "A=/b/mysqld",
     "/sbin/tini",
     "-g",
     "--",

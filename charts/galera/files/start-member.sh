@@ -1,7 +1,7 @@
 #!/bin/sh
 # Starts a Galera server from where its data is, and ends one that hangs when the pod is asked to go.
 #
-#   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ..., or mariadbd ...
+#   start-member.sh COMMAND...   the command of the image: docker-entrypoint.sh mariadbd ...
 #
 # With GATERA_ONLY_TELLS=yes it only tells where the data ends.
 #
@@ -40,8 +40,8 @@ put() { rm -f "$1" && { (set -C && printf '%s\n' "$2" >"$1") || ! rm -f "$1"; };
 
 is_file() { [ -f "$1" ] && [ ! -L "$1" ]; }
 
-# What this start knows of its data: in the log; beside the status file, for the probe; and as the message that the kubelet
-# keeps when the container ends, emptied when joining is over.
+# What this start knows of its data: in the log; for the probe; and as the message that the kubelet keeps, emptied when joining
+# is over.
 tell() {
     now=$(date -u +%Y-%m-%dT%H:%M:%SZ 2>/dev/null) || now='an unknown time'
     line="start of $now: $1, safe_to_bootstrap ${safe:-unknown}"
@@ -60,8 +60,7 @@ refuse() {
     exit 1
 }
 
-# Sets server, and before: how many words of the command stand before the server's own arguments. What it knows is what
-# injection knows (galera/start.rs).
+# Sets server, and before: how many words stand before the server's own arguments. Injection (galera/start.rs) knows the same.
 split_command() {
     before=0 server='' last=''
     for word; do
@@ -70,7 +69,9 @@ split_command() {
                 [ "$last" != image ] || server=$(command -v mariadbd || command -v mysqld) # the image adds its name
                 [ "$last" = wrapper ] || break
                 ;;
+            *=*) [ "$last" = env ] || break ;;
             tini | */tini | dumb-init | */dumb-init) last=wrapper ;;
+            env | */env) last='env' ;;
             docker-entrypoint.sh | */docker-entrypoint.sh) last=image ;;
             mariadbd | */mariadbd | mysqld | */mysqld)
                 before=$((before + 1)) server=$word

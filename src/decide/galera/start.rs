@@ -56,13 +56,16 @@ fn started(container: &Container) -> Vec<&str> {
 /// Wrappers that pass on their arguments may stand in front of the server, and what prepares it, which adds its name to options.
 /// The step itself knows the same ones (`split_command`).
 fn starts_a_server(words: &[&str]) -> bool {
-    let (mut wrapped, mut prepared) = (false, false);
+    let (mut wrapped, mut prepared, mut sets) = (false, false, false);
     for word in words {
         match name(word) {
             _ if word.starts_with('-') && wrapped => {}
             _ if word.starts_with('-') => return prepared,
-            "tini" | "dumb-init" => (wrapped, prepared) = (true, false),
-            "docker-entrypoint.sh" => (wrapped, prepared) = (false, true),
+            _ if word.contains('=') && sets => {}
+            _ if word.contains('=') => return false,
+            "tini" | "dumb-init" => (wrapped, prepared, sets) = (true, false, false),
+            "env" => (wrapped, prepared, sets) = (false, false, true),
+            "docker-entrypoint.sh" => (wrapped, prepared, sets) = (false, true, false),
             server => return matches!(server, "mariadbd" | "mysqld"),
         }
     }
@@ -99,6 +102,7 @@ mod tests {
             ("mariadb:10.11", &["sh", "/etc/gatera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
             ("mariadb:10.11", &["sh", "/etc/galera/start-member.sh", "docker-entrypoint.sh"], Front::Step),
             ("our/db:1", &["tini", "-g", "--", "mariadbd"], Front::Bare),
+            ("our/db:1", &["env", "TZ=UTC", "docker-entrypoint.sh", "mariadbd"], Front::Bare),
             ("our/db:1", &["tini", "--", "/scripts/start.sh"], Front::Unknown),
             ("our/db:1", &["docker-entrypoint.sh", "--wsrep-on=ON"], Front::Bare),
             ("our/db:1", &["docker-entrypoint.sh", "bash", "-c", "exec mariadbd"], Front::Unknown),

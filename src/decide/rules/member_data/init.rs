@@ -22,8 +22,7 @@ pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
         };
         let field = format!("spec.template.spec.{list}[{}].command", container.name);
         let says = format!("container {} {says}", container.name);
-        let instead =
-            "take that out; what is to be done once, do by hand in one member";
+        let instead = "take that out; what is to be done once, do by hand in one member";
         Some(Finding { why: WHY.to_owned(), ..finding(Verdict::Deny, field, says, instead.to_owned()) })
     });
     found.collect()
