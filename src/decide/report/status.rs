@@ -10,6 +10,7 @@
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": the same, as a probe saw it, or null } }],
+//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
 //!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
@@ -23,7 +24,7 @@
 
 use serde_json::{Value, json};
 
-use super::visible;
+use super::{WAY_BACK, visible};
 use crate::doctor::{self, Row};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
@@ -153,9 +154,10 @@ pub fn text(all: &[Story<'_>]) -> String {
 }
 
 fn one(story: &Story<'_>) -> String {
-    let Story { cluster, state, members, matters, unverified, waived, glass, .. } = story;
+    let Story { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
     let (state, steps) = (state.name(), steps(story));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
     match cluster.identity() {
         Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
         None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
@@ -175,7 +177,9 @@ fn one(story: &Story<'_>) -> String {
         );
         text.push_str(&format!("{}\n", visible(&line)));
     }
-    text.push_str("├── Members\n");
+    if !members.is_empty() {
+        text.push_str("├── Members\n");
+    }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
     let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
     let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
@@ -294,6 +298,7 @@ fn cluster(story: &Story<'_>) -> Value {
         "says": cluster.describe(),
         "id": cluster.identity().map(Identity::as_str),
         "members": members.iter().map(member).collect::<Vec<_>>(),
+        "wayBack": story.way_back,
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),
