@@ -20,7 +20,8 @@
 //!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
 //! ```
 //!
-//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first) or `SKIPPED` (nothing to do).
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or `GIVEN_UP` (it failed, and
+//! does not go on by itself).
 
 use serde_json::{Value, json};
 
@@ -50,6 +51,7 @@ const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
 const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
+const GIVEN_UP: &str = "GIVEN_UP";
 
 /// The plan, part by part.
 fn steps(story: &Story<'_>) -> [PlanStep; 5] {
@@ -59,7 +61,7 @@ fn steps(story: &Story<'_>) -> [PlanStep; 5] {
         members(cluster),
         removal(bootstrap),
         membership(&story.behind),
-        configuration(&story.configuration),
+        configuration(story),
     ];
     if story.left_alone {
         for step in steps.iter_mut().skip(2) {
@@ -72,7 +74,11 @@ fn steps(story: &Story<'_>) -> [PlanStep; 5] {
 /// Of the whole plan.
 fn plan(steps: &[PlanStep]) -> &'static str {
     let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
-    if steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
+    match () {
+        () if steps.iter().any(|it| it.status == GIVEN_UP) => GIVEN_UP,
+        () if steps.iter().all(over) => COMPLETE,
+        () => IN_PROGRESS,
+    }
 }
 
 /// How far a cluster is with its configuration, in a word and in words.
@@ -128,13 +134,23 @@ fn membership(behind: &[&str]) -> PlanStep {
     PlanStep { name: "membership", status, says }
 }
 
-fn configuration(stage: &rollout::Stage) -> PlanStep {
+fn configuration(story: &Story<'_>) -> PlanStep {
     use rollout::Stage;
-    let (status, says) = match stage {
-        Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
-        Stage::Settled => (COMPLETE, String::new()),
-        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why.clone()),
-        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says.clone()),
+    let Id { namespace, name } = &story.cluster.id;
+    let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
+    let (status, says) = match (&story.configuration, given_up) {
+        (Stage::Absent, _) => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        (Stage::Settled, _) => (COMPLETE, String::new()),
+        (Stage::Stopped(why, _), Some(given_up)) => {
+            let maps = given_up.revision.config_maps();
+            let retry = format!("gatera rollout retry {name} -n {namespace}");
+            (
+                GIVEN_UP,
+                format!("{why}; correct {maps}, which is tried again, or try the same once more: {retry}"),
+            )
+        }
+        (Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None), _) => (PENDING, why.clone()),
+        (Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)), _) => (IN_PROGRESS, says.clone()),
     };
     PlanStep { name: "configuration", status, says }
 }
