@@ -11,8 +11,9 @@
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
 //! | `reader.rs` | a pod that reads what a member has whose own does not run |
 //!
-//! Owns [`way_back`], the one command that `status` and an audit name, and [`verify`], by which the guard repeats what was asked for in a mark of its own, or does not. Nothing here founds
-//! anything: the member's step does, at its start, if its data is what the mark says (`start-member.sh`).
+//! Owns [`way_back`], the one command that `status` and an audit name, and [`verify`], by which the guard repeats what was asked for
+//! in a mark of its own, or does not. Nothing here founds anything: the member's step does, at its start, if its data is what the mark
+//! says (`start-member.sh`).
 
 mod asking;
 mod by_hand;
@@ -86,7 +87,7 @@ pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
         State::Down if !serves(cluster) => Some(match by_hand::why(cluster) {
             Some(why) => format!("{recover} prints the way by hand and creates no pods ({why})"),
             None => format!(
-                "{recover} finds out where each member's data ends, and asks you before one of them starts the cluster{}",
+                "{recover} finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
                 newest(cluster).unwrap_or_default()
             ),
         }),
@@ -108,7 +109,7 @@ fn newest(cluster: &Cluster) -> Option<String> {
     // A table that was about to change may be half changed: of two with the same position the other one is better.
     let whole = have.clone().any(|(_, _, compared)| *compared);
     let have: Vec<_> = have.filter(|(_, _, compared)| *compared || !whole).map(|(name, ..)| *name).collect();
-    Some(format!("; as reported, the newest data is on {} (seqno {highest})", have.join(", ")))
+    Some(format!(" (as reported, the newest is on {}: seqno {highest})", have.join(", ")))
 }
 
 /// The recovery that may be finished now.
