@@ -82,12 +82,12 @@ pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {
         State::Stopped => Some(format!(
-            "{start} compares where each member's data ends with what was recorded at the stop, and starts the newest first"
+            "{start}, which compares where each member's data ends with what was recorded at the stop, and starts the newest first"
         )),
         State::Down if !serves(cluster) => Some(match by_hand::why(cluster) {
-            Some(why) => format!("{recover} prints the way by hand and creates no pods ({why})"),
+            Some(why) => format!("{recover}, which prints the way by hand and creates no pods ({why})"),
             None => format!(
-                "{recover} finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
+                "{recover}, which finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
                 newest(cluster).unwrap_or_default()
             ),
         }),
