@@ -7,6 +7,7 @@ use decide::audit::{self, Announced, Audit};
 use decide::config::Settings;
 use decide::object::{Kind, Object};
 use decide::report;
+use decide::story::Story;
 use decide::view::{Facts, Freshness, Id, View, World};
 use serde_json::{Value, json};
 
@@ -41,6 +42,27 @@ fn a_running_cluster_is_no_finding() {
         );
         assert_eq!(report::audit::not_well(&audit), "");
     }
+}
+
+/// One command, below the headline, whatever else is said. Zero replicas are what was asked for.
+#[test]
+fn what_is_down_or_stopped_names_the_command_that_brings_it_back() {
+    let absent = || Scene { members: vec!["absent".into(); 3], ..Scene::default() };
+    let stopped = Scene { replicas: Some(0), ended: vec![363, 360, 351], ..absent() };
+    let mut text = String::new();
+    for (what, scene) in [("all pods were deleted", absent()), ("stopped in order", stopped)] {
+        let (settings, audit) = (Settings::default(), judged(&scene));
+        let world = scene.world(&settings);
+        let view = View::new(&world, scene::now(), &settings);
+        let all: Vec<_> = world.clusters().map(|it| Story::of(it, &view).with_findings(&audit)).collect();
+        assert_eq!((audit.refused(), audit.warned()), (0, 0), "{}", report::audit::text(&audit));
+        let way_back = &report::audit::json(&audit)["clusters"][0]["wayBack"];
+        assert_eq!(*way_back, report::status::json(&all, &[])["clusters"][0]["wayBack"]);
+        text += &format!("# {what}\n{}\n{}\n", report::status::text(&all), report::audit::text(&audit));
+    }
+    insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
+        insta::assert_snapshot!("way-back", text);
+    });
 }
 
 #[test]

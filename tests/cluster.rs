@@ -305,7 +305,11 @@ fn an_override_is_loud() {
         "G01 was overridden: 3 -> 0 replicas stops every member (reason: moving house)"
     );
     assert_eq!(event["regarding"]["name"], STATEFUL_SET);
-    assert!(event["series"].is_null(), "the dry run wrote an Event too");
+    assert_eq!(event["deprecatedCount"], 1, "the dry run wrote an Event too");
+    assert!(
+        event["deprecatedLastTimestamp"].is_string(),
+        "kubectl get events --sort-by=.lastTimestamp: {event}"
+    );
     assert_ne!(used(), before);
 }
 

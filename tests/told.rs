@@ -127,7 +127,8 @@ fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
     let marks = json!({ "gatera.dev/recover": asked, "gatera.dev/recovery": asked });
     let granted = with(marks.clone());
     let [told_of_it] = &told(&world, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
-    assert!(told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains(", by alice"), "{told_of_it}");
+    let done = format!("the recovery is done: {STATEFUL_SET}-1 started the cluster from {ID}:363, by alice");
+    assert!(told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains(&done), "{told_of_it}");
     assert_eq!(told(&world, &change(&granted, &with(marks)), true), Vec::<String>::new(), "nothing is new");
     let alone = with(json!({ "gatera.dev/recover": "whatever" }));
     assert_eq!(
@@ -138,6 +139,9 @@ fn a_recovery_is_told_when_it_is_granted_and_when_it_is_over() {
     let told_at = |seqno| format!("told position {ID}:{seqno}, stopped in order, safe_to_bootstrap 0");
     let down = Scene { members: [375, 363, 360].map(told_at).to_vec(), ..Scene::default() };
     let down = down.world(&Settings::default());
+    let [told_of_it] = &told(&down, &change(&granted, &with(json!({}))), true)[..] else { panic!() };
+    let back = format!("the recovery was taken back, by alice: {STATEFUL_SET}-1 does not serve");
+    assert!(told_of_it.contains("\"RecoveryOver\"") && told_of_it.contains(&back), "{told_of_it}");
     let [told_of_it] = &told(&down, &change(&with(json!({})), &granted), true)[..] else { panic!() };
     let note = format!(
         "{STATEFUL_SET}-1 may start the cluster again from {ID}:363, until 2026-12-01T10:00:00Z, by alice; accepted as lost: 12 transactions"

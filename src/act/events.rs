@@ -20,12 +20,11 @@ use decide::rules::{self, Turn};
 use decide::verdict::{Decision, Effect, Finding, Softened};
 use decide::view::{Id, View};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::Client;
-use kube::api::ObjectMeta;
-use kube::runtime::events::{self as recorder, EventType, Recorder, Reporter};
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tracing::warn;
 
@@ -42,7 +41,7 @@ const REPORTER: &str = "gatera";
 #[derive(Debug)]
 pub struct Notice {
     regarding: ObjectReference,
-    /// Names the rule: Events of one reason on one object are folded into a series.
+    /// Names the rule: Events of one reason on one object are counted, not repeated.
     reason: String,
     action: String,
     note: String,
@@ -52,7 +51,7 @@ pub struct Notice {
 /// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
 /// once. `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
-    let recovery = rules::turn(review).filter(|_| decision.allowed());
+    let recovery = rules::turn(review, view).filter(|_| decision.allowed());
     let silent = decision.judged.is_empty() && recovery.is_none();
     if review.dry_run || review.origin != Origin::Validating || silent {
         return Vec::new();
@@ -100,7 +99,12 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
                 format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");
             ("RecoveryGranted", report::visible(&note))
         }
-        Turn::Over => (RECOVERY_OVER, format!("the recovery is done, or was taken back{by}")),
+        Turn::Done(Recovery { member, position, .. }) => {
+            (RECOVERY_OVER, format!("the recovery is done: {member} started the cluster from {position}{by}"))
+        }
+        Turn::TakenBack(Recovery { member, .. }) => {
+            (RECOVERY_OVER, format!("the recovery was taken back{by}: {member} does not serve"))
+        }
     }
 }
 
@@ -227,22 +231,39 @@ fn fitting(note: &str) -> String {
 pub fn once(told: &Announcement, now: Timestamp) -> Event {
     let Announcement { id, uid, reason, note } = told;
     let name = format!("{}.{}.{:016x}", id.name, uid, Fingerprint::of(&format!("{reason} {note}")).number());
+    let regarding = regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()));
+    let (reason, action, note) = ((*reason).to_owned(), "Reconcile".to_owned(), note.clone());
+    let warns = [STOPPED, NO_LONGER_GUARDED].contains(&&*reason);
+    event(Notice { regarding, reason, action, note }, warns, name, REPORTER, now)
+}
+
+/// An Event of the older group: API servers take the timestamps by which `kubectl get events --sort-by=.lastTimestamp` sorts in no other.
+fn event(notice: Notice, warns: bool, name: String, instance: &str, now: Timestamp) -> Event {
+    let Notice { regarding, reason, action, note } = notice;
     Event {
         metadata: ObjectMeta {
             name: Some(name),
-            namespace: Some(id.namespace.clone()),
+            namespace: Some(place(&regarding).to_owned()),
             ..ObjectMeta::default()
         },
-        action: Some("Reconcile".into()),
+        involved_object: regarding,
+        reason: Some(reason),
+        action: Some(action),
+        message: Some(fitting(&note)),
+        type_: Some(if warns { "Warning" } else { "Normal" }.to_owned()),
+        count: Some(1),
         event_time: Some(MicroTime(now)),
-        note: Some(fitting(note)),
-        reason: Some((*reason).into()),
-        regarding: Some(regarding(Kind::StatefulSet, &id.namespace, &id.name, Some(uid.clone()))),
-        reporting_controller: Some(REPORTER.into()),
-        reporting_instance: Some(REPORTER.into()),
-        type_: Some(if [STOPPED, NO_LONGER_GUARDED].contains(reason) { "Warning" } else { "Normal" }.into()),
+        first_timestamp: Some(Time(now)),
+        last_timestamp: Some(Time(now)),
+        reporting_component: Some(REPORTER.to_owned()),
+        reporting_instance: Some(instance.to_owned()),
         ..Event::default()
     }
+}
+
+/// The namespace of Events about it.
+fn place(regarding: &ObjectReference) -> &str {
+    regarding.namespace.as_deref().unwrap_or("default")
 }
 
 fn regarding(kind: Kind, namespace: &str, name: &str, uid: Option<String>) -> ObjectReference {
@@ -267,27 +288,92 @@ pub fn channel() -> (mpsc::Sender<Notice>, mpsc::Receiver<Notice>) {
 
 /// Writes Events until the process ends.
 pub async fn publish(client: Client, identity: String, mut notices: mpsc::Receiver<Notice>) {
-    let recorder = Recorder::new(client, Reporter { controller: REPORTER.into(), instance: Some(identity) });
-    while let Some(Notice { regarding, reason, action, note }) = notices.recv().await {
-        let event = recorder::Event {
-            type_: match &*reason {
-                RECOVERY_OVER | GLASS_MENDED => EventType::Normal,
-                _ => EventType::Warning,
-            },
-            reason,
-            note: Some(fitting(&note)),
-            action,
-            secondary: None,
-        };
-        if let Err(error) = recorder.publish(&event, &regarding).await {
+    let mut written = Written::new();
+    while let Some(notice) = notices.recv().await {
+        let now = Timestamp::now();
+        written.retain(|_, (.., last)| now.duration_since(*last) < COUNTED);
+        if let Err(error) = write(&client, &identity, notice, &mut written, now).await {
             warn!(error = chain(&error), "writing an Event");
         }
     }
 }
 
+/// What is said again within this time is counted.
+const COUNTED: SignedDuration = SignedDuration::from_mins(6);
+
+/// By object, reason and action: the name of the Event, how often it was said, and when last.
+type Written = HashMap<String, (String, i32, Timestamp)>;
+
+/// One that cannot be counted is written anew the next time.
+async fn write(
+    client: &Client,
+    identity: &str,
+    notice: Notice,
+    written: &mut Written,
+    now: Timestamp,
+) -> kube::Result<()> {
+    let api: Api<Event> = Api::namespaced(client.clone(), place(&notice.regarding));
+    let key = format!("{:?}", (&notice.regarding, &notice.reason, &notice.action));
+    let (name, count) = match written.remove(&key) {
+        Some((name, count, _)) => {
+            let again = json!({ "count": count + 1, "lastTimestamp": Time(now) });
+            api.patch(&name, &PatchParams::default(), &Patch::Merge(again)).await?;
+            (name, count + 1)
+        }
+        None => {
+            let about = notice.regarding.name.as_deref().unwrap_or(REPORTER);
+            let name = format!("{about}.{:x}", now.as_nanosecond());
+            let warns = ![RECOVERY_OVER, GLASS_MENDED].contains(&&*notice.reason);
+            let event = event(notice, warns, name.clone(), identity, now);
+            api.create(&PostParams::default(), &event).await?;
+            (name, 1)
+        }
+    };
+    written.insert(key, (name, count, now));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use axum::http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::Value;
+    use tower::service_fn;
+
     use super::*;
+
+    /// `kubectl get events --sort-by=.lastTimestamp` shows it, and what is said again moves to the end.
+    #[tokio::test]
+    async fn an_event_says_when_it_was_first_and_last() {
+        let (asked, mut requests) = mpsc::unbounded_channel();
+        let service = service_fn(move |request: Request<Body>| {
+            let asked = asked.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
+                asked.send((format!("{} {}", parts.method, parts.uri.path()), body)).unwrap();
+                let answer = json!({ "metadata": {}, "involvedObject": {} }).to_string();
+                Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())))
+            }
+        });
+        let (tell, notices) = channel();
+        for _ in 0..2 {
+            tell.send(entries_contested("gatera", "again".to_owned())).await.unwrap();
+        }
+        drop(tell);
+        publish(Client::new(service, "db"), "a".to_owned(), notices).await;
+        let (first, event) = requests.recv().await.unwrap();
+        assert!(first.starts_with("POST /api/v1/namespaces/gatera/events"), "{first}");
+        assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)));
+        assert!(event["firstTimestamp"].is_string() && event["lastTimestamp"] == event["firstTimestamp"]);
+        let (second, again) = requests.recv().await.unwrap();
+        let path =
+            format!("PATCH /api/v1/namespaces/gatera/events/{}", event["metadata"]["name"].as_str().unwrap());
+        assert_eq!((second, &again["count"]), (path, &json!(2)));
+        assert!(again["lastTimestamp"].as_str() >= event["lastTimestamp"].as_str(), "{again}");
+    }
 
     /// The API server counts bytes, and refuses the whole Event.
     #[test]

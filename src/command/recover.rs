@@ -211,10 +211,8 @@ impl Way<'_> {
                 return Ok(ControlFlow::Continue(Asked::Before));
             }
             step => {
-                // What was granted was agreed to.
-                let begins = matches!(step, Step::Ask { .. } | Step::Scale { .. })
-                    || matches!(step, Step::Restart { .. }) && cluster.recovery().is_none();
-                if !self.options.of.dry_run && !begins {
+                let granted = cluster.recovery().is_some();
+                if !self.options.of.dry_run && !is_asked(step, granted) {
                     return Ok(ControlFlow::Continue(Asked::Before));
                 }
                 write!(out, "{}{}", self.table, report::proposal(cluster, step))?;
@@ -296,6 +294,15 @@ impl Way<'_> {
     }
 }
 
+/// A person is asked before anything is made, and before a member may start the cluster. What was granted was agreed to.
+fn is_asked(step: &Step, granted: bool) -> bool {
+    match step {
+        Step::Ask { .. } | Step::Scale { .. } => true,
+        Step::Create { .. } | Step::Read { .. } | Step::Restart { .. } => !granted,
+        _ => false,
+    }
+}
+
 /// What is refused for a minute stays so. The guard hears a little later what servers told, so a request counts from the last change of
 /// the table; and what the guard says of another step may change.
 fn lasts(step: &Step, problem: &anyhow::Error, still: Duration, failing: Duration) -> bool {
@@ -329,6 +336,19 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn a_person_is_asked_before_a_pod_is_made() {
+        let (member, uid, why) = ("g-1".to_owned(), "1".to_owned(), String::new());
+        for step in [
+            Step::Create { member: member.clone(), ordinal: 1, why: why.clone() },
+            Step::Read { member: member.clone(), uid: uid.clone() },
+            Step::Restart { member, uid, why },
+        ] {
+            assert!(is_asked(&step, false) && !is_asked(&step, true), "{step:?}");
+        }
+        assert!(is_asked(&Step::Scale { to: 3 }, true) && !is_asked(&Step::Serves, false));
+    }
 
     #[test]
     fn what_is_refused_for_a_minute_ends_it_and_what_a_rule_refuses_does_not() {

@@ -242,7 +242,7 @@ fn tell(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether somebody at a terminal says yes; if not, that nothing was done is said.
+/// Whether somebody at a terminal says yes; if not, it says that nothing more is done.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;
@@ -251,7 +251,7 @@ pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     io::stdin().lock().read_line(&mut answer)?;
     let yes = matches!(answer.trim(), "y" | "Y" | "yes");
     if !yes {
-        writeln!(out, "nothing was done")?;
+        writeln!(out, "nothing more is done")?;
     }
     Ok(yes)
 }

@@ -16,6 +16,7 @@ use crate::galera::identity::Identity;
 use crate::galera::start_note::StartNote;
 use crate::object::{Kind, Object, Unreadable};
 use crate::plan::rollout;
+use crate::recovery;
 use crate::review::{Origin, Review};
 use crate::revision::Digest;
 use crate::rules::{self, RULES, Verb};
@@ -55,6 +56,8 @@ pub struct Summary {
     pub identity: Option<Identity>,
     /// Members that have not joined, and where each reported to start from.
     pub starts: Vec<(String, StartNote)>,
+    /// The one command that brings it back, if no member is Ready.
+    pub way_back: Option<String>,
     /// What is the matter, and the way out.
     pub matters: Vec<Matter>,
 }
@@ -147,6 +150,7 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
         says: cluster.describe(),
         identity: cluster.identity().cloned(),
         starts: cluster.starts().map(|(name, note)| (name.to_owned(), note.clone())).collect(),
+        way_back: recovery::way_back(cluster, view),
         matters: condition::matters(cluster, view),
     });
     summary.collect()

@@ -11,8 +11,9 @@
 //! | `pod.rs` | the pod of a member, as its StatefulSet would make it |
 //! | `reader.rs` | a pod that reads what a member has whose own does not run |
 //!
-//! Owns [`verify`], by which the guard repeats what was asked for in a mark of its own, or does not. Nothing here founds
-//! anything: the member's step does, at its start, if its data is what the mark says (`start-member.sh`).
+//! Owns [`way_back`], the one command that `status` and an audit name, and [`verify`], by which the guard repeats what was asked for
+//! in a mark of its own, or does not. Nothing here founds anything: the member's step does, at its start, if its data is what the mark
+//! says (`start-member.sh`).
 
 mod asking;
 mod by_hand;
@@ -33,7 +34,7 @@ use jiff::SignedDuration;
 use crate::marks::recovery::Recovery;
 use crate::object::Pod;
 use crate::view::condition::Condition;
-use crate::view::{Cluster, Freshness, Member, PodFact, View};
+use crate::view::{Cluster, Freshness, Member, PodFact, State, View};
 
 /// Transfers take their time. What nobody took off after that has been forgotten.
 const LEFT_OVER: SignedDuration = SignedDuration::from_hours(6);
@@ -74,6 +75,41 @@ pub fn verify(asked: &Recovery, cluster: &Cluster, view: &View<'_>) -> Option<St
 /// A member does, or the bootstrap node.
 pub fn serves(cluster: &Cluster) -> bool {
     cluster.ready() > 0 || cluster.bootstrap.pods.iter().any(|pod| pod.ready)
+}
+
+/// The one command that brings back a cluster of which no member is Ready, and what it would do.
+pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
+    let (start, recover) = (cluster.start_command(), cluster.recover_command());
+    match view.state(cluster) {
+        State::Stopped => Some(format!(
+            "{start}, which compares where each member's data ends with what was recorded at the stop, and starts the newest first"
+        )),
+        State::Down if !serves(cluster) => Some(match by_hand::why(cluster) {
+            Some(why) => format!("{recover}, which prints the way by hand and creates no pods ({why})"),
+            None => format!(
+                "{recover}, which finds out where each member's data ends and starts the cluster from the newest; it asks first{}",
+                newest(cluster).unwrap_or_default()
+            ),
+        }),
+        _ => None,
+    }
+}
+
+/// Which of the members that are not Ready has the newest data, if each of them reported what it has.
+fn newest(cluster: &Cluster) -> Option<String> {
+    let known: Vec<_> = cluster
+        .starts()
+        .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
+        .collect();
+    let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
+    if known.len() < cluster.members.len() || known.iter().any(|(_, it, _)| it.id != known[0].1.id) {
+        return None;
+    }
+    let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
+    // A table that was about to change may be half changed: of two with the same position the other one is better.
+    let whole = have.clone().any(|(_, _, compared)| *compared);
+    let have: Vec<_> = have.filter(|(_, _, compared)| *compared || !whole).map(|(name, ..)| *name).collect();
+    Some(format!(" (as reported, the newest is on {}: seqno {highest})", have.join(", ")))
 }
 
 /// The recovery that may be finished now.

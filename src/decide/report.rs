@@ -58,6 +58,9 @@ pub fn refusal(subject: &str, decision: &Decision, pages: &Pages) -> String {
     groups.iter().map(|findings| group(subject, findings, pages)).collect::<Vec<_>>().join("\n")
 }
 
+/// The headline of the command that brings a cluster back.
+const WAY_BACK: &str = "The way back";
+
 /// What is the matter with a cluster, for a program.
 fn matters(matters: &[Matter]) -> Value {
     let matter = |Matter { condition, members, instead }: &Matter| json!({ "condition": condition.name(), "members": members, "instead": instead });

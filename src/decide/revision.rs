@@ -209,6 +209,11 @@ impl Revision {
         self.0.iter().map(|(name, digest)| (&**name, digest))
     }
 
+    /// Its ConfigMaps, for a person.
+    pub fn config_maps(&self) -> String {
+        self.iter().map(|(source, _)| format!("ConfigMap {source}")).collect::<Vec<_>>().join(", ")
+    }
+
     /// The part of it that is about some ConfigMaps.
     #[must_use]
     pub fn only(&self, mut about: impl FnMut(&str, &Digest) -> bool) -> Self {

@@ -7,6 +7,7 @@ use crate::audit::Audit;
 use crate::marks;
 use crate::marks::overrides::Override;
 use crate::plan::{bootstrap, rollout};
+use crate::recovery;
 use crate::verdict::Effect;
 use crate::view::condition::{self, Condition, Matter};
 use crate::view::{Cluster, Member, State, View};
@@ -20,7 +21,9 @@ pub struct Story<'a> {
     pub state: State,
     /// Each member, and what is the matter with it.
     pub members: Vec<(&'a Member, Option<Condition>)>,
-    /// The same for all of them, with the way out.
+    /// The one command that brings it back, if no member is Ready.
+    pub way_back: Option<String>,
+    /// What is the matter with all of them, with the way out.
     pub matters: Vec<Matter>,
     /// How far its bootstrap node is.
     pub bootstrap: bootstrap::Stage,
@@ -50,6 +53,7 @@ impl<'a> Story<'a> {
             cluster,
             state: view.state(cluster),
             members: cluster.members.iter().map(|it| (it, Condition::of(it, view))).collect(),
+            way_back: recovery::way_back(cluster, view),
             matters: condition::matters(cluster, view),
             behind: outdated.iter().map(|(pod, _)| &*pod.name).collect(),
             configuration: rollout::stage(cluster, view),

@@ -30,7 +30,7 @@ pub fn events(alive: &Alive, reason: &str) -> Vec<String> {
     let all: Value = serde_json::from_str(&text).unwrap();
     let ours = all["items"].as_array().unwrap().iter().filter(|it| it["reason"] == reason);
     ours.inspect(|it| {
-        assert_eq!((&it["regarding"]["name"], &it["series"]), (&STATEFUL_SET.into(), &Value::Null));
+        assert_eq!((&it["regarding"]["name"], &it["deprecatedCount"]), (&STATEFUL_SET.into(), &1.into()));
     })
     .map(|it| it["note"].as_str().unwrap().to_owned())
     .collect()

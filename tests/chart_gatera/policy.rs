@@ -92,10 +92,10 @@ fn objects() -> Value {
 
 fn event(namespace: &str) -> Value {
     json!({
-        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": { "name": "x", "namespace": namespace },
+        "apiVersion": "v1", "kind": "Event", "metadata": { "name": "x", "namespace": namespace },
         "action": "a", "reason": "r", "eventTime": "2026-12-01T09:30:00.000000Z", "type": "Normal",
-        "reportingController": "gatera", "reportingInstance": "gatera",
-        "regarding": { "kind": "ConfigMap", "namespace": namespace, "name": "x" },
+        "reportingComponent": "gatera", "reportingInstance": "gatera",
+        "involvedObject": { "kind": "ConfigMap", "namespace": namespace, "name": "x" },
     })
 }
 
@@ -237,7 +237,7 @@ fn may_do_its_work(thief: &Thief) {
         "delete deployment x --namespace=db",
         "delete service x --namespace=db",
         "delete configmap x --namespace=db",
-        "patch event.events.k8s.io x --namespace=db --type=merge --patch={\"series\":{\"count\":2,\"lastObservedTime\":\"2026-12-01T09:31:00.000000Z\"}}",
+        "patch event x --namespace=db --type=merge --patch={\"count\":2,\"lastTimestamp\":\"2026-12-01T09:31:00Z\"}",
         "patch lease gatera --namespace=gatera --type=merge --patch={\"spec\":{\"holderIdentity\":\"a\"}}",
         "patch secret gatera-tls --namespace=gatera --patch={\"stringData\":{\"a\":\"b\"}}",
         &entry("{\"url\":\"https://127.0.0.1:1/x\"}"),

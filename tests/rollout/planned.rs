@@ -83,7 +83,13 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         "evict galera-2 after 0s",
     );
     is(&stopped([old, old, ("starting", File::Old)]), "stopped: galera-2 fails", "");
-    is(&stopped([old; 3]), "stopped: galera-2 fails", "");
+    let given_up = stopped([old; 3]);
+    is(&given_up, "stopped: galera-2 fails", "");
+    let says = "galera-2 fails; correct ConfigMap galera-instance-nodeconfig, which is tried again, or try the same once more: \
+                gatera rollout retry galera-instance-galera -n db";
+    let status = given_up.status();
+    assert!(status.contains("\n└── Plan deploy (serial) [GIVEN_UP]\n"), "{status}");
+    assert!(status.contains(&format!("Step configuration [GIVEN_UP] ({says})\n")), "{status}");
     // Those who ran well with it go back, too, one at a time.
     is(
         &stopped([old, ("starting", File::Old), ("ready", File::New)]),

@@ -3,6 +3,8 @@
 use decide::config::Settings;
 use decide::plan::Step;
 use decide::plan::rollout::{self, Stage};
+use decide::report;
+use decide::story::Story;
 use decide::view::{View, World};
 use serde_json::{Value, json};
 
@@ -132,6 +134,14 @@ impl Situation {
         let settings = Settings::default();
         let scene = Scene { also, ..scene };
         scene.world(&settings)
+    }
+
+    /// As `gatera status` shows it.
+    pub(super) fn status(&self) -> String {
+        let (world, settings) = (self.world(), Settings::default());
+        let view = View::new(&world, scene::now(), &settings);
+        let cluster = world.cluster(scene::NAMESPACE, STATEFUL_SET).unwrap();
+        report::status::text(&[Story::of(cluster, &view)])
     }
 
     /// What is said, and what is done.

@@ -58,7 +58,7 @@ pub const GRANTS: &[Grant] = &[
         Some("gatera"),
         Where::Everywhere,
     ),
-    (&["create", "patch"], "events.k8s.io", &["events"], None, Where::Everywhere),
+    (&["create", "patch"], "", &["events"], None, Where::Everywhere),
     (
         &["get", "list", "watch", "create", "patch", "update", "delete"],
         "",

@@ -8,6 +8,7 @@
 //!                  "field", "says", "why", "instead", "softened": why it is milder than its verdict, or null }],
 //!   "remarks":  [{ "object": …, "says" }],
 //!   "clusters": [{ "namespace", "name", "state", "members", "ready", "says", "id": of the cluster, or null,
+//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
 //!                  "starts": [{ "name", "says" }] of members that have not joined, as each reported,
 //!                  "matters": [{ "condition", "members": [name], "instead" }] }],
 //!   "summary":  { "objects", "refused", "warned" } }
@@ -16,7 +17,7 @@
 use serde_json::{Value, json};
 
 use super::pages::Pages;
-use super::{because, refusal, visible};
+use super::{WAY_BACK, because, refusal, visible};
 use crate::audit::{Audit, Audited, News, Summary};
 use crate::galera::identity::Identity;
 use crate::verdict::{Effect, Judged};
@@ -64,9 +65,10 @@ fn findings(audit: &Audit) -> String {
 }
 
 fn cluster(it: &Summary) -> String {
-    let Summary { id, state, says, identity, starts, matters, .. } = it;
+    let Summary { id, state, says, identity, starts, matters, way_back, .. } = it;
     let known = identity.as_ref().map(|it| format!("  {it}")).unwrap_or_default();
     let mut text = format!("{id}  {}  {}{known}\n", state.name(), visible(says));
+    text.extend(way_back.iter().map(|way| visible(&format!("  {WAY_BACK}: {way}")) + "\n"));
     text.extend(starts.iter().map(|(name, note)| visible(&format!("  {name}  {note}")) + "\n"));
     text.extend(matters.iter().map(|matter| visible(&format!("  {matter}")) + "\n"));
     text
@@ -94,6 +96,7 @@ pub fn json(audit: &Audit) -> Value {
             "says": it.says,
             "id": it.identity.as_ref().map(Identity::as_str),
             "starts": it.starts.iter().map(|(name, note)| json!({ "name": name, "says": note.to_string() })).collect::<Vec<_>>(),
+            "wayBack": it.way_back,
             "matters": super::matters(&it.matters),
         })
     };

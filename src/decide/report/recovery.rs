@@ -42,7 +42,10 @@ pub fn serves(cluster: &Cluster, view: &View<'_>) -> String {
 pub fn proposal(cluster: &Cluster, step: &Step) -> String {
     match step {
         Step::Ask { member, at, loss, .. } => start(cluster, member, at, loss.as_deref()),
-        step => format!("next would be: {}\n", says(step)),
+        step => format!(
+            "next would be: {}\nYou are asked again before a member starts the cluster.\n",
+            says(step)
+        ),
     }
 }
 

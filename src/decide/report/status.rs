@@ -10,6 +10,7 @@
 //!                                "start": what it reported of a start that has not come to its end, or null:
 //!                                         { "says", "at", "id", "seqno", "safeToBootstrap",
 //!                                           "doing": the same, as a probe saw it, or null } }],
+//!                  "wayBack": the command that brings it back where no member is Ready, and what that does, or null,
 //!                  "matters": [{ "condition", "members": [name], "instead" }],
 //!                  "override": { "rules": [id], "until", "reason" } of its StatefulSet while that counts, or null,
 //!                  "breakGlass": { "until", "reason" } of its namespace while that counts, or null,
@@ -19,11 +20,12 @@
 //!   "guard": { "state", "rows" } as `gatera doctor` tells of the guard itself }
 //! ```
 //!
-//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first) or `SKIPPED` (nothing to do).
+//! A status is `COMPLETE`, `IN_PROGRESS`, `PENDING` (something must come first), `SKIPPED` (nothing to do) or `GIVEN_UP` (it failed, and
+//! does not go on by itself).
 
 use serde_json::{Value, json};
 
-use super::visible;
+use super::{WAY_BACK, visible};
 use crate::doctor::{self, Row};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
@@ -49,6 +51,7 @@ const COMPLETE: &str = "COMPLETE";
 const IN_PROGRESS: &str = "IN_PROGRESS";
 const PENDING: &str = "PENDING";
 const SKIPPED: &str = "SKIPPED";
+const GIVEN_UP: &str = "GIVEN_UP";
 
 /// The plan, part by part.
 fn steps(story: &Story<'_>) -> [PlanStep; 5] {
@@ -58,7 +61,7 @@ fn steps(story: &Story<'_>) -> [PlanStep; 5] {
         members(cluster),
         removal(bootstrap),
         membership(&story.behind),
-        configuration(&story.configuration),
+        configuration(story),
     ];
     if story.left_alone {
         for step in steps.iter_mut().skip(2) {
@@ -71,7 +74,11 @@ fn steps(story: &Story<'_>) -> [PlanStep; 5] {
 /// Of the whole plan.
 fn plan(steps: &[PlanStep]) -> &'static str {
     let over = |step: &PlanStep| matches!(step.status, COMPLETE | SKIPPED);
-    if steps.iter().all(over) { COMPLETE } else { IN_PROGRESS }
+    match () {
+        () if steps.iter().any(|it| it.status == GIVEN_UP) => GIVEN_UP,
+        () if steps.iter().all(over) => COMPLETE,
+        () => IN_PROGRESS,
+    }
 }
 
 /// How far a cluster is with its configuration, in a word and in words.
@@ -127,13 +134,23 @@ fn membership(behind: &[&str]) -> PlanStep {
     PlanStep { name: "membership", status, says }
 }
 
-fn configuration(stage: &rollout::Stage) -> PlanStep {
+fn configuration(story: &Story<'_>) -> PlanStep {
     use rollout::Stage;
-    let (status, says) = match stage {
-        Stage::Absent => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
-        Stage::Settled => (COMPLETE, String::new()),
-        Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None) => (PENDING, why.clone()),
-        Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)) => (IN_PROGRESS, says.clone()),
+    let Id { namespace, name } = &story.cluster.id;
+    let given_up = story.cluster.note.as_ref().and_then(|it| it.stopped.as_ref());
+    let (status, says) = match (&story.configuration, given_up) {
+        (Stage::Absent, _) => (SKIPPED, "members read no option file of a ConfigMap".to_owned()),
+        (Stage::Settled, _) => (COMPLETE, String::new()),
+        (Stage::Stopped(why, _), Some(given_up)) => {
+            let maps = given_up.revision.config_maps();
+            let retry = format!("gatera rollout retry {name} -n {namespace}");
+            (
+                GIVEN_UP,
+                format!("{why}; correct {maps}, which is tried again, or try the same once more: {retry}"),
+            )
+        }
+        (Stage::Held(why) | Stage::Waits(why) | Stage::Stopped(why, None), _) => (PENDING, why.clone()),
+        (Stage::Rolls(says, _) | Stage::Stopped(says, Some(_)), _) => (IN_PROGRESS, says.clone()),
     };
     PlanStep { name: "configuration", status, says }
 }
@@ -153,9 +170,10 @@ pub fn text(all: &[Story<'_>]) -> String {
 }
 
 fn one(story: &Story<'_>) -> String {
-    let Story { cluster, state, members, matters, unverified, waived, glass, .. } = story;
+    let Story { cluster, state, members, way_back, matters, unverified, waived, glass, .. } = story;
     let (state, steps) = (state.name(), steps(story));
     let mut text = format!("{}  {state}  {}\n", cluster.id, cluster.describe());
+    text.extend(way_back.iter().map(|way| visible(&format!("├── {WAY_BACK}: {way}")) + "\n"));
     match cluster.identity() {
         Some(identity) => text.push_str(&format!("├── Identity {identity}\n")),
         None if cluster.has_no_identity() => text.push_str("├── Identity none\n"),
@@ -175,7 +193,9 @@ fn one(story: &Story<'_>) -> String {
         );
         text.push_str(&format!("{}\n", visible(&line)));
     }
-    text.push_str("├── Members\n");
+    if !members.is_empty() {
+        text.push_str("├── Members\n");
+    }
     let rows: Vec<_> = members.iter().map(|(it, condition)| (*it, word(it, *condition))).collect();
     let wide = |words: &mut dyn Iterator<Item = usize>| words.max().unwrap_or_default();
     let names = wide(&mut rows.iter().map(|(it, _)| it.name.len()));
@@ -294,6 +314,7 @@ fn cluster(story: &Story<'_>) -> Value {
         "says": cluster.describe(),
         "id": cluster.identity().map(Identity::as_str),
         "members": members.iter().map(member).collect::<Vec<_>>(),
+        "wayBack": story.way_back,
         "matters": super::matters(matters),
         "override": waived.as_ref().map(|it| json!({ "rules": it.rules, "until": it.until.to_string(), "reason": it.reason })),
         "breakGlass": glass.as_ref().map(|it| json!({ "until": it.until.to_string(), "reason": it.reason })),

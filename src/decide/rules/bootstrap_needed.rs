@@ -114,7 +114,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
             let wait = stranded.map_or(wait, |pod| transfer::way_out(cluster, pod));
             (Verdict::Wait, trouble(cluster), wait)
         }
-        State::Degraded | State::Down => {
+        State::Degraded | State::Down | State::Stopped => {
             let instead = format!("kubectl -n {ns} describe pods (why are they not Ready?), then {wait}");
             (Verdict::Deny, trouble(cluster), instead)
         }

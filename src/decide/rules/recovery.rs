@@ -104,7 +104,7 @@ use crate::object::{Kind, Meta, Object};
 use crate::recovery::verify;
 use crate::review::{Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{View, is_cluster};
+use crate::view::{Member, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G20",
@@ -157,17 +157,24 @@ pub(super) fn granted(review: &Review, view: &View<'_>) -> Option<String> {
 pub enum Turn {
     /// This member may start the cluster now.
     Granted(Recovery),
-    /// It is done, or was taken back.
-    Over,
+    /// The member started the cluster, and serves.
+    Done(Recovery),
+    /// It was taken back before the member served.
+    TakenBack(Recovery),
 }
 
 /// What everybody should see of it.
-pub fn turn(review: &Review) -> Option<Turn> {
+pub fn turn(review: &Review, view: &View<'_>) -> Option<Turn> {
     let mark = |object| of_set(object)?.mark(marks::RECOVERY);
     match (mark(review.old.as_ref()), mark(review.new.as_ref())) {
         (before, now) if before == now => None,
         (_, Some(now)) => Recovery::of(now).ok().map(Turn::Granted),
-        (_, None) => review.new.is_some().then_some(Turn::Over),
+        (before, None) => {
+            let recovery = Recovery::of(before.filter(|_| review.new.is_some())?).ok()?;
+            let cluster = view.cluster(&review.namespace, &review.name);
+            let serves = cluster.and_then(|it| it.member(&recovery.member)).is_some_and(Member::ready);
+            Some(if serves { Turn::Done(recovery) } else { Turn::TakenBack(recovery) })
+        }
     }
 }
 

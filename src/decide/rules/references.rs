@@ -37,7 +37,7 @@ use super::{Rule, Verb, WRITTEN, owners};
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, Freshness, View, is_cluster};
+use crate::view::{Cluster, State, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G10",
@@ -76,7 +76,7 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
 
 fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
     // Of a cluster that is stopped nobody reads anything, and whoever applies it again brings this with it; but not its passwords.
-    let stopped = |cluster: &&Cluster| cluster.is_stopped() && view.freshness == Freshness::Current;
+    let stopped = |cluster: &&Cluster| view.state(cluster) == State::Stopped;
     let (stopped, users): (Vec<_>, Vec<_>) =
         view.concerned(review).into_iter().filter(|cluster| cluster.has_data()).partition(stopped);
     if let (Some(cluster), [], Kind::Secret) = (stopped.first(), &users[..], review.kind) {

@@ -185,7 +185,7 @@ fn may_restart(
         (State::Healthy, _) if cluster.members.len() == 1 && cluster.has_data() => {
             Some(only(what, cluster, view))
         }
-        (State::Healthy, _) | (State::Down, None) => None,
+        (State::Healthy, _) | (State::Down | State::Stopped, None) => None,
         (State::Forming, None) if !pods => None,
         (State::Unknown, _) => {
             let says = format!("{what}, and it is not known whether all members are Ready ({})", view.seen());

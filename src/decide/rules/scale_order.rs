@@ -64,7 +64,13 @@ const FIELD: &str = "spec.replicas";
 fn check(review: &Review, view: &View<'_>) -> Findings {
     match (&review.old, &review.new) {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            stranded(review, new, view).map_or_else(|| created(new.replicas()), |finding| vec![finding])
+            let cluster = view.cluster(&review.namespace, &review.name);
+            let is_stopped = new.replicas() == 0 && cluster.is_some_and(Cluster::is_stopped);
+            match stranded(review, new, view) {
+                Some(finding) => vec![finding],
+                None if is_stopped => Findings::new(),
+                None => created(new.replicas()),
+            }
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
             if is_cluster(old, view.adoption()) =>
@@ -237,7 +243,7 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             "it is not known whether the members that stay are Ready",
             UNTIL_SEEN.into(),
         ),
-        State::Down => refuse(
+        State::Down | State::Stopped => refuse(
             Verdict::Deny,
             "no member is Ready, so nothing is left to keep",
             format!(
@@ -282,7 +288,7 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
     let asked = format!("{} -> {} replicas", step.from, step.to);
     let first_start = cluster.workload.replicas() == 0;
     match (view.state(cluster), cluster.stopped_members()) {
-        (State::Down, Some(members)) if members == step.to => Some(finding(
+        (State::Down | State::Stopped, Some(members)) if members == step.to => Some(finding(
             Verdict::Warn,
             format!(
                 "{asked}: its members were stopped in order, and none of them starts the cluster by itself"
@@ -290,7 +296,7 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
             "whoever starts first is copied by all others, and nobody does that on a guess",
             format!("{}, which starts the one with the newest data", cluster.start_command()),
         )),
-        (State::Down, Some(members)) if first_start => Some(deny(
+        (State::Down | State::Stopped, Some(members)) if first_start => Some(deny(
             format!("{asked}: it had {members} members when it was stopped"),
             "a member that is left out may have the newest data, and one that is new is empty",
             format!("{}, which starts it with {members}; scale when all are Ready", cluster.start_command()),

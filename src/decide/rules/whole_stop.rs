@@ -83,7 +83,7 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
-    if cluster.is_stopped() && view.freshness == Freshness::Current && cluster.keeps_claims() {
+    if view.state(cluster) == State::Stopped && cluster.keeps_claims() {
         let says = "its members are stopped already, and their claims stay".to_owned();
         let instead =
             format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
@@ -107,6 +107,7 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         state => {
             let first = match state {
                 State::Down => cluster.recover_command(),
+                State::Stopped => cluster.start_command(),
                 _ => format!("gatera status -n {} tells what each needs", cluster.id.namespace),
             };
             let release = release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);

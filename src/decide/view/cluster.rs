@@ -30,19 +30,22 @@ pub enum State {
     Forming,
     /// There is data, and no member is Ready.
     Down,
+    /// It was stopped in order, and nothing of it runs.
+    Stopped,
     /// The view is incomplete or stale.
     Unknown,
 }
 
 impl State {
     /// All states, for metrics that list them.
-    pub const ALL: [State; 7] = [
+    pub const ALL: [State; 8] = [
         Self::Healthy,
         Self::Degraded,
         Self::Joining,
         Self::Transfer,
         Self::Forming,
         Self::Down,
+        Self::Stopped,
         Self::Unknown,
     ];
 
@@ -55,6 +58,7 @@ impl State {
             Self::Transfer => "TRANSFER",
             Self::Forming => "FORMING",
             Self::Down => "DOWN",
+            Self::Stopped => "STOPPED",
             Self::Unknown => "UNKNOWN",
         }
     }
@@ -305,6 +309,7 @@ impl Cluster {
             _ if all_ready && self.leaving.is_empty() && self.has_no_identity() => State::Degraded,
             _ if all_ready && self.leaving.is_empty() => State::Healthy,
             (false, _) => State::Forming,
+            (true, 0) if self.is_stopped() => State::Stopped,
             (true, 0) => State::Down,
             _ if self.leaving.is_empty() && self.members.iter().all(|it| self.comes(it) && !it.lost()) => {
                 if self.members.iter().any(Member::receives) {
@@ -317,8 +322,12 @@ impl Cluster {
         }
     }
 
-    /// "3 of 3 members Synced", or as much of that as is known.
+    /// "3 of 3 members Synced", or as much of that as is known; of one that is stopped, how many there were, and since when.
     pub fn count(&self) -> String {
+        let last = self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.since)).max();
+        if let (true, Some(members), Some(last)) = (self.is_stopped(), self.stopped_members(), last) {
+            return format!("its {members} members were stopped in order at {last}");
+        }
         let word = if self.unverified().next().is_some() { "Ready (not proven Synced)" } else { "Synced" };
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
     }

@@ -164,14 +164,7 @@ pub fn matters(cluster: &Cluster, view: &View<'_>) -> Vec<Matter> {
         let members = members.iter().map(|it| it.name.clone()).collect();
         Some(Matter { condition, members, instead })
     });
-    let mut matters: Vec<_> = transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect();
-    // Of a cluster that is down, whatever else is said: where to begin.
-    let newest = scene.newest();
-    let last = matters.iter_mut().rfind(|it| it.condition != Condition::Blind);
-    if let (Some(newest), Some(last)) = (newest, last) {
-        last.instead = format!("{}; {newest}", last.instead);
-    }
-    matters
+    transfer::matter(cluster, view.now).into_iter().chain(by_condition).collect()
 }
 
 /// A cluster, and what is the matter with each member.
@@ -298,7 +291,7 @@ impl<'a> Scene<'a> {
             Condition::Looks => "no member may start the cluster without your decision".to_owned(),
             Condition::Transfer => transfer::copies(self.cluster, first, self.now),
             Condition::Starts if !self.serves() && self.cluster.has_data() => {
-                "nothing is told yet; kubectl logs says what a member does".to_owned()
+                format!("kubectl -n {ns} logs {name} says what it does")
             }
             Condition::Elsewhere => "clients do not reach it, because another cluster is recorded: compare their tables; gatera explain G04 \
                                      tells how the right one stays"
@@ -353,29 +346,6 @@ impl<'a> Scene<'a> {
                  newest data"
             ),
         }
-    }
-
-    /// Of a cluster of which nobody is Ready: who has the newest data, if each member reported what it has.
-    fn newest(&self) -> Option<String> {
-        let known: Vec<_> = self
-            .cluster
-            .starts()
-            .filter_map(|(name, note)| Some((name, note.position()?, note.is_compared())))
-            .collect();
-        if self.serves() || !self.cluster.has_data() || known.len() < self.cluster.members.len() {
-            return None;
-        }
-        let highest = known.iter().map(|(_, position, _)| position.seqno).max()?;
-        let have = known.iter().filter(|(_, it, _)| it.seqno == highest);
-        // A table that was about to change may be half changed: of two with the same position the other one is better.
-        let whole = have.clone().any(|(_, _, compared)| *compared);
-        let have: Vec<_> =
-            have.filter(|(_, _, compared)| *compared || !whole).map(|(name, _, _)| *name).collect();
-        Some(format!(
-            "the newest data, as reported at the start, is on {} (seqno {highest}); the way back: {}",
-            have.join(", "),
-            self.cluster.recover_command()
-        ))
     }
 }
 

@@ -109,8 +109,7 @@ fn going<'a>(view: &View<'a>, with: impl Fn(&Cluster, &Owner) -> bool) -> Vec<&'
         owner.is_some_and(|owner| with(it, owner))
     };
     let lives = |it: &&Cluster| it.has_data() || view.state(it) == State::Unknown;
-    let current = view.freshness == Freshness::Current;
-    let waits = |it: &&Cluster| it.is_stopped() && current && it.keeps_claims();
+    let waits = |it: &&Cluster| view.state(it) == State::Stopped && it.keeps_claims();
     let mut going: Vec<_> = view.clusters().filter(|it| goes(it) && lives(it) && !waits(it)).collect();
     going.sort_by(|a, b| a.id.cmp(&b.id));
     going

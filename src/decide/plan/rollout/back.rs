@@ -61,11 +61,10 @@ impl Rollout<'_, '_> {
 
     /// Nobody else starts with this revision, and whoever did goes back.
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
-        let maps: Vec<_> = revision.iter().map(|(source, _)| format!("ConfigMap {source}")).collect();
         let told = format!(
             "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, so why its \
              server did not start stands only where logs are collected; change {}, or take the change back ({revision})",
-            maps.join(", ")
+            revision.config_maps()
         );
         let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);
         let stopped = Stopped { revision: revision.clone(), why: why.clone(), retried };

@@ -27,7 +27,7 @@ impl Leaving<'_> {
             _ if self.is_another() => {
                 return unknown("gatera has not seen this pod yet", self.seen());
             }
-            State::Down => return Some(vec![self.nobody_is_ready()]),
+            State::Down | State::Stopped => return Some(vec![self.nobody_is_ready()]),
             State::Healthy | State::Joining | State::Transfer | State::Degraded => {}
         }
         if let Some((other, seconds)) = self.view.reservations.besides(self.cluster, &self.member.name) {
