@@ -298,7 +298,7 @@ fn strangers_proxies_arbitrators_and_jobs_are_left_alone() {
         ),
         // An asynchronous replica.
         member(
-            &json!({ "metadata": { "ownerReferences": null }, "spec": { "containers": [{ "name": "db", "image": "mariadb:10.11", "args": ["--server-id=9"] }] } }),
+            &json!({ "metadata": { "ownerReferences": [{ "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "replica-5d", "uid": "1", "controller": true }] }, "spec": { "containers": [{ "name": "db", "image": "mariadb:10.11", "args": ["--server-id=9"] }] } }),
         ),
         member(
             &json!({ "spec": { "containers": [{ "name": "dump", "image": "mariadb:10.11", "args": ["mariadb-dump"] }] } }),

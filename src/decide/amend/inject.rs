@@ -57,7 +57,8 @@ impl<'a> Patient<'a> {
         let adopted = !view.left_alone(namespace) && view.adoption().adopts(labels);
         let server = server::in_pod(&read.metadata, &read.spec).filter(|_| adopted)?;
         let owner = read.metadata.controller().filter(|owner| owner.kind == "StatefulSet");
-        if owner.is_none() && !view.may_found(namespace, &read.metadata, &read.spec) {
+        let of_deployment = read.metadata.controller().is_some_and(|owner| owner.kind == "ReplicaSet");
+        if of_deployment && !view.may_found(namespace, &read.metadata, &read.spec) {
             return None;
         }
         let cluster = match owner {

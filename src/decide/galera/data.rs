@@ -124,7 +124,7 @@ fn by_image(server: &Container) -> Option<&'static str> {
     let mounts =
         |path: &str| server.volume_mounts.iter().any(|it| it.mount_path.trim_end_matches('/') == path);
     let image = Image::read(&server.image);
-    let bitnamis = image.repository.contains("bitnami") || image.name() == "mariadb-galera";
+    let bitnamis = image.repository.contains("bitnami");
     let officials = image.is_of_the_library() && image.name() == "mariadb";
     match () {
         () if bitnamis || mounts(bitnami) && !officials => Some(BITNAMIS),

@@ -46,7 +46,7 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
 }
 
 /// The command line runs such a program, whatever it does before. The program is asked about with its path and its arguments.
-pub fn runs(words: &[Literal], such: impl Fn(&str, &[String]) -> bool) -> bool {
+pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
     let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
     commands(words).iter().any(called)
 }

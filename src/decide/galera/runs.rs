@@ -31,7 +31,7 @@ const IMAGES: [&str; 5] = ["mariadb", "galera", "mariadb-galera", "mysql", "perc
 pub(super) const SERVERS: [&str; 4] = ["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"];
 /// Programs, and images that start them.
 const ARBITRATORS: [&str; 4] = ["garbd", "garb", "galera-arbitrator", "galera-arbitrator-4"];
-const OTHERS: [&str; 30] = [
+const OTHERS: [&str; 31] = [
     "fluent-bit",
     "fluentd",
     "haproxy",
@@ -59,12 +59,26 @@ const OTHERS: [&str; 30] = [
     "proxysql",
     "restic",
     "rsync",
+    "tail",
     "vector",
     "xbstream",
     "xtrabackup",
 ];
-/// A server's image that only waits has been told to do so for a while; its data is still there.
-const IDLE: [&str; 2] = ["sleep", "tail"];
+/// Behind these stands what is not seen here.
+const HIDING: [&str; 12] = [
+    ".",
+    "source",
+    "eval",
+    "sh",
+    "bash",
+    "dash",
+    "ash",
+    "su",
+    "runuser",
+    "setpriv",
+    "s6-setuidgid",
+    "chroot",
+];
 
 impl Runs {
     /// As the page about members writes it.
@@ -87,24 +101,22 @@ impl Runs {
             () if by_default && ARBITRATORS.contains(&image) => Self::Arbitrator,
             () if by_default && OTHERS.contains(&image) => Self::Another,
             () if by_default => Self::Unknown,
-            () => Self::by_words(&started(container), has_a_servers_image(container)),
+            () => Self::by_words(&started(container)),
         }
     }
 
-    /// A server that is started among other things is what counts. A script may start one where nobody sees it.
-    fn by_words(words: &[Literal], servers_image: bool) -> Self {
+    /// A server that is started among other things is what counts. A script may start one where it is not seen.
+    fn by_words(words: &[Literal]) -> Self {
         let runs = |what| programs::runs(words, |path, arguments| of_program(path, arguments) == what);
-        let idle = |path: &str, _: &[String]| IDLE.contains(&base(path));
-        let hides = |path: &str, _: &[String]| path.contains('/') && !IDLE.contains(&base(path));
-        let unseen = programs::runs(words, |path, arguments| {
-            hides(path, arguments) && of_program(path, arguments) == Self::Unknown
-        });
+        let hides =
+            |path: &str| path.contains(['/', '$']) || HIDING.contains(&path) || ENTRY_POINTS.contains(&path);
+        let hidden =
+            |path: &str, arguments: &[String]| hides(path) && of_program(path, arguments) == Self::Unknown;
         match () {
             () if runs(Self::Server) => Self::Server,
             () if runs(Self::Arbitrator) => Self::Arbitrator,
-            () if unseen => Self::Unknown,
+            () if programs::runs(words, hidden) => Self::Unknown,
             () if runs(Self::Another) => Self::Another,
-            () if programs::runs(words, idle) && !servers_image => Self::Another,
             () => Self::Unknown,
         }
     }
@@ -157,7 +169,7 @@ pub(super) fn started(container: &Container) -> Vec<Literal> {
 
 /// What is decided here, by example: image, command line (a command and then arguments, as a shell would read them), what it runs.
 /// The page about members has this table.
-pub const EXAMPLES: [(&str, &str, Runs); 35] = [
+pub const EXAMPLES: [(&str, &str, Runs); 38] = [
     ("mariadb:10.11", "", Runs::Server),
     ("mariadb:10.11", "--wsrep-on=ON", Runs::Server),
     ("mariadb:10.11", "mariadbd --wsrep-on=ON", Runs::Server),
@@ -186,6 +198,13 @@ pub const EXAMPLES: [(&str, &str, Runs); 35] = [
     ("busybox", "tail -F /var/lib/mysql/error.log", Runs::Another),
     ("mariadb:10.11", "sleep infinity", Runs::Unknown),
     ("mariadb:10.11", "sh -c 'mariadb -e x; exec /scripts/run.sh'", Runs::Unknown),
+    (
+        "mariadb:10.11",
+        "sh -c 'until mariadb-admin ping -h p; do sleep 2; done; exec docker-entrypoint.sh \"$@\"'",
+        Runs::Unknown,
+    ),
+    ("our/db", "bash -c 'rsync -a /seed/ /d; exec \"$@\"'", Runs::Unknown),
+    ("our/db", "sleep infinity", Runs::Unknown),
     ("mariadb:10.11", "/scripts/run.sh", Runs::Unknown),
     ("mariadb:10.11", "bash", Runs::Unknown),
     ("bitnami/mariadb-galera:11.4", "bash -ec '/opt/bitnami/scripts/mariadb-galera/run.sh'", Runs::Unknown),
@@ -226,7 +245,7 @@ mod tests {
     #[test]
     fn names_are_in_order_and_stand_in_one_table() {
         assert!(OTHERS.is_sorted());
-        let all = SERVERS.iter().chain(&ARBITRATORS).chain(&OTHERS).chain(&IDLE);
+        let all = SERVERS.iter().chain(&ARBITRATORS).chain(&OTHERS).chain(&HIDING);
         let names: std::collections::BTreeSet<_> = all.clone().collect();
         assert_eq!(names.len(), all.count());
     }

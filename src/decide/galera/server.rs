@@ -14,7 +14,7 @@ pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 pub const GALERA_PORT: i64 = 4567;
 /// The server container of a template.
 pub fn of(template: &Template) -> Option<&Container> {
-    in_pod(&template.metadata, &template.spec)
+    container(&template.spec, template.metadata.mark(marks::CONTAINER))
 }
 
 /// The server container of a pod, or of what pods are made from. A Job ends, so it runs none.
@@ -42,6 +42,8 @@ pub fn container<'a>(spec: &'a PodSpec, named: Option<&str>) -> Option<&'a Conta
         Runs::Unknown if holds_data(it) => Some(3),
         Runs::Unknown if listens(it) => Some(4),
         Runs::Unknown if runs::has_a_servers_image(it) && mounts_a_claim(spec, it) => Some(5),
+        // Perhaps a script was misread.
+        Runs::Another if holds_data(it) && runs::has_a_servers_image(it) => Some(6),
         Runs::Unknown | Runs::Arbitrator | Runs::Another => None,
     };
     let ranked = all.iter().filter_map(|it| Some((rank(it)?, it)));

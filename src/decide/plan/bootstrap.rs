@@ -273,7 +273,7 @@ fn runs(deployment: &Workload, cluster: &Cluster) -> bool {
 
 /// Pods of this Deployment.
 fn pods_of<'c>(deployment: &'c str, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodFact> {
-    cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.is_of_deployment(deployment))
+    cluster.bootstrap.pods.iter().map(AsRef::as_ref).filter(move |pod| pod.deployment() == Some(deployment))
 }
 
 /// A bootstrap pod that nothing re-creates.

@@ -5,7 +5,7 @@
 //! under a pod; a retention policy that deletes claims, a data directory that goes with the pod
 //! (emptyDir, an ephemeral volume, no volume at all) or that several members would share, and a change that has members look
 //! for their data elsewhere: another volume, another folder of it (`subPath`, `datadir`), or no mount at all. Refuses containers that
-//! empty the data directory, or write `safe_to_bootstrap`, at every start.
+//! empty the data directory, or write `safe_to_bootstrap`, whenever they run.
 //!
 //! # Why
 //!
@@ -142,7 +142,7 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     })
 }
 
-/// What is mounted elsewhere may hold it all the same, by an option that nobody sees.
+/// What is mounted elsewhere may hold it all the same, by an option that is not seen.
 fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Option<Finding> {
     let (template, claims) = (&new.spec.template.spec, &new.spec.volume_claim_templates);
     let lasts = |volume: &Volume| {
@@ -154,8 +154,10 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Op
     };
     let mounted = server.volume_mounts.iter().find(|mount| named(&mount.name));
     let claimed = !claims.is_empty() || template.volumes.iter().any(lasts);
-    let image = Image::read(&server.image);
-    let known = image.is_of_the_library() || image.repository.contains("bitnami");
+    let repository = Image::read(&server.image).repository;
+    let official = ["mariadb", "library/mariadb", "docker.io/mariadb", "docker.io/library/mariadb"];
+    let hidden = template.volumes.iter().any(|it| it.secret.is_some());
+    let known = !hidden && (official.contains(&repository) || repository.contains("bitnami"));
     let instead = match (place, mounted) {
         (None, _) if claimed => return None,
         // Another image may say itself where it keeps its data.

@@ -101,12 +101,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// It is said to be a cluster, and no container is known to run its server.
+/// Its label says that it is a cluster, and no container is known to run its server.
 fn serves_nothing(new: &Workload) -> Option<Finding> {
     let template = &new.spec.template;
     let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);
-    let unknown = || containers.iter().all(|it| Runs::of(it) == Runs::Unknown);
-    if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !unknown() {
+    let may_serve = || containers.iter().any(|it| matches!(Runs::of(it), Runs::Unknown | Runs::Server));
+    if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !may_serve() {
         return None;
     }
     Some(Finding {

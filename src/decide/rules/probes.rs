@@ -2,7 +2,7 @@
 //!
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
 //! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so. Refuses a
-//! liveness or startup probe of a port on which the server does not listen (`port` in an option, a file, or Bitnami's variable).
+//! liveness or startup probe of port 3306 where the server listens on another (`port` in an option, a file, or Bitnami's variable).
 //! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short or is taken
 //! away, and where something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
 //!
@@ -37,7 +37,7 @@
 use super::{Rule, WRITTEN, template};
 use crate::amend::inject::Prospect;
 use crate::galera::programs;
-use crate::galera::server::{self, GALERA_PORT};
+use crate::galera::server;
 use crate::object::{ConfigMap, Container, Handler, Kind, Object, Template};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
@@ -174,18 +174,21 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
         let declared = server.ports.iter().find(|it| it.name == port);
         declared.map_or_else(|| port.parse().ok(), |it| Some(it.container_port))
     };
-    let (name, asked) = probes.iter().find_map(|(name, probe)| Some((name, asked(probe.as_ref()?)?)))?;
-    let port = view.ports(ns, &template.spec, server).clients?;
-    (asked != port && asked != GALERA_PORT).then(|| {
-        let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
-        let says = format!(
-            "{name} of container {} asks port {asked}, and its server listens on {port}",
-            server.name
-        );
-        let why = "a probe that never succeeds has every member killed, again and again";
-        RULE.finding(Verdict::Deny, place, says, why, format!("let it ask port {port}"))
-    })
+    // Another one may be a side-car's.
+    let usual = |(_, probe): &&(&str, &Option<Handler>)| probe.as_ref().and_then(asked) == Some(USUAL_PORT);
+    let (name, _) = probes.iter().find(usual)?;
+    let port = view.ports(ns, &template.spec, server).clients.filter(|port| *port != USUAL_PORT)?;
+    let place = format!("spec.template.spec.containers[{}].{name}.tcpSocket.port", server.name);
+    let says = format!(
+        "{name} of container {} asks port {USUAL_PORT}, and its server listens on {port}",
+        server.name
+    );
+    let why = "a probe that never succeeds has every member killed, again and again";
+    Some(RULE.finding(Verdict::Deny, place, says, why, format!("let it ask port {port}")))
 }
+
+/// Where a server listens if nothing else is said.
+const USUAL_PORT: i64 = 3306;
 
 /// A ConfigMap by which servers will listen where their probes do not ask.
 fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {
@@ -196,7 +199,7 @@ fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding>
         let found = asks_another_port(ns, template, server, &with)?;
         let before = asks_another_port(ns, template, server, view);
         let says = format!("{} ({})", found.says, cluster.id.name);
-        let instead = "leave the port; to change it, take that probe out of the StatefulSet first, and put it back with the new port afterwards"
+        let instead = "leave the port; to change it, in two rollouts: take that probe out of the StatefulSet first, and put it back with the new port afterwards"
             .to_owned();
         before.is_none().then(|| Finding { field: "data".to_owned(), says, instead, ..found })
     })

@@ -158,8 +158,11 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let name = &cluster.id.name;
     let lost = old.selects(members(cluster)) && !new.selects(members(cluster));
     let elsewhere = || view.clusters_in(&cluster.id.namespace).any(|other| new.selects(members(other)));
-    let to_one = || new.spec.selector.get(ONE_POD).is_some_and(|name| cluster.member(name).is_some());
-    let still_led_to = || to_one() || !view.is_last_way_in(cluster, &new.metadata.name);
+    let to_one = || {
+        let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *ONE_POD);
+        one.first().is_some_and(|(_, name)| cluster.member(name).is_some())
+            && rest.iter().all(|(key, value)| members(cluster).get(*key) == Some(*value))
+    };
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
         return Some(RULE.finding(
@@ -172,7 +175,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
              of their own",
         ));
     }
-    (lost && (governs(new, cluster) || !elsewhere() && !still_led_to())).then(|| {
+    (lost && (governs(new, cluster) || !elsewhere() && !to_one())).then(|| {
         RULE.finding(
             Verdict::Deny,
             SELECTOR,

@@ -1,6 +1,7 @@
 //! What stands beside a cluster's members under its labels: the bootstrap node, arbitrators, and what is neither (proxies, Jobs,
 //! exporters, asynchronous replicas), which counts for nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::index::By;
@@ -9,7 +10,7 @@ use crate::galera::image::Image;
 use crate::galera::reading::File;
 use crate::galera::runs::Runs;
 use crate::galera::{address, adopt, server};
-use crate::object::{Meta, PodSpec, Workload};
+use crate::object::{EnvVar, Literal, Meta, PodSpec, Workload};
 use crate::revision;
 
 /// The bootstrap node beside a cluster.
@@ -21,7 +22,7 @@ pub struct Bootstrap {
     pub pods: Vec<Arc<PodFact>>,
 }
 
-/// The bootstrap node of a cluster, and how many of its arbitrators are Ready.
+/// The bootstrap node of a cluster, and the votes of its arbitrators.
 pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64) {
     let Some(instance) = adopt::instance(&workload.spec.template.metadata.labels) else {
         return Default::default();
@@ -34,20 +35,22 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> (Bootstrap, i64
     };
     let template =
         |name: &str| facts.deployments.get(&Id::new(&id.namespace, name)).map(|it| &it.spec.template);
-    let (deployments, others): (Vec<_>, Vec<_>) = named(By::DeploymentOfInstance).partition(|name| {
-        template(name).is_some_and(|it| may_found(&id.namespace, &it.metadata, &it.spec, facts))
-    });
+    let (deployments, others): (BTreeSet<_>, BTreeSet<_>) =
+        named(By::DeploymentOfInstance).partition(|name| {
+            template(name).is_some_and(|it| may_found(&id.namespace, &it.metadata, &it.spec, facts))
+        });
     let is_bootstraps = |pod: &Arc<PodFact>| match &pod.owner {
         _ if !pod.server => false,
         Some((kind, _)) if kind == "StatefulSet" => false,
-        _ => !others.iter().any(|name| pod.is_of_deployment(name)),
+        _ => !pod.deployment().is_some_and(|name| others.contains(name)),
     };
     let bootstrap = Bootstrap {
         deployments: deployments.into_iter().map(str::to_owned).collect(),
         pods: pods().filter(is_bootstraps).collect(),
     };
-    let votes = pods().filter(|pod| pod.votes).count();
-    (bootstrap, i64::try_from(votes).unwrap_or(i64::MAX))
+    // That it is Ready says little of its group, so one counts, however many there are.
+    let votes = pods().any(|pod| pod.votes);
+    (bootstrap, i64::from(votes))
 }
 
 impl View<'_> {
@@ -57,20 +60,24 @@ impl View<'_> {
     }
 }
 
-/// Pods like this one found a cluster, or may, as far as is known. A server that is told of no cluster at all is an asynchronous
-/// replica.
+/// Pods like this one found a cluster, or may, as far as is known. A server without a cluster address, of which everything is seen, is
+/// an asynchronous replica.
 fn may_found(namespace: &str, metadata: &Meta, spec: &PodSpec, facts: &Facts) -> bool {
     let labels = &metadata.labels;
     let Some(server) = server::in_pod(metadata, spec) else { return adopt::is_bootstrap(labels) };
-    let elsewhere = server.env_from.iter().any(|it| it.config_map_ref.is_some())
-        || server
-            .env
-            .iter()
-            .filter_map(|it| it.value_from.as_ref())
-            .any(|it| it.config_map_key_ref.is_some());
-    // What another image brings along, or a Secret holds, is not seen.
-    let image = Image::read(&server.image);
-    let unseen = elsewhere || !image.is_of_the_library() || spec.volumes.iter().any(|it| it.secret.is_some());
+    let mut words = server.command.iter().chain(&server.args).map(Literal::look);
+    let open = |word: &str| word.contains(['$', ' ']) || word.contains("wsrep");
+    let variable = |var: &EnvVar| {
+        let elsewhere = var.value_from.as_ref().is_some_and(|from| from.field_ref.is_none());
+        elsewhere && !var.name.contains("PASSWORD") || var.name.contains("GALERA")
+    };
+    // What another image brings along, a Secret holds, or an init container writes is not seen.
+    let unseen = !Image::read(&server.image).is_of_the_library()
+        || !server.env_from.is_empty()
+        || !spec.init_containers.is_empty()
+        || spec.volumes.iter().any(|it| it.secret.is_some())
+        || server.env.iter().any(variable)
+        || words.any(open);
     if adopt::is_bootstrap(labels) || unseen || Runs::of(server) != Runs::Server {
         return true;
     }

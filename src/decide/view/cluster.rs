@@ -133,7 +133,7 @@ pub struct Cluster {
     pub claims: Vec<ClaimOf>,
     /// The bootstrap node.
     pub bootstrap: Bootstrap,
-    /// How many arbitrators are Ready: they vote, and have no data.
+    /// The votes of arbitrators that are Ready: they have no data.
     pub arbitrators: i64,
     /// What a server that starts now would read of its ConfigMaps.
     pub live: Result<Revision, Unknown>,

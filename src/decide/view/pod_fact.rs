@@ -121,11 +121,10 @@ const LONGEST_WORDS: usize = 300;
 const A_FEW_PROBES: i64 = 30;
 
 impl PodFact {
-    /// A Deployment makes it: its `ReplicaSet` is named after that.
-    pub fn is_of_deployment(&self, name: &str) -> bool {
-        let set = self.owner.as_ref().filter(|(kind, _)| kind == "ReplicaSet").map(|(_, name)| &**name);
-        let rest = set.and_then(|set| set.strip_prefix(name));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    /// The Deployment that makes it: its `ReplicaSet` is named after that, with a hash at the end.
+    pub fn deployment(&self) -> Option<&str> {
+        let (kind, set) = self.owner.as_ref()?;
+        (kind == "ReplicaSet").then(|| set.rsplit_once('-').map_or(&**set, |(name, _)| name))
     }
 
     /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.

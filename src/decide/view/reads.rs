@@ -61,7 +61,9 @@ impl<'a> View<'a> {
 
     /// The ports of this server.
     pub fn ports(&self, namespace: &str, spec: &PodSpec, server: &Container) -> Ports {
-        Ports::of(&self.filled_in(namespace, server), &self.files(namespace, spec))
+        let (own, mut files) = (revision::sources(spec, server), self.files(namespace, spec));
+        files.retain(|file| own.contains_key(file.map));
+        Ports::of(&self.filled_in(namespace, server), &files)
     }
 
     /// The texts of a pod's ConfigMaps, as far as they are known.

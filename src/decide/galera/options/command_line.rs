@@ -1,6 +1,7 @@
 //! Options on a server's command line.
 
 use super::{Value, one_spelling_and_switch};
+use crate::galera::programs;
 use crate::galera::runs::SERVERS;
 use crate::object::{Container, Literal};
 use std::borrow::Cow;
@@ -28,53 +29,59 @@ pub fn flags(container: &Container) -> Vec<Flag<'_>> {
     let extra = container.env.iter().filter(|var| var.name == EXTRA_FLAGS);
     let extra = extra.flat_map(|var| var.value.look().split_whitespace()).collect::<Vec<_>>();
     let mut found = Vec::new();
-    let [command, args] = [command, args].map(|words| {
-        let numbered = words.into_iter().enumerate();
-        numbered
-            .flat_map(|(index, word)| of_word(word).into_iter().map(move |it| (index, it)))
-            .collect::<Vec<_>>()
-    });
-    let extra = extra.into_iter().enumerate().collect();
     for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
-        for (at, &(index, word)) in words.iter().enumerate() {
-            let Some(option) = word.strip_prefix("--") else { continue };
-            let (key, value) = match option.split_once('=') {
-                Some((key, value)) => (key, Some(value)),
-                None => {
-                    let next = words.get(at + 1).map(|(_, next)| *next);
-                    (option, next.filter(|next| !next.starts_with('-')))
-                }
-            };
-            let (key, switch) = one_spelling_and_switch(key);
-            let value = match switch {
-                Some(on) => Some(if on == (value != Some("0")) { "1" } else { "0" }),
-                None => value,
-            };
-            found.push(Flag { field, index, key, value: value.map(Value::from) });
+        for (index, word) in words.iter().enumerate() {
+            if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
+                found.push(Flag { field, index, key, value: value.map(Value::from) });
+            }
         }
+    }
+    if command.iter().chain(&args).any(|word| word.contains(' ') && word.contains(" --")) {
+        found.extend(of_script(container));
     }
     found
 }
 
-/// A word; of a script that starts a server the words that it hands over. What depends on a condition, or is filled in by the shell,
-/// is not known.
-fn of_word(word: &str) -> Vec<&str> {
-    let serves = |it: &str| SERVERS.contains(&it.rsplit('/').next().unwrap_or_default());
-    let decides = |it: &str| ["if", "case", "while", "until", "for", "&&", "||"].contains(&it);
-    let mut words = word.split_whitespace();
-    if word.starts_with("--")
-        || words.clone().any(decides)
-        || words.clone().nth(1).is_none()
-        || !words.any(serves)
-    {
-        return vec![word];
+/// What a script hands its server. What depends on a condition is not known, nor is what the shell fills in.
+fn of_script(container: &Container) -> Vec<Flag<'_>> {
+    let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
+    let mut servers = Vec::new();
+    let mut decides =
+        words.iter().any(|it| ["if ", "case ", "||"].iter().any(|word| it.look().contains(word)));
+    programs::runs(&words, |path, arguments| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        decides |= ["[", "test", "case", "for"].contains(&name);
+        if SERVERS.contains(&name) || name == "docker-entrypoint.sh" {
+            servers.push(arguments.to_vec());
+        }
+        false
+    });
+    let [arguments] = &*servers else { return Vec::new() };
+    if decides || arguments.iter().any(|it| it.contains(['$', '`'])) {
+        return Vec::new();
     }
-    let line = word.lines().skip_while(|line| !line.split_whitespace().any(serves));
-    let mut goes_on = true;
-    let lines = line.take_while(|line| std::mem::replace(&mut goes_on, line.trim_end().ends_with('\\')));
-    let words = lines.flat_map(str::split_whitespace).skip_while(|it| !serves(it)).skip(1);
-    let words = words.take_while(|it| !it.contains([';', '|', '&', '>', '<', '#']));
-    words.filter(|it| !it.contains(['$', '`', '"', '\'', '\\', '(', ')'])).collect()
+    let index = container.command.iter().chain(&container.args).position(|it| it.look().contains("--"));
+    let read = arguments.iter().enumerate().filter_map(|(at, word)| {
+        let (key, value) = read(word, arguments.get(at + 1).map(|next| &**next))?;
+        let (key, value) = (Cow::Owned(key.into_owned()), value.map(|it| Value::from(it.to_owned())));
+        Some(Flag { field: "command", index: index.unwrap_or_default(), key, value })
+    });
+    read.collect()
+}
+
+/// `--key=value`, `--key value`, `--key`.
+fn read<'w>(word: &'w str, next: Option<&'w str>) -> Option<(Cow<'w, str>, Option<&'w str>)> {
+    let option = word.strip_prefix("--").filter(|it| !it.is_empty())?;
+    let (key, value) = match option.split_once('=') {
+        Some((key, value)) => (key, Some(value)),
+        None => (option, next.filter(|next| !next.starts_with('-'))),
+    };
+    let (key, switch) = one_spelling_and_switch(key);
+    let value = match switch {
+        Some(on) => Some(if on == (value != Some("0")) { "1" } else { "0" }),
+        None => value,
+    };
+    Some((key, value))
 }
 
 #[cfg(test)]
@@ -102,26 +109,34 @@ mod tests {
         assert_eq!(
             read,
             [
-                (2, "wsrep_on", Some("OFF")),
                 (1, "binlog_format", Some("ROW")),
                 (2, "wsrep_cluster_address", Some("gcomm://")),
                 (4, "wsrep_on", Some("0")),
-                (5, "a", None)
+                (5, "a", None),
+                (2, "wsrep_on", Some("OFF")),
             ]
         );
     }
 
     #[test]
     fn of_a_script_what_its_server_gets() {
-        for (script, words) in [
-            ("exec mariadbd --a=1 \\\n  --b; echo --c", &["--a=1"][..]),
-            ("exec mariadbd --a=1 \\\n  --b\necho --c", &["--a=1", "--b"]),
-            ("exec /usr/sbin/mysqld --a=$A --b='c' --d", &["--d"]),
-            ("if true; then mysqld --a; fi", &["if true; then mysqld --a; fi"]),
-            ("SET NAMES utf8", &["SET NAMES utf8"]),
-            ("mariadbd", &["mariadbd"]),
+        for (script, read) in [
+            ("exec mariadbd --a=1 \\\n  --b; echo --c", "a=1 b="),
+            ("exec mariadbd --a=1\necho --c", "a=1"),
+            ("mkdir -p /run/mysqld && exec /usr/sbin/mysqld --a='c d'", "a=c d"),
+            ("exec mysqld --a=$A --b", ""),
+            ("[ -f x ] && exec mysqld --a", ""),
+            ("if x; then exec mysqld --a; else exec mysqld --b; fi", ""),
+            ("# mysqld takes --a\nexec mysqld", ""),
+            ("echo mysqld --a", ""),
         ] {
-            assert_eq!(of_word(script), words);
+            let command = ["bash", "-c", script].map(Literal::from).to_vec();
+            let container = Container { command, ..Container::default() };
+            let found: Vec<_> = flags(&container)
+                .iter()
+                .map(|flag| format!("{}={}", flag.key, flag.value.as_ref().map_or("", Value::look)))
+                .collect();
+            assert_eq!(found.join(" "), read.replace("b=", "b="), "{script}");
         }
     }
 }

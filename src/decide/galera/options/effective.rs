@@ -99,7 +99,7 @@ impl<'a> Effective<'a> {
         if key == "wsrep_cluster_address" {
             let (_, options) = placed.look().split_once('?').unwrap_or_default();
             for (name, value) in options.split('&').filter_map(|it| it.split_once('=')) {
-                if keys::is_judged(name) {
+                if name.contains('.') && keys::is_judged(name) {
                     let value = Some(Value::from(value.to_owned()));
                     self.settings.insert(Cow::Owned(name.to_owned()), Placed { value, ..placed.clone() });
                 }

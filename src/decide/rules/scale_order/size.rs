@@ -15,7 +15,7 @@ pub(super) fn created(replicas: i64) -> Findings {
     unwise_size(replicas, 0).into_iter().collect()
 }
 
-/// Sizes that work and disappoint. An arbitrator makes an odd number of votes of an even number of members.
+/// Sizes that work and disappoint. With an arbitrator an even number of members has an odd number of votes.
 pub(super) fn unwise_size(replicas: i64, arbitrators: i64) -> Option<Finding> {
     let says = match replicas {
         2.. if arbitrators > 0 && (replicas + arbitrators) % 2 == 1 => return None,
