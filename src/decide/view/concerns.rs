@@ -160,7 +160,7 @@ impl<'a> View<'a> {
     /// The clusters that a selector can be about: those of the instance that it asks for, or all of the namespace.
     pub fn clusters_for(&self, namespace: &str, selector: &Labels) -> impl Iterator<Item = &'a Cluster> {
         let asked =
-            adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(*key)?)));
+            adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(key)?)));
         let of_instance = asked.as_ref().map(|label| {
             let names = self.world.facts.index.names(By::SetOfLabel, namespace, label);
             names.filter_map(|name| self.cluster(namespace, name)).collect::<Vec<_>>()

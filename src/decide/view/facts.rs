@@ -229,7 +229,7 @@ impl Facts {
                 let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
                 let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
                 let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
-                    let value = template.metadata.labels.get(*key)?;
+                    let value = template.metadata.labels.get(key)?;
                     Some((By::SetOfLabel, format!("{key}={value}")))
                 });
                 let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
