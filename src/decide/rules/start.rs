@@ -67,7 +67,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     else {
         return Findings::new();
     };
-    if lasts && matches!(review.origin, Origin::Check | Origin::Live | Origin::Audit) {
+    if lasts && matches!(review.origin, Origin::Check | Origin::Audit) {
         return Findings::new();
     }
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
