@@ -15,6 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use decide::config::Settings;
+use decide::galera::options::keys::KEYS;
 use decide::object::Kind;
 use decide::packs::{self, PACKS};
 use decide::report::{self, pages::Pages};
@@ -111,6 +112,31 @@ fn every_case_is_judged_as_it_says() {
             insta::assert_snapshot!(rule, page);
         });
     }
+}
+
+/// The way out is no second reason: of the words that mean something most are its own.
+#[test]
+fn no_way_out_repeats_the_reason() {
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase);
+        words.filter(|it| it.len() > 3).collect::<BTreeSet<_>>()
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
+    let pages = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let pages: Vec<_> = pages
+        .filter(|path| path.extension().is_some_and(|it| it == "snap"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let said = pages.iter().flat_map(|page| page.split("\n  why: ").skip(1)).filter_map(|rest| {
+        let (why, rest) = rest.split_once("\n  do instead:")?;
+        Some((why, rest.split("\n  more:").next()?))
+    });
+    let said = said.chain(KEYS.iter().map(|row| (row.why, row.instead)));
+    let repeats = said.filter(|(why, instead)| {
+        let (why, instead) = (words(why), words(instead));
+        instead.len() > 2 && why.intersection(&instead).count() * 10 >= instead.len() * 7
+    });
+    assert_eq!(repeats.collect::<Vec<_>>(), []);
 }
 
 /// What the person reads.

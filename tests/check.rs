@@ -44,7 +44,7 @@ fn lines(checked: &Checked) -> Vec<String> {
 fn adds_up(checked: &Checked) {
     let of = |level| checked.objects_of(level);
     let unchanged = checked.objects.iter().filter(|it| it.unchanged).count();
-    let silent = checked.objects.iter().filter(|it| it.worst.is_none() && !it.unchanged).count();
+    let silent = checked.objects.iter().filter(|it| it.is_fine()).count();
     let said = of(Level::Refused) + of(Level::Warning) + of(Level::Waived) + checked.not_judged();
     assert_eq!(said + unchanged + silent, checked.objects.len());
     let levels = [Level::Note, Level::Waived, Level::Warning, Level::Refused, Level::Unread];

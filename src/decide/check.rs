@@ -89,6 +89,18 @@ pub struct Outcome {
     pub unchanged: bool,
 }
 
+impl Outcome {
+    /// Nothing is said of it, because no rule is about its kind.
+    pub fn is_of_no_rule(&self) -> bool {
+        self.worst.is_none() && !self.unchanged && self.object.kind == Kind::Other
+    }
+
+    /// It was judged, and nothing is said of it.
+    pub fn is_fine(&self) -> bool {
+        self.worst.is_none() && !self.unchanged && !self.is_of_no_rule()
+    }
+}
+
 /// One thing that was found.
 #[derive(Debug)]
 pub struct Hit {
@@ -217,7 +229,12 @@ impl Checked {
 
     /// Objects that were not judged, or could not be.
     pub fn not_judged(&self) -> usize {
-        self.objects_of(Level::Note) + self.objects_of(Level::Unread)
+        self.objects_of(Level::Note) + self.objects_of(Level::Unread) + self.of_no_rule()
+    }
+
+    /// Objects of kinds that no rule is about.
+    pub fn of_no_rule(&self) -> usize {
+        self.objects.iter().filter(|it| it.is_of_no_rule()).count()
     }
 
     /// Objects of which this is the worst that is said.

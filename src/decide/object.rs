@@ -29,7 +29,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-pub use affinity::{Affinity, AntiAffinity, Term};
+pub use affinity::{Affinity, AntiAffinity, Spread, Term};
 pub use by_name::ByName;
 pub use container::{Container, EnvVar, Handler, Literal, Mount};
 pub use fingerprint::Fingerprint;

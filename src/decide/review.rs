@@ -8,6 +8,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::galera::adopt::Adoption;
 use crate::object::{DeleteOptions, Kind, LONGEST_NAME, Object, Unreadable};
 
 /// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
@@ -116,9 +117,20 @@ impl Review {
         subject(self.kind, &self.namespace, &self.name)
     }
 
-    /// The old object as if it were created now: what it breaks already is no news when it is updated.
-    pub fn before(&self) -> Option<Review> {
-        let old = self.old.clone()?;
+    /// The old object as if it were created now: what it breaks already is no news when it is updated. A label that adopts it changes
+    /// nothing of what it breaks.
+    pub fn before(&self, adoption: &Adoption) -> Option<Review> {
+        let mut old = self.old.clone()?;
+        if let (
+            Object::StatefulSet(old) | Object::Deployment(old),
+            Some(Object::StatefulSet(new) | Object::Deployment(new)),
+        ) = (&mut old, &self.new)
+        {
+            let [was, is] = [&old.spec.template.metadata.labels, &new.spec.template.metadata.labels];
+            if !adoption.adopts(was) && adoption.adopts(is) {
+                old.spec.template.metadata.labels = is.clone();
+            }
+        }
         let written = matches!(&*self.subresource, "" | "status");
         (self.operation == Operation::Update && written).then(|| Review {
             operation: Operation::Create,

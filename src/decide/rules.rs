@@ -272,7 +272,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         decision.add(finding, mode, false, None);
     }
     // Most objects break no rule: then nobody asks what was there before.
-    let before = LazyCell::new(|| review.before());
+    let before = LazyCell::new(|| review.before(view.adoption()));
     for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
         let off = mode == Mode::Off;

@@ -205,7 +205,7 @@ fn what_cannot_be_read_is_one_line() {
             "./a-crlf.yaml:66:1: refused [G11] ConfigMap default/galera-instance-nodeconfig: galera.cnf line 6 writes out the password of wsrep_sst_auth",
             "./b-quote.yaml:2:1: not readable: this is not YAML: a quote is not closed",
             "./c-tab.yaml:2:2: not readable: this is not YAML: a tab stands where YAML wants spaces",
-            "./d-twice.yaml:3:1: not readable: this is not YAML: a key stands twice in the same map",
+            "./d-twice.yaml:3:1: not readable: this is not YAML: key a stands twice in the same map, on lines 1 and 3",
             "./e-template.yaml:1:8: not readable: this is a template, not a manifest; judge what comes of it: helm template CHART | gatera check -",
             "./f-sixteen.yaml: not readable: this is UTF-16, which kubectl does not read; save it as UTF-8",
             "./g-bytes.yaml: not readable: this is not text (line 2 is not UTF-8), so it is not YAML",

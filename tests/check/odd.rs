@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use decide::check::Level;
+use decide::check::{Level, Outcome};
+use decide::report::check::{Format, lay_out};
 use proptest::prelude::*;
 
 use super::{CLUSTER, input, judged, lines};
@@ -41,6 +42,23 @@ fn what_was_not_judged_is_said() {
             "note - line 1: it has no kind, so it was not judged, and kubectl does not take it",
         ),
         (
+            "# a\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
+            "unread - line 2: it has no apiVersion, so it cannot be judged, and kubectl does not take it",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\n".to_owned(),
+            "note - line 1: it has no spec.template.spec.containers, so it was not judged, and no API server takes it",
+        ),
+        (
+            galera.replace("StatefulSet", "ReplicaSet"),
+            "note - line 2: container db runs a database server, and no rule is about a ReplicaSet, so it was not judged: only a StatefulSet is a cluster",
+        ),
+        (
+            "apiVersion: template.openshift.io/v1\nkind: Template\nmetadata: {name: a}\nobjects:\n- {apiVersion: v1, kind: Secret}\n"
+                .to_owned(),
+            "note - line 5: what is in this Template was not judged; judge what comes of it: oc process --local -f FILE -o yaml | gatera check -",
+        ),
+        (
             galera.clone(),
             "note - line 6: container db runs a Galera server, and no selector adopts the labels of its pod template, so it was not judged as a cluster: add the label gatera.dev/cluster: shop to spec.template.metadata.labels, or a selector to `adopt` in the settings",
         ),
@@ -56,7 +74,7 @@ fn what_was_not_judged_is_said() {
     ] {
         let checked = judged(&[input("a.yaml", &text)], None);
         assert_eq!(lines(&checked), [words], "{text}");
-        assert!(checked.objects.iter().all(|it| it.worst.is_some()), "it is not called fine: {text}");
+        assert!(!checked.objects.iter().any(Outcome::is_fine), "it is not called fine: {text}");
     }
     // A stranger's manifest from years ago: its version hides nothing else.
     let both = lines(&judged(&[input("a.yaml", &galera.replace("apps/v1", "apps/v1beta1"))], None));
@@ -75,6 +93,14 @@ fn what_was_not_judged_is_said() {
         let checked = judged(&[input("a.yaml", &text)], None);
         assert_eq!(checked.unjudged(), 0, "{why}: {:?}", lines(&checked));
     }
+}
+
+#[test]
+fn a_kind_that_no_rule_is_about_is_not_called_fine() {
+    let text = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Service\nmetadata: {name: a}\n";
+    let said = lay_out(&judged(&[input("a.yaml", text)], None), Format::Text, false);
+    let counts = "2 objects: 0 would be refused, 0 allowed with a warning, 1 not judged (no rule is about such a kind), 1 fine;";
+    assert!(said.starts_with(counts), "{said}");
 }
 
 /// A folder with a base and its patches is no set of manifests that anybody applies.

@@ -113,6 +113,7 @@ impl Prospect {
             Start::Prepended if in_the_way => Start::Blind {
                 why: "gatera injects nothing into its pods",
                 instead: "give the volume that is in the way another name or place",
+                lasts: false,
             },
             start => start,
         };

@@ -71,13 +71,11 @@ impl<'a> Desk<'a> {
                         let hit = Hit::plain(spot(Some(place)), What::Unjudged(words));
                         self.checked.hits.extend(Some(hit).filter(|_| !in_base));
                     }
-                    // Whoever mends a file is not told to mend what was there before.
-                    Err(problem) if in_base => {
-                        let words = format!("what stood here was not compared: {problem}");
-                        self.checked.hits.push(Hit::plain(spot(Some(problem.place)), What::Unjudged(words)));
+                    Ok(Err(NoItem::Unreadable(place, words))) => {
+                        self.checked.hits.push(Hit::plain(spot(Some(place)), unreadable(words, in_base)));
                     }
                     Err(problem) => {
-                        let what = What::Unread(problem.to_string());
+                        let what = unreadable(problem.to_string(), in_base);
                         self.checked.hits.push(Hit::plain(spot(Some(problem.place)), what));
                     }
                 }
@@ -149,7 +147,7 @@ impl<'a> Desk<'a> {
         let remarks = decision.remarks.into_iter();
         found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
         let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
-        let odd = unjudged::of(item, view).map(|(place, words)| (place, What::Unjudged(words)));
+        let odd = unjudged::of(item, review, view).map(|(place, words)| (place, What::Unjudged(words)));
         found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
         // What is only recorded is as good as allowed.
         let recorded = |hit: &&Hit| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);
@@ -197,6 +195,15 @@ impl<'a> Desk<'a> {
         }
         checked.hits.sort_by_key(|hit| (hit.spot.sheet, hit.spot.place));
         checked
+    }
+}
+
+/// A document that cannot be read. Whoever mends a file is not told to mend what was there before.
+fn unreadable(words: String, in_base: bool) -> What {
+    if in_base {
+        What::Unjudged(format!("what stood here was not compared: {words}"))
+    } else {
+        What::Unread(words)
     }
 }
 

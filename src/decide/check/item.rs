@@ -35,6 +35,8 @@ pub(super) enum NoItem {
     Stranger,
     /// It looks like one, and something is missing.
     Odd(Place, String),
+    /// Without that nobody can tell what it is.
+    Unreadable(Place, String),
 }
 
 /// The object of a document; an object that says no namespace is in the default one.
@@ -50,6 +52,15 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
         let words = "it has no kind, so it was not judged, and kubectl does not take it";
         return Err(if looks_like_one {
             NoItem::Odd(document.start(), words.into())
+        } else {
+            NoItem::Stranger
+        });
+    }
+    if version.is_empty() {
+        let looks_like_one = ["metadata", "spec"].iter().any(|key| json.get(*key).is_some());
+        let words = "it has no apiVersion, so it cannot be judged, and kubectl does not take it";
+        return Err(if looks_like_one {
+            NoItem::Unreadable(document.start(), words.into())
         } else {
             NoItem::Stranger
         });

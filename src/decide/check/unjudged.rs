@@ -4,7 +4,8 @@
 
 use crate::galera::{options, server};
 use crate::manifest::Place;
-use crate::object::{Container, KINDS, Kind, Object, Row, Workload};
+use crate::object::{Container, KINDS, Kind, Object, Row, Template, Workload};
+use crate::review::Review;
 use crate::view::{View, is_cluster};
 
 use super::item::Item;
@@ -22,8 +23,45 @@ const OFFERED: [(Kind, &[&str]); 6] = [
 const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
 
 /// Why this one was not judged, if it was not.
-pub(super) fn of(item: &Item, view: &View<'_>) -> Option<(Place, String)> {
-    kind(item).or_else(|| adoption(item, view))
+pub(super) fn of(item: &Item, review: &Review, view: &View<'_>) -> Option<(Place, String)> {
+    kind(item).or_else(|| contents(item)).or_else(|| empty(item, review)).or_else(|| adoption(item, view))
+}
+
+/// An object of a kind that no rule is about, with something in it that would be judged by itself.
+fn contents(item: &Item) -> Option<(Place, String)> {
+    if item.kind() != Kind::Other {
+        return None;
+    }
+    let json = item.document.json();
+    let kind = json["kind"].as_str()?;
+    if json["objects"].as_array().is_some_and(|all| all.iter().any(|it| it["kind"].is_string())) {
+        let words = format!(
+            "what is in this {kind} was not judged; judge what comes of it: oc process --local -f FILE -o yaml | gatera check -"
+        );
+        return Some((item.document.find("objects"), words));
+    }
+    let template: Template = serde_json::from_str(&json.pointer("/spec/template")?.to_string()).ok()?;
+    let server = server::of(&template)?;
+    let words = format!(
+        "container {} runs a database server, and no rule is about a {kind}, so it was not judged: only a StatefulSet is a cluster",
+        server.name
+    );
+    Some((item.document.find("kind"), words))
+}
+
+/// A workload or a pod that would run nothing.
+fn empty(item: &Item, review: &Review) -> Option<(Place, String)> {
+    let (spec, field) = match review.new.as_ref()? {
+        Object::StatefulSet(it) | Object::Deployment(it) => {
+            (&it.spec.template.spec, "spec.template.spec.containers")
+        }
+        Object::Pod(it) => (&it.spec, "spec.containers"),
+        _ => return None,
+    };
+    spec.containers.is_empty().then(|| {
+        let words = format!("it has no {field}, so it was not judged, and no API server takes it");
+        (item.document.start(), words)
+    })
 }
 
 /// A version that no server offers any more. It is judged all the same.

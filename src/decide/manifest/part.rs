@@ -70,7 +70,7 @@ impl Part<'_> {
         };
         serde_saphyr::from_multiple_with_options(self.text, options).map_err(|error| {
             let at = error.location().map_or((1, 1), |it| (it.line(), it.column()));
-            let problem = self.problem(&error.to_string(), at.0);
+            let problem = self.problem(&error.to_string(), at);
             NoYaml { place: Place { line: self.above + at.0, column: at.1 }, problem }
         })
     }
@@ -85,9 +85,35 @@ impl Part<'_> {
         Some(name.to_owned()).filter(|name| !name.is_empty())
     }
 
+    /// The key that stands here stands above it as well, in the same map: which, and where.
+    fn twice(&self, line: usize, column: usize) -> Option<String> {
+        let lines: Vec<_> = self.text.lines().take(line + 1).collect();
+        let key_at = |line: &str| {
+            let key = line.get(column..)?.split(':').next()?.trim().trim_matches(['"', '\'']).to_owned();
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+            (!key.is_empty() && key.len() <= 63 && key.chars().all(plain)).then_some(key)
+        };
+        let key = key_at(lines.last()?)?;
+        // What is indented less, or begins an item, is of another map.
+        let indent = |line: &str| line.len() - line.trim_start_matches([' ', '-']).len();
+        let above = lines.iter().enumerate().take(line).rev();
+        let mut same = above
+            .filter(|(_, text)| !text.trim().is_empty() && !text.trim_start().starts_with('#'))
+            .take_while(|(_, text)| indent(text) >= column);
+        let (first, _) =
+            same.find(|(_, text)| indent(text) == column && key_at(text).as_ref() == Some(&key))?;
+        let number = |line: usize| self.above + u64::try_from(line).unwrap_or_default() + 1;
+        Some(format!(
+            "key {key} stands twice in the same map, on lines {} and {}",
+            number(first),
+            number(line)
+        ))
+    }
+
     /// What is wrong, in words. Nothing of the parser's is repeated that quotes the text: the text could be a password.
-    fn problem(&self, words: &str, line: u64) -> String {
-        let here = usize::try_from(line).ok().and_then(|line| self.text.lines().nth(line.saturating_sub(1)));
+    fn problem(&self, words: &str, (line, column): (u64, u64)) -> String {
+        let at = |place: u64| usize::try_from(place.saturating_sub(1)).unwrap_or(usize::MAX);
+        let here = self.text.lines().nth(at(line));
         // What a template does to the lines below it shows up there.
         if here.is_some_and(|it| it.contains("{{"))
             || self.text.lines().any(|it| it.trim_start().starts_with("{{"))
@@ -110,7 +136,9 @@ impl Part<'_> {
         } else if says("non-finite") {
             "there is no such number"
         } else if says("duplicate mapping key") {
-            "a key stands twice in the same map"
+            &self
+                .twice(at(line), at(column))
+                .unwrap_or_else(|| "a key stands twice in the same map".to_owned())
         } else if says("mapping values are not allowed") {
             "a `:` stands where no key can be; indent this line as the one above it, or put the value in quotes"
         } else if says("Depth") {
@@ -154,7 +182,17 @@ mod tests {
         for (text, line, words) in [
             ("a: \"x\nb: 1\n", 2, "this is not YAML: a quote is not closed"),
             ("a:\n\tb: 1\n", 2, "this is not YAML: a tab stands where YAML wants spaces"),
-            ("a: 1\nb: 2\na: hunter2\n", 3, "this is not YAML: a key stands twice in the same map"),
+            (
+                "a: 1\nb: 2\na: hunter2\n",
+                3,
+                "this is not YAML: key a stands twice in the same map, on lines 1 and 3",
+            ),
+            (
+                "- x:\n    a: 1\n  b: 1\n- b: 1\n  c: 2\n  # b\n  b: 2\n",
+                7,
+                "this is not YAML: key b stands twice in the same map, on lines 4 and 7",
+            ),
+            ("{a: 1, a: hunter2}\n", 1, "this is not YAML: a key stands twice in the same map"),
             (
                 "a: b: c\n",
                 1,

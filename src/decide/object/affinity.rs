@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::meta::{list, or_default};
-use super::{Labels, Selector};
+use super::{Labels, Present, Selector};
 
 /// Where a pod wants to run, and beside whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -35,7 +35,7 @@ pub struct AntiAffinity {
 pub struct NodeAffinity {
     /// Terms that only the scheduler understands.
     #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    pub required: Option<super::Present>,
+    pub required: Option<Present>,
 }
 
 /// A preference.
@@ -58,6 +58,25 @@ pub struct Term {
     pub topology_key: String,
 }
 
+/// How evenly such pods are spread over the values of a node label.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Spread {
+    /// Such pods; absent: nobody.
+    pub label_selector: Option<Selector>,
+    /// The node label.
+    #[serde(deserialize_with = "or_default")]
+    pub topology_key: String,
+    /// So many more than the fewest may share a value.
+    #[serde(deserialize_with = "or_default")]
+    pub max_skew: i64,
+    /// DoNotSchedule, or ScheduleAnyway.
+    #[serde(deserialize_with = "or_default")]
+    pub when_unsatisfiable: String,
+    /// Pods of another revision are not counted: present or not is all that is read.
+    pub match_label_keys: Option<Present>,
+}
+
 impl AntiAffinity {
     /// Every term, required or preferred.
     pub fn terms(&self) -> impl Iterator<Item = &Term> {
@@ -68,11 +87,30 @@ impl AntiAffinity {
 impl Term {
     /// It keeps pods with these labels away from each other on nodes.
     pub fn parts(&self, labels: &Labels) -> bool {
-        self.on_nodes() && self.label_selector.as_ref().is_some_and(|it| it.is_empty() || it.selects(labels))
+        self.on_nodes() && self.is_about(labels)
+    }
+
+    /// It keeps pods with these labels away from each other where they share a value of its node label.
+    pub fn is_about(&self, labels: &Labels) -> bool {
+        is_about(self.label_selector.as_ref(), labels)
     }
 
     /// "Beside" means on the same node.
     pub fn on_nodes(&self) -> bool {
         self.topology_key == "kubernetes.io/hostname"
     }
+}
+
+impl Spread {
+    /// Of pods with these labels no two share a value of its node label while there are as many values as pods.
+    pub fn parts(&self, labels: &Labels) -> bool {
+        self.max_skew == 1
+            && self.when_unsatisfiable == "DoNotSchedule"
+            && self.match_label_keys.is_none()
+            && is_about(self.label_selector.as_ref(), labels)
+    }
+}
+
+fn is_about(selector: Option<&Selector>, labels: &Labels) -> bool {
+    selector.is_some_and(|it| it.is_empty() || it.selects(labels))
 }

@@ -7,7 +7,7 @@ use super::meta::{list, name, or_default};
 use super::pod_status::PodStatus;
 use super::references::SourceRef;
 use super::unreadable::within;
-use super::{Affinity, Container, Fingerprint, Labels, Meta};
+use super::{Affinity, Container, Fingerprint, Labels, Meta, Spread};
 
 /// A Pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -82,6 +82,9 @@ pub struct PodSpec {
     /// Beside whom it may run.
     #[serde(deserialize_with = "or_default")]
     pub affinity: Affinity,
+    /// How evenly such pods are spread.
+    #[serde(deserialize_with = "list")]
+    pub topology_spread_constraints: Vec<Spread>,
     /// Labels its node must have.
     #[serde(deserialize_with = "or_default")]
     pub node_selector: Labels,

@@ -65,7 +65,8 @@ impl Autoscaler {
     /// It sets the replicas of this StatefulSet.
     pub fn scales(&self, stateful_set: &str) -> bool {
         let target = &self.spec.scale_target_ref;
-        target.kind == "StatefulSet" && target.name == stateful_set
+        let of_kubernetes = target.api_version.is_empty() || target.api_version.starts_with("apps/");
+        of_kubernetes && target.kind == "StatefulSet" && target.name == stateful_set
     }
 }
 
@@ -80,8 +81,11 @@ pub struct AutoscalerSpec {
 
 /// Kind and name of what is scaled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct ScaleTarget {
+    /// Its group and version: other groups have a StatefulSet, too.
+    #[serde(deserialize_with = "or_default")]
+    pub api_version: String,
     /// StatefulSet, Deployment …
     #[serde(deserialize_with = "or_default")]
     pub kind: String,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::meta::{list, name, or_default};
 use super::quantity::Quantity;
-use super::{ByName, Meta, Selector, Template};
+use super::{ByName, Fingerprint, Labels, Meta, Selector, Template};
 
 /// A StatefulSet or a Deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -85,10 +85,25 @@ pub struct WorkloadSpec {
 pub struct ClaimTemplate {
     /// Its name is the first part of the claims' names.
     #[serde(deserialize_with = "or_default")]
-    pub metadata: Meta,
+    pub metadata: ClaimMeta,
     /// What is asked for.
     #[serde(deserialize_with = "or_default")]
     pub spec: ClaimSpec,
+}
+
+/// What claims of a template are called, and what they carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct ClaimMeta {
+    /// The first part of their names.
+    #[serde(deserialize_with = "name")]
+    pub name: String,
+    /// Labels.
+    #[serde(deserialize_with = "or_default")]
+    pub labels: Labels,
+    /// Annotations, which are compared and never shown.
+    #[serde(deserialize_with = "or_default")]
+    pub annotations: ByName<Fingerprint>,
 }
 
 /// What a claim asks for.
@@ -97,6 +112,8 @@ pub struct ClaimTemplate {
 pub struct ClaimSpec {
     /// Absent: the cluster's default.
     pub storage_class_name: Option<String>,
+    /// What its volume is asked for besides; absent: nothing.
+    pub volume_attributes_class_name: Option<String>,
     /// ReadWriteOnce …
     #[serde(deserialize_with = "list")]
     pub access_modes: Vec<String>,

@@ -209,10 +209,15 @@ fn objects(checked: &Checked) -> String {
     let refused = checked.objects_of(Level::Refused);
     let (warned, waived) = (checked.objects_of(Level::Warning), checked.objects_of(Level::Waived));
     let odd = checked.not_judged();
+    let not_judged = match checked.of_no_rule() {
+        0 => "not judged".to_owned(),
+        all if all == odd => "not judged (no rule is about such a kind)".to_owned(),
+        some => format!("not judged ({some} of them because no rule is about such a kind)"),
+    };
     let fine = all - refused - warned - waived - odd - unchanged;
     let mut text =
         format!("{}: {refused} would be refused, {warned} allowed with a warning", count(all, "object"));
-    for (count, what) in [(waived, "waived"), (odd, "not judged"), (fine, "fine"), (unchanged, "unchanged")] {
+    for (count, what) in [(waived, "waived"), (odd, &*not_judged), (fine, "fine"), (unchanged, "unchanged")] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }

@@ -3,6 +3,8 @@
 //! Refuses to remove or weaken a required `podAntiAffinity` on `kubernetes.io/hostname` that keeps the members apart, and
 //! to require one of a running cluster while there are fewer nodes than members. Warns where members may share a node
 //! because `gatera.dev/anti-affinity: none` says so, where a term separates nobody, and where a member will find no node.
+//! A required term on another label of nodes, such as a zone, keeps them apart as well, and so does a spread of `maxSkew: 1` with
+//! `DoNotSchedule`, if every node has the label and it has as many values as there are members.
 //!
 //! # Why
 //!
@@ -72,7 +74,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
             let found = in_template(&new.spec.template);
             let changed =
-                weakened(old, new).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
+                weakened(old, new, view).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
             changed.into_iter().chain(found).collect()
         }
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
@@ -127,8 +129,24 @@ fn in_template(template: &Template) -> Findings {
     vec![found]
 }
 
+/// Another label of nodes keeps the members apart: there are as many values of it as members.
+fn by_domains(new: &Workload, view: &View<'_>) -> bool {
+    let Template { metadata, spec, .. } = &new.spec.template;
+    let terms = spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels));
+    let spreads = spec.topology_spread_constraints.iter().filter(|it| it.parts(&metadata.labels));
+    let mut keys = terms.map(|it| &it.topology_key).chain(spreads.map(|it| &it.topology_key));
+    let enough = |key: &String| {
+        let domains = view.world.domains_for(spec, key).and_then(|it| i64::try_from(it).ok());
+        domains.is_some_and(|it| it >= new.replicas())
+    };
+    view.freshness == Freshness::Current && keys.any(enough)
+}
+
 /// What kept the members apart no longer does.
-fn weakened(old: &Workload, new: &Workload) -> Option<Finding> {
+fn weakened(old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    if by_domains(new, view) {
+        return None;
+    }
     let (before, after) = (apart(&old.spec.template), apart(&new.spec.template));
     let how = match (before, after) {
         (Apart::Required, Apart::Preferred) => "only preferred from now on",

@@ -18,7 +18,7 @@
 //!
 //! # What to do instead
 //!
-//! * podManagementPolicy, and what a claim template asks for (claims that exist stay as they are): with all members Ready, `kubectl delete statefulset NAME
+//! * podManagementPolicy, and what a claim template asks for or carries as labels and annotations (claims that exist stay as they are): with all members Ready, `kubectl delete statefulset NAME
 //!   --cascade=orphan`, then apply the new one within minutes. The pods go on running.
 //! * more disk: `kubectl patch pvc TEMPLATE-NAME-N` for every claim (the storage class must allow expansion, and no claim
 //!   ever shrinks); the template only counts for members to come.
@@ -104,13 +104,13 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
             new_cluster("the names of claim templates"),
         )];
     }
-    let pairs = before.iter().zip(after).filter(|(one, other)| one.spec != other.spec);
+    let pairs = before.iter().zip(after).filter(|(one, other)| one != other);
     let found = pairs.map(|(one, other)| {
         let name = &one.metadata.name;
         let size = |it: &ClaimTemplate| it.spec.resources.requests.get("storage").cloned().unwrap_or_default();
         let (from, to) = (size(one), size(other));
         if from == to {
-            let says = format!("class and access modes of claim template {name} cannot be changed in place");
+            let says = format!("{} of claim template {name} cannot be changed in place", changed(one, other));
             return finding(field(name), says, orphan(review));
         }
         if to.bytes() < from.bytes() {
@@ -127,6 +127,20 @@ fn claim_templates(review: &Review, old: &Workload, new: &Workload) -> Findings 
         finding(field(name), says, instead)
     });
     found.collect()
+}
+
+/// What of a claim template is another: "labels and annotations".
+fn changed(one: &ClaimTemplate, other: &ClaimTemplate) -> String {
+    let [was, is] = [&one.spec, &other.spec];
+    let parts = [
+        ("labels", one.metadata.labels != other.metadata.labels),
+        ("annotations", one.metadata.annotations != other.metadata.annotations),
+        ("storageClassName", was.storage_class_name != is.storage_class_name),
+        ("volumeAttributesClassName", was.volume_attributes_class_name != is.volume_attributes_class_name),
+        ("accessModes", was.access_modes != is.access_modes),
+        ("resources", was.resources != is.resources),
+    ];
+    parts.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect::<Vec<_>>().join(" and ")
 }
 
 fn orphan(review: &Review) -> String {

@@ -123,9 +123,12 @@ fn unpinned(place: &str, container: &Container, serves: bool) -> Option<Finding>
         () => return None,
     };
     let instead = if serves {
-        "write the version, such as mariadb:10.11; of a running cluster, the one that mariadbd --version says"
+        format!(
+            "write the version: {}:VERSION; of a running cluster, the one that mariadbd --version says",
+            image.repository
+        )
     } else {
-        "write the version, in a running cluster the one that runs"
+        "write the version, in a running cluster the one that runs".to_owned()
     };
     let why = "a pod that restarts by itself pulls what the tag means by then, and a newer server changes the data for good";
     Some(RULE.finding(verdict, format!("{place}image"), says, why, instead))

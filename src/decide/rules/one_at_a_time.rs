@@ -227,25 +227,34 @@ impl<'a> Leaving<'a> {
         {
             return None;
         }
-        let Review { namespace, name, .. } = self.review;
         let says = format!(
             "a grace period of {grace}s instead of its own {}s, while its server runs",
             self.pod.grace
         );
         let why = "a member that is killed does not tell the others that it leaves, and one that is only forgotten still runs: its successor \
                    opens the same files";
+        let (again, node) = (self.again(), &self.pod.node);
         let instead = if grace == 0 {
             format!(
-                "kubectl -n {namespace} delete pod {name}, without --force; if node {0} is switched off: kubectl taint node {0} \
-                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
-                self.pod.node
+                "{again}, without --force or --grace-period; if node {node} is switched off: kubectl taint node {node} \
+                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
             )
         } else {
-            format!(
-                "kubectl -n {namespace} delete pod {name} (or the drain again), without --now or --grace-period"
-            )
+            format!("{again}, without --now or --grace-period")
         };
         Some(vec![finding(Verdict::Deny, says, why, instead)])
+    }
+
+    /// How it is asked to go once more: as it was.
+    fn again(&self) -> String {
+        let Review { namespace, name, subresource, .. } = self.review;
+        match &**subresource {
+            // It waits and tries again by itself.
+            "eviction" => {
+                format!("kubectl drain {} --ignore-daemonsets --delete-emptydir-data", self.pod.node)
+            }
+            _ => format!("kubectl -n {namespace} delete pod {name}"),
+        }
     }
 
     /// Nobody would be left, and a member that finds nobody may not start.

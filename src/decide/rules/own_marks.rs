@@ -45,6 +45,7 @@
 //! concerns the guard's own annotations cannot be waived: whoever may write them may also write an override.
 
 mod kept;
+mod unserved;
 
 pub use kept::{Correction, corrections};
 
@@ -52,11 +53,10 @@ use std::collections::BTreeSet;
 
 use super::{Rule, Verb, WRITTEN, owners};
 use crate::amend::inject::{self, Doubt};
-use crate::galera::runs::Runs;
-use crate::galera::{adopt, server};
+use crate::galera::adopt;
 use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, PREFIX};
-use crate::object::{Kind, Labels, Meta, Object, Pod, Workload};
+use crate::object::{Kind, Labels, Meta, Object, Pod};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Mode, Verdict};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
@@ -96,29 +96,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (None, _) => Findings::new(),
     });
     if let Object::StatefulSet(new) = new {
-        found.extend(serves_nothing(new));
+        found.extend(unserved::judge(new));
     }
     found
-}
-
-/// Its label says that it is a cluster, and no container is known to run its server.
-fn serves_nothing(new: &Workload) -> Option<Finding> {
-    let template = &new.spec.template;
-    let (label, containers) = (adopt::INSTANCE_LABELS[0], &template.spec.containers);
-    let may_serve = || containers.iter().any(|it| matches!(Runs::of(it), Runs::Unknown | Runs::Server));
-    if !template.metadata.labels.contains_key(label) || server::of(template).is_some() || !may_serve() {
-        return None;
-    }
-    Some(Finding {
-        verdict: Verdict::Warn,
-        field: format!("spec.template.metadata.labels[{label}]"),
-        says: format!("it carries {label}, and none of its containers is known to run a database server"),
-        instead: "name the server's container in an annotation of spec.template: gatera.dev/container: NAME"
-            .to_owned(),
-        ..finding(
-            "without a server it counts as no cluster: nothing is injected, and no rule protects its members",
-        )
-    })
 }
 
 /// An override with a mistake in it. One that is over is only old.
@@ -264,11 +244,17 @@ fn forgotten(old: &Object, new: &Object, review: &Review, view: &View<'_>) -> Op
         }
         None => format!("without a database server it no longer counts as cluster {}", cluster.id.name),
     };
-    let label = lost.map_or("app", |(key, _)| &**key);
+    let (field, instead) = match lost {
+        Some((label, _)) => (
+            format!("{field}[{label}]"),
+            format!("leave the label {label} as it is, and add a label of your own to select by"),
+        ),
+        None => ("spec.template.spec.containers".to_owned(), unserved::NAME_IT.to_owned()),
+    };
     Some(Finding {
-        field: format!("{field}[{label}]"),
+        field,
         says,
-        instead: format!("leave the label {label} as it is, and add a label of your own to select by"),
+        instead,
         ..finding("what is not known as Galera is not judged, and Services and StatefulSet forget it too")
     })
 }

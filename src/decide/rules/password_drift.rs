@@ -1,7 +1,7 @@
 //! G12: a changed Secret changes no password in MariaDB.
 //!
-//! Refuses to change or remove a value that the members of a cluster with data read from a Secret. Certificates and keys
-//! of TLS may change.
+//! Refuses to change or remove a value that the servers of a cluster with data read from a Secret, or what prepares them.
+//! Certificates and keys of TLS may change, and so may what only a side-car reads.
 //!
 //! # Why
 //!
@@ -57,7 +57,8 @@
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 
 use super::{Rule, Verb};
-use crate::object::{Kind, Object, Secret};
+use crate::galera::server;
+use crate::object::{Kind, Object, Secret, Volume};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View};
@@ -89,9 +90,20 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// Keys with another value, or none, that a member reads.
 fn drifting<'a>(old: &'a Secret, new: &Secret, cluster: &Cluster, name: &str) -> Vec<&'a str> {
-    let uses = cluster.workload.spec.template.spec.uses_of_secret(name);
+    let template = &cluster.workload.spec.template;
+    let mut spec = template.spec.clone();
+    if let Some(server) = server::of(template) {
+        spec.containers.retain(|it| it.name == server.name);
+        let mounted = |volume: &Volume| {
+            let mut mounts =
+                spec.containers.iter().chain(&spec.init_containers).flat_map(|it| &it.volume_mounts);
+            mounts.any(|mount| mount.name == volume.name)
+        };
+        spec.volumes = spec.volumes.iter().filter(|it| mounted(it)).cloned().collect();
+    }
+    let uses = spec.uses_of_secret(name);
     let mut changed = old.changed_keys(new);
-    changed.retain(|key| uses.reads(key) && !is_certificate(key));
+    changed.retain(|key| uses.reads(key) && !is_certificate(key) && !old.is_certificate(key));
     changed
 }
 

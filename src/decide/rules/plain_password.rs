@@ -30,12 +30,16 @@
 //! `gatera.dev/mode: warn` on the namespace, or `modes: {G11: warn}` in the settings, while you migrate; for one
 //! object and an hour, `gatera.dev/override: "G11 until=2026-12-01T10:00:00Z reason=…"`.
 
+mod value;
+
 use super::{Rule, Verb, WRITTEN, newly_read};
 use crate::galera::options;
 use crate::object::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
+
+use value::{in_sql, is_file, is_secret, is_secret_name, is_written_out};
 
 pub(super) const RULE: Rule = Rule {
     id: "G11",
@@ -87,7 +91,7 @@ fn in_pod(prefix: &str, spec: &PodSpec) -> Findings {
 fn in_environment(place: &str, container: &Container) -> Findings {
     let written_out = container.env.iter().filter(|var| {
         let (name, value) = (&*var.name, var.value.look());
-        is_secret_name(name) && is_written_out(value) || names_a_source(name) && has_login(value)
+        is_secret(name, value) || names_a_source(name) && has_login(value)
     });
     let finding = |var: &crate::object::EnvVar| {
         let says = format!("container {} writes out the value of {}", container.name, var.name);
@@ -118,7 +122,8 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
             "keep it in a Secret and mount that beside this ConfigMap (a projected volume shows both in one folder)",
         )
     };
-    let itself = is_secret_name(key) && is_written_out(text);
+    // What is called like a file is one: its lines are judged.
+    let itself = if is_file(key, text) { is_secret_name(key) && in_sql(text) } else { is_secret(key, text) };
     let whole = itself.then(|| add(format!("data[{key}]"), key, "a password"));
     let secrets = options::read_with(text, &["pass", "auth"])
         .filter(move |it| !itself && is_secret_option(&it.key, it.look()));
@@ -140,17 +145,6 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
 /// Without one of these no line of a text holds a password on a command line.
 const SIGNS: [&str; 5] = ["-p", "--", "PASS", "PWD", "WSREP"];
 
-/// A variable or key by whose name a password is meant, and no file name, switch or hint about one.
-fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_uppercase().replace(['-', '.'], "_");
-    let meant = ["PASSWORD", "PASSWD", "MYSQL_PWD", "WSREP_SST_AUTH"].iter().any(|word| name.contains(word));
-    let about = ["_FILE", "_FILES"].iter().any(|end| name.ends_with(end))
-        || ["ALLOW_EMPTY", "RANDOM", "EXPIRE", "ONETIME", "PASSWORD_POLICY", "SECRET_NAME"]
-            .iter()
-            .any(|word| name.contains(word));
-    meant && !about
-}
-
 /// A variable that says where data comes from, as exporters and applications have one.
 fn names_a_source(name: &str) -> bool {
     ["DATA_SOURCE_NAME", "DSN", "URL", "URI"].iter().any(|end| name.ends_with(end))
@@ -161,23 +155,6 @@ fn has_login(value: &str) -> bool {
     let rest = value.split_once("://").map_or(value, |(_, rest)| rest);
     let login = rest.rsplit_once('@').map(|(login, _)| login);
     login.and_then(|login| login.split_once(':')).is_some_and(|(_, password)| is_written_out(password))
-}
-
-/// Something stands there, and it is not only a reference to something that is filled in later.
-fn is_written_out(value: &str) -> bool {
-    let value = value.trim().trim_matches(['"', '\'', '\\']);
-    let reference = value.starts_with('$') || value.starts_with("{{") && value.ends_with("}}");
-    !value.is_empty() && !reference && !is_filled_in(value)
-}
-
-/// What a program fills in: `{0}`, `{password}`, `%s`, `%(password)s`.
-fn is_filled_in(value: &str) -> bool {
-    let plain = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let braced = |open: &str, close: &str| {
-        let inside = value.strip_prefix(open).and_then(|rest| rest.split_once(close));
-        inside.is_some_and(|(name, _)| plain(name))
-    };
-    value == "%s" || braced("%(", ")s") || braced("{", "}")
 }
 
 fn is_secret_option(key: &str, value: &str) -> bool {
@@ -212,7 +189,11 @@ fn in_shell(line: &str) -> Option<&'static str> {
 fn in_assignment(word: &str) -> Option<&'static str> {
     let (name, value) = word.split_once('=')?;
     let plain = name.chars().all(|c| c.is_ascii_uppercase() || c == '_' || c.is_ascii_digit());
-    (plain && is_secret_name(name) && is_written_out(value)).then_some("a password")
+    // A call, as scripts in other languages have one: `PASSWORD=open("/run/secrets/root").read()`.
+    let call = value.find(['(', '[']).is_some_and(|at| {
+        at > 0 && value[..at].chars().all(|c| c.is_ascii_alphanumeric() || "._".contains(c))
+    });
+    (plain && !call && is_secret(name, value)).then_some("a password")
 }
 
 fn in_argument(word: &str, client: bool) -> Option<&'static str> {
@@ -269,6 +250,9 @@ mod tests {
             "mysql -u root -p -h cs",
             "mysql -p\"$MYSQL_ROOT_PASSWORD\" -e 'SELECT 1'",
             "mysql --password=$(cat /run/secrets/root)",
+            "MYSQL_PWD=`cat /run/secrets/root` mysql -e 'SELECT 1'",
+            "PASSWORD=open('/run/secrets/root').read()",
+            "export PASSWORD_MIN_LENGTH=12",
             "mysql --password=\"${MARIADB_ROOT_PASSWORD}\"",
             "MYSQL_PWD=\"$MARIADB_ROOT_PASSWORD\" mysql -e 'SELECT 1'",
             "mariadbd --wsrep-sst-auth=root:$(SST_PASSWORD)",
@@ -285,6 +269,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_called_like_a_file_is_judged_by_its_lines() {
+        for (key, text, found) in [
+            ("simple-password-check.cnf", "[mysqld]\nplugin_load_add = simple_password_check\n", 0),
+            ("password.sh", "MYSQL_PWD=\"$(cat /run/secrets/root)\" mariadb -e 'SELECT 1'\n", 0),
+            ("password.sh", "MYSQL_PWD=hunter2 mariadb -e 'SELECT 1'\n", 1),
+            ("set-password.sql", "ALTER USER root IDENTIFIED BY 'hunter2';\n", 1),
+            ("set-password.sql", "ALTER USER root IDENTIFIED BY '${PASSWORD}';\n", 0),
+            ("root-password", "hunter2", 1),
+        ] {
+            assert_eq!(in_text(key, text).count(), found, "{key}: {text}");
+        }
+    }
+
+    #[test]
     fn sources_with_a_login() {
         for value in ["exporter:x@tcp(127.0.0.1:3306)/", "mysql://app:x@db/app", "a:b@c@d"] {
             assert!(has_login(value), "{value}");
@@ -293,28 +291,6 @@ mod tests {
             ["exporter:$(PASSWORD)@tcp(db:3306)/", "mysql://db:3306/app", "app@tcp(db:3306)/", "http://a:1/"]
         {
             assert!(!has_login(value), "{value}");
-        }
-    }
-
-    #[test]
-    fn names_that_mean_a_password() {
-        for name in [
-            "MYSQL_ROOT_PASSWORD",
-            "mariadb-password",
-            "MYSQL_PWD",
-            "DB_PASSWD",
-            "MARIADB_GALERA_MARIABACKUP_PASSWORD",
-        ] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in [
-            "MARIADB_ROOT_PASSWORD_FILE",
-            "MARIADB_ALLOW_EMPTY_ROOT_PASSWORD",
-            "MYSQL_RANDOM_ROOT_PASSWORD",
-            "PWD",
-            "HOME",
-        ] {
-            assert!(!is_secret_name(name), "{name}");
         }
     }
 }

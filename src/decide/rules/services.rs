@@ -1,8 +1,8 @@
 //! G16: the Services of a cluster lead to its members, and members find each other before they are Ready.
 //!
 //! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
-//! the pod template's labels; refuses to make the governing Service (`spec.serviceName`) anything but headless, and to
-//! take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
+//! the pod template's labels; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
+//! cluster or after it, and to take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
 //! lead to the bootstrap node. Disruption budgets that would lose the members by a change of labels are named as well.
 //!
 //! # Why
@@ -76,14 +76,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 
 /// What a Service breaks by itself.
 fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
-    let clusters = view.clusters_in(ns).filter_map(|cluster| {
-        if governs(service, cluster) {
-            not_only_names(cluster, service)
-        } else {
-            to_bootstrap(cluster, service, view)
-        }
-    });
-    clusters.chain(unpublished(ns, service, view)).collect()
+    let governed = view.governed_by(ns, &service.metadata.name);
+    let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
+    let governed = governed.into_iter().filter_map(|cluster| not_only_names(cluster, service));
+    let others = others.filter_map(|cluster| to_bootstrap(cluster, service, view));
+    governed.chain(others).chain(unpublished(ns, service, view)).collect()
 }
 
 fn governs(service: &Service, cluster: &Cluster) -> bool {
@@ -111,7 +108,8 @@ fn not_only_names(cluster: &Cluster, service: &Service) -> Option<Finding> {
 /// Service may well have one that shows who is Ready.
 fn unpublished(ns: &str, service: &Service, view: &View<'_>) -> Option<Finding> {
     let selector = &service.spec.selector;
-    let mut led_to = view.clusters_in(ns).filter(|cluster| service.selects(members(cluster))).peekable();
+    let led_to = view.clusters_for(ns, selector);
+    let mut led_to = led_to.filter(|cluster| service.selects(members(cluster))).peekable();
     let of_members = match led_to.peek() {
         None => view.adoption().adopts(selector) && !founds(selector),
         Some(_) => led_to.any(|cluster| governs(service, cluster)),
@@ -198,18 +196,31 @@ const ONE_POD: &str = "statefulset.kubernetes.io/pod-name";
 /// The members of a new cluster would have no names.
 fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
     let name = &new.spec.service_name;
-    let service = view.services_in(ns).find(|service| service.metadata.name == *name)?;
-    let problem = match () {
-        () if !service.headless() => "is not headless",
-        () if !service.selects(&new.spec.template.metadata.labels) => "does not select its members",
+    let service = view.service(ns, name)?;
+    let labels = &new.spec.template.metadata.labels;
+    let (verdict, problem) = match () {
+        // As where the Service is written after its cluster.
+        () if !service.headless() => (Verdict::Deny, "is not headless"),
+        () if !service.selects(labels) => (Verdict::Warn, "does not select its members"),
         () => return None,
     };
+    let fit = view.services_in(ns).find(|it| it.headless() && it.selects(labels));
+    let instead = match fit {
+        Some(fit) => format!(
+            "set spec.serviceName: {}, which is headless and selects the template's labels",
+            fit.metadata.name
+        ),
+        None => {
+            "name a headless Service that selects the template's labels, with publishNotReadyAddresses: true"
+                .to_owned()
+        }
+    };
     Some(RULE.finding(
-        Verdict::Warn,
+        verdict,
         "spec.serviceName",
         format!("its governing Service {name} {problem}, so members have no names"),
         "members find each other by their names below the governing Service",
-        "use a headless one that selects the template's labels, with publishNotReadyAddresses",
+        instead,
     ))
 }
 

@@ -1,6 +1,7 @@
 //! G19: a server that was not stopped in order starts from where its data is.
 //!
-//! Warns of a template whose server would start without knowing its position after a crash. Refuses nothing.
+//! Warns of a template whose server would start without knowing its position after a crash. Refuses nothing. Where no change of
+//! the manifest helps, as with Bitnami's image, it is said when the cluster is installed, and not by every `gatera check`.
 //!
 //! # Why
 //!
@@ -45,7 +46,7 @@
 use super::{Rule, WRITTEN, template};
 use crate::amend::inject::{Prospect, Start};
 use crate::object::{Kind, Object};
-use crate::review::Review;
+use crate::review::{Origin, Review};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
@@ -61,11 +62,14 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((template, server)) = template::of(review.new.as_ref(), view) else { return Findings::new() };
     let Some(Object::StatefulSet(set)) = &review.new else { return Findings::new() };
     let claims = set.spec.volume_claim_templates.iter().map(|claim| &*claim.metadata.name);
-    let Start::Blind { why, instead } =
+    let Start::Blind { why, instead, lasts } =
         Prospect::of(server, &template.metadata, &template.spec, claims).start
     else {
         return Findings::new();
     };
+    if lasts && matches!(review.origin, Origin::Check | Origin::Audit) {
+        return Findings::new();
+    }
     let says = format!("after a crash container {} starts without knowing its position: {why}", server.name);
     let finding = RULE.finding(
         Verdict::Warn,

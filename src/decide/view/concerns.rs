@@ -27,7 +27,8 @@ impl<'a> View<'a> {
                 self.readers_of(ns, name).chain(self.clusters_in(ns).filter(starts)).collect()
             }
             Kind::Secret => {
-                self.clusters_in(ns).filter(|it| it.reads_secret(name) || it.pulls_with(name)).collect()
+                let names = self.world.facts.index.names(By::SetOfSecret, ns, name);
+                names.filter_map(|name| self.cluster(ns, name)).collect()
             }
             Kind::ServiceAccount => self.clusters_in(ns).filter(|it| it.runs_as(name)).collect(),
             Kind::Service => self.led_to_by(ns, name, review),
@@ -141,9 +142,31 @@ impl<'a> View<'a> {
         let Some(Object::Service(service)) = review.old.as_ref().or(review.new.as_ref()) else {
             return Vec::new();
         };
-        self.clusters_in(ns)
-            .filter(|it| it.workload.spec.service_name == name || service.selects(it.member_labels()))
-            .collect()
+        let mut found = self.governed_by(ns, name);
+        found.extend(
+            self.clusters_for(ns, &service.spec.selector).filter(|it| service.selects(it.member_labels())),
+        );
+        found.sort_by_key(|it| &it.id);
+        found.dedup_by_key(|it| &it.id);
+        found
+    }
+
+    /// The clusters whose members have their names from this Service.
+    pub fn governed_by(&self, namespace: &str, service: &str) -> Vec<&'a Cluster> {
+        let names = self.world.facts.index.names(By::SetOfService, namespace, service);
+        names.filter_map(|name| self.cluster(namespace, name)).collect()
+    }
+
+    /// The clusters that a selector can be about: those of the instance that it asks for, or all of the namespace.
+    pub fn clusters_for(&self, namespace: &str, selector: &Labels) -> impl Iterator<Item = &'a Cluster> {
+        let asked =
+            adopt::INSTANCE_LABELS.iter().find_map(|key| Some(format!("{key}={}", selector.get(key)?)));
+        let of_instance = asked.as_ref().map(|label| {
+            let names = self.world.facts.index.names(By::SetOfLabel, namespace, label);
+            names.filter_map(|name| self.cluster(namespace, name)).collect::<Vec<_>>()
+        });
+        let all = asked.is_none().then(|| self.clusters_in(namespace));
+        of_instance.into_iter().flatten().chain(all.into_iter().flatten())
     }
 
     fn protected_by(&self, review: &Review) -> Vec<&'a Cluster> {
@@ -167,11 +190,6 @@ impl Cluster {
         let noted = self.note.iter().flat_map(Note::revisions);
         let run = self.pods().filter_map(|pod| pod.revision.as_ref());
         noted.chain(run).any(|it| it.copies().any(|name| name == copy))
-    }
-
-    /// The images of its members are pulled with this Secret.
-    pub fn pulls_with(&self, secret: &str) -> bool {
-        self.workload.spec.template.spec.image_pull_secrets.iter().any(|it| it.name == secret)
     }
 
     /// Its members run as this ServiceAccount.

@@ -228,10 +228,20 @@ impl Facts {
                 let template = &it.spec.template;
                 let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
                 let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
+                let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
+                    let value = template.metadata.labels.get(key)?;
+                    Some((By::SetOfLabel, format!("{key}={value}")))
+                });
+                let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
+                let secrets = template.spec.secrets().chain(pulls);
+                let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
                 instance(By::SetOfInstance, &template.metadata.labels)
                     .into_iter()
                     .chain(reads)
                     .chain(notes)
+                    .chain(labels)
+                    .chain(secrets)
+                    .chain([(By::SetOfService, it.spec.service_name.clone())])
                     .collect()
             }),
             Kind::Deployment => self.deployments.get(id).map(|it| {

@@ -32,6 +32,12 @@ pub(super) enum By {
     PodThatReads,
     /// A claim, by the cluster that its labels name.
     ClaimOfInstance,
+    /// A StatefulSet, by a label of its template that names an instance: `key=value`.
+    SetOfLabel,
+    /// A StatefulSet, by its governing Service.
+    SetOfService,
+    /// A StatefulSet, by a Secret that its template refers to.
+    SetOfSecret,
     /// A claim without such labels, by the last two words of its name: those a pod's name ends with.
     ClaimOfTail,
 }

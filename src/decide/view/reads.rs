@@ -3,7 +3,7 @@
 //! Must not know: what is wrong with any of it.
 
 use super::index::By;
-use super::{Cluster, View};
+use super::{Cluster, Id, View};
 use crate::galera::data::Place;
 use crate::galera::ports::Ports;
 use crate::galera::reading::File;
@@ -78,10 +78,21 @@ impl<'a> View<'a> {
         names.filter_map(|name| self.cluster(namespace, name))
     }
 
+    /// The adopted Deployments that read this ConfigMap.
+    pub fn deployments_that_read(
+        &self,
+        namespace: &str,
+        config_map: &str,
+    ) -> impl Iterator<Item = &'a Workload> {
+        let facts = &self.world.facts;
+        let names = facts.index.names(By::DeploymentThatReads, namespace, config_map);
+        names.filter_map(move |name| facts.deployments.get(&Id::new(namespace, name)).map(AsRef::as_ref))
+    }
+
     /// Some workload of this namespace that is adopted reads this ConfigMap.
     pub fn is_read(&self, namespace: &str, config_map: &str) -> bool {
-        let mut deployments = self.world.facts.index.names(By::DeploymentThatReads, namespace, config_map);
-        self.readers_of(namespace, config_map).next().is_some() || deployments.next().is_some()
+        self.readers_of(namespace, config_map).next().is_some()
+            || self.deployments_that_read(namespace, config_map).next().is_some()
     }
 
     /// This ConfigMap is Galera's: a workload of ours reads it, or it shows it. The latter catches a ConfigMap that is

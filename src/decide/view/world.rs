@@ -3,6 +3,7 @@
 //! A World never changes. The next one shares with it whatever a change did not touch, so its cost follows the change and not
 //! the number of clusters.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -10,7 +11,7 @@ use imbl::OrdMap;
 use super::index::By;
 use super::{Cluster, Facts, Freshness, Id};
 use crate::galera::{adopt, server};
-use crate::object::{PodSpec, Workload};
+use crate::object::{Node, PodSpec, Workload};
 
 /// Everything known, at one moment.
 #[derive(Clone, Debug, Default)]
@@ -99,8 +100,19 @@ impl World {
 
     /// The nodes such a pod could be placed on now; `None` if that is for the scheduler alone to say.
     pub fn nodes_for(&self, pod: &PodSpec) -> Option<usize> {
+        self.places(pod).map(Iterator::count)
+    }
+
+    /// The values that this label has on those nodes; `None` also if one of them lacks it.
+    pub fn domains_for(&self, pod: &PodSpec, label: &str) -> Option<usize> {
+        let values: Option<BTreeSet<_>> =
+            self.places(pod)?.map(|node| node.metadata.labels.get(label)).collect();
+        values.map(|values| values.len())
+    }
+
+    fn places<'a>(&'a self, pod: &'a PodSpec) -> Option<impl Iterator<Item = &'a Node>> {
         let told = pod.affinity.node_affinity.required.is_none() && !self.facts.nodes.is_empty();
-        told.then(|| self.facts.nodes.values().filter(|node| node.takes(pod)).count())
+        told.then(|| self.facts.nodes.values().map(Arc::as_ref).filter(|node| node.takes(pod)))
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Start {
         why: &'static str,
         /// What helps.
         instead: &'static str,
+        /// No change of the manifest helps.
+        lasts: bool,
     },
 }
 
@@ -38,20 +40,24 @@ impl Start {
             _ if meta.mark(marks::START) == Some("keep") => Self::Blind {
                 why: "gatera.dev/start: keep leaves its command alone",
                 instead: "take gatera.dev/start: keep off the template",
+                lasts: false,
             },
             // Neither what is advised for others nor the official profile would start it.
             _ if Profile::by_looks(server, meta.mark(marks::PROFILE)) == Profile::Bitnami => Self::Blind {
                 why: "gatera has no step for Bitnami's image",
                 instead: "after a crash of all members compare their tables before you rely on them",
+                lasts: true,
             },
             Front::Unknown => Self::Blind {
                 why: "gatera does not know what its command, or its arguments, start",
                 instead: "leave command out, or begin it with docker-entrypoint.sh or mariadbd",
+                lasts: false,
             },
             // A command replaces the image's entry point, so it has to be known what that is.
             _ if server.command.is_empty() && !entry_point_is_known(server, meta) => Self::Blind {
                 why: "it is not known how its image starts the server",
                 instead: "set gatera.dev/profile: official if it starts as the official image does",
+                lasts: false,
             },
             _ => Self::Prepended,
         }

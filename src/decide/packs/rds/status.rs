@@ -84,7 +84,7 @@ fn autopilot(review: &Review, new: &Rds) -> Finding {
     let why = "it turns autopilot on again while there is a spec.endpoint, and only then";
     let Review { namespace, name, .. } = review;
     let instead = if new.spec.endpoint.is_empty() {
-        "write spec.endpoint, which turns it on".to_owned()
+        "write spec.endpoint".to_owned()
     } else {
         let patch = r#"{"spec":{"endpoint":""}}"#;
         format!(

@@ -74,6 +74,7 @@ fn finding(hit: &Hit, print: &str) -> Value {
 fn object(it: &Outcome) -> Value {
     let became = match it.worst {
         _ if it.unchanged => "unchanged",
+        _ if it.is_of_no_rule() => "notJudged",
         Some(Level::Note | Level::Unread) => "notJudged",
         worst => worst.map_or("fine", Level::name),
     };

@@ -46,7 +46,10 @@ fn suite(checked: &Checked, file: &str) -> Suite {
     }
     let unread: Vec<_> = own.iter().filter(|it| it.level() == Level::Unread).collect();
     let failures = objects.iter().filter(|it| it.worst == Some(Level::Refused)).count();
-    let skipped = objects.iter().filter(|it| it.worst == Some(Level::Waived) || it.unchanged).count();
+    let skipped = objects
+        .iter()
+        .filter(|it| it.worst == Some(Level::Waived) || it.unchanged || it.is_of_no_rule())
+        .count();
     let (tests, errors) = (objects.len() + unread.len(), unread.len());
     let mut text = format!(
         "  <testsuite name=\"{}\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" skipped=\"{skipped}\">\n",
@@ -81,7 +84,7 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
     let Outcome { spot, object, .. } = outcome;
     let of_this = |level: Level| hits.iter().filter(move |it| it.level() == level);
     let _ = write!(text, "    <testcase classname=\"{}\" name=\"{}\"", xml(&spot.file), xml(&object.subject));
-    if outcome.worst.is_none() && !outcome.unchanged {
+    if outcome.is_fine() {
         text.push_str("/>\n");
         return;
     }
@@ -94,6 +97,8 @@ fn test(text: &mut String, outcome: &Outcome, hits: &[&Hit]) {
             writeln!(text, "      <failure type=\"{code}\" message=\"{message}\">{}</failure>", xml(&all));
     } else if outcome.unchanged {
         text.push_str("      <skipped message=\"unchanged\"/>\n");
+    } else if outcome.is_of_no_rule() {
+        text.push_str("      <skipped message=\"no rule is about such a kind\"/>\n");
     } else if outcome.worst == Some(Level::Waived) {
         let all: String = of_this(Level::Waived).map(|it| said(it)).collect();
         let _ = writeln!(text, "      <skipped message=\"waived\">{}</skipped>", xml(&all));

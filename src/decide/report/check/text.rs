@@ -34,7 +34,7 @@ pub(super) fn hits(checked: &Checked, colour: bool) -> String {
 /// A line for each object that nothing is said of.
 pub(super) fn fine(checked: &Checked, colour: bool) -> String {
     let paint = Paint(colour);
-    let fine = checked.objects.iter().filter(|it| it.worst.is_none() && !it.unchanged);
+    let fine = checked.objects.iter().filter(|it| it.is_fine());
     let line = |Outcome { spot, object, .. }: &Outcome| {
         format!("{}: {} {}\n", at(spot), paint.with("32", "fine"), visible(&object.subject))
     };

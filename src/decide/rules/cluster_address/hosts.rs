@@ -154,8 +154,9 @@ fn service(name: &str, rest: &str, members: &Members<'_>, view: &View<'_>) -> Op
     if namespace == members.namespace && leads_to(members.labels) {
         return Some(Who::Service { headless: service.headless() });
     }
-    let mut others = view.world.clusters().filter(|it| it.id.namespace == namespace);
-    let other = others.find(|it| leads_to(&it.workload.spec.template.metadata.labels));
+    let other = view
+        .clusters_for(namespace, selector)
+        .find(|it| leads_to(&it.workload.spec.template.metadata.labels));
     // A bootstrap node of another cluster is as bad as its members.
     let other = other.or_else(|| {
         view.cluster_of(namespace, selector).filter(|it| {

@@ -47,9 +47,10 @@ impl Leaving<'_> {
         if let (Some(own), Some(its)) = (does(self.member), does(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
             let instead = format!(
-                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod delete it, wait until it is Ready, then \
+                "neither becomes Ready by waiting: this one {}; with the override of G02 on this pod: {}; wait until it is Ready, then \
                  {}",
                 own.says(),
+                self.again(),
                 other.name
             );
             return wait(says, instead);

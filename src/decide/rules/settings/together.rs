@@ -37,13 +37,16 @@ impl<'a> Sets<'a> {
         coming: Option<&Workload>,
     ) -> Self {
         let name = &*map.metadata.name;
-        let known = view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_in(ns));
+        let known =
+            view.readers_of(ns, name).map(|it| &*it.workload).chain(view.deployments_that_read(ns, name));
         let mut sets = Self::default();
         let mut readings = Vec::new();
         for workload in known.chain(coming) {
             let template = &workload.spec.template;
-            let mut read = template.spec.config_maps();
-            let Some(server) = server::of(template).filter(|_| read.any(|it| it == name)) else { continue };
+            if !template.spec.config_maps().any(|it| it == name) {
+                continue;
+            }
+            let Some(server) = server::of(template) else { continue };
             let all = view.with(map).files(ns, &template.spec);
             let included = Included::by(&all);
             readings.extend(reading(&template.spec, server, name, files, &included));
