@@ -159,7 +159,7 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     let to_one = || {
         let (one, rest): (Vec<_>, Vec<_>) = new.spec.selector.iter().partition(|(key, _)| **key == *ONE_POD);
         one.first().is_some_and(|(_, name)| cluster.member(name).is_some())
-            && rest.iter().all(|(key, value)| members(cluster).get(*key) == Some(*value))
+            && rest.iter().all(|(key, value)| members(cluster).get(key) == Some(*value))
     };
     if governs(new, cluster) && old.spec.publish_not_ready_addresses && !new.spec.publish_not_ready_addresses
     {
