@@ -237,7 +237,7 @@ fn what_the_advice_says_to_write_is_admitted() {
             "G17",
             &*set,
             pod(json!({ "containers": [{ "name": "mariadb", "image": "mariadb" }] })),
-            "such as mariadb:10.11",
+            "write the version: mariadb:VERSION",
             pod(json!({ "containers": [{ "name": "mariadb", "image": "mariadb:10.11" }] })),
         ),
         (

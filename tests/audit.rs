@@ -27,7 +27,7 @@ fn judged_world(world: &World) -> Audit {
 
 fn with_password() -> Value {
     let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }, { "name": "MYSQL_PASSWORD", "value": "x" }]);
-    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "ports": [{ "containerPort": 4567 }] }] } } } })
+    json!({ "spec": { "template": { "spec": { "containers": [{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }], "ports": [{ "containerPort": 4567 }] }] } } } })
 }
 
 #[test]

@@ -44,7 +44,7 @@ pub use reader::Reader;
 pub use references::{SourceRef, Uses};
 pub use secret::Secret;
 pub use selector::Selector;
-pub use service::Service;
+pub use service::{Service, ServicePort};
 pub use unreadable::{Unreadable, read};
 pub use workload::{ClaimTemplate, Scale, Workload, ordinal};
 

@@ -4,6 +4,9 @@ use super::options::{flags, last, provider_options};
 use super::reading::File;
 use crate::object::Container;
 
+/// Where a server listens for clients if nothing else is said.
+pub const USUAL: i64 = 3306;
+
 /// Ports as options say them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {

@@ -56,6 +56,12 @@ pub struct Term {
     /// The node label.
     #[serde(deserialize_with = "or_default")]
     pub topology_key: String,
+    /// In these namespaces; empty: in the pod's own.
+    #[serde(deserialize_with = "list")]
+    pub namespaces: Vec<String>,
+    /// And with the same values of these labels.
+    #[serde(deserialize_with = "list")]
+    pub match_label_keys: Vec<String>,
 }
 
 /// How evenly such pods are spread over the values of a node label.
@@ -85,14 +91,17 @@ impl AntiAffinity {
 }
 
 impl Term {
-    /// It keeps pods with these labels away from each other on nodes.
-    pub fn parts(&self, labels: &Labels) -> bool {
-        self.on_nodes() && self.is_about(labels)
+    /// It keeps pods with these labels in this namespace away from each other on nodes.
+    pub fn parts(&self, labels: &Labels, namespace: &str) -> bool {
+        self.on_nodes() && self.is_about(labels, namespace)
     }
 
-    /// It keeps pods with these labels away from each other where they share a value of its node label.
-    pub fn is_about(&self, labels: &Labels) -> bool {
-        is_about(self.label_selector.as_ref(), labels)
+    /// It keeps pods with these labels in this namespace away from each other where they share a value of its node label.
+    pub fn is_about(&self, labels: &Labels, namespace: &str) -> bool {
+        let here = self.namespaces.is_empty() || self.namespaces.iter().any(|it| it == namespace);
+        // A label that the template does not give may be another one in each pod.
+        let shared = self.match_label_keys.iter().all(|key| labels.contains_key(key));
+        here && shared && is_about(self.label_selector.as_ref(), labels)
     }
 
     /// "Beside" means on the same node.

@@ -2,7 +2,8 @@
 
 use serde::Deserialize;
 
-use super::meta::or_default;
+use super::meta::{list, or_default};
+use super::quantity::Quantity;
 use super::{Labels, Meta};
 
 /// A Service.
@@ -30,9 +31,23 @@ pub struct ServiceSpec {
     /// Names of pods that are not Ready resolve too.
     #[serde(deserialize_with = "or_default")]
     pub publish_not_ready_addresses: bool,
+    /// The ports that it has.
+    #[serde(deserialize_with = "list")]
+    pub ports: Vec<ServicePort>,
     /// ClusterIP, NodePort, LoadBalancer, ExternalName; empty is ClusterIP.
     #[serde(rename = "type", deserialize_with = "or_default")]
     pub kind: String,
+}
+
+/// A port of a Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ServicePort {
+    /// Its number.
+    #[serde(deserialize_with = "or_default")]
+    pub port: i64,
+    /// The port of the pods, by number or by a declared name; absent: the same.
+    pub target_port: Option<Quantity>,
 }
 
 impl Service {

@@ -72,30 +72,30 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let ns = &review.namespace;
     match (&review.old, &review.new) {
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            let found = in_template(&new.spec.template);
-            let changed =
-                weakened(old, new, view).or_else(|| crowded(old, new, view.cluster(ns, &review.name), view));
+            let found = in_template(ns, &new.spec.template);
+            let changed = weakened(ns, old, new, view)
+                .or_else(|| crowded(ns, old, new, view.cluster(ns, &review.name), view));
             changed.into_iter().chain(found).collect()
         }
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
-            let found = in_template(&new.spec.template).into_iter();
-            found.chain(too_few_nodes(&new.spec.template, new.replicas(), view)).collect()
+            let found = in_template(ns, &new.spec.template).into_iter();
+            found.chain(too_few_nodes(ns, &new.spec.template, new.replicas(), view)).collect()
         }
         (Some(Object::Scale(old)), Some(Object::Scale(new))) if new.spec.replicas > old.spec.replicas => {
             let template = view.cluster(ns, &review.name).map(|cluster| &cluster.workload.spec.template);
-            let few = template.and_then(|it| too_few_nodes(it, new.spec.replicas, view));
+            let few = template.and_then(|it| too_few_nodes(ns, it, new.spec.replicas, view));
             few.map(grown).into_iter().collect()
         }
         _ => Findings::new(),
     }
 }
 
-fn apart(template: &Template) -> Apart {
+fn apart(ns: &str, template: &Template) -> Apart {
     let terms = &template.spec.affinity.pod_anti_affinity;
     let labels = &template.metadata.labels;
     match template.metadata.mark(marks::ANTI_AFFINITY) {
-        _ if terms.required.iter().any(|term| term.parts(labels)) => Apart::Required,
-        _ if terms.terms().any(|term| term.parts(labels)) => Apart::Preferred,
+        _ if terms.required.iter().any(|term| term.parts(labels, ns)) => Apart::Required,
+        _ if terms.terms().any(|term| term.parts(labels, ns)) => Apart::Preferred,
         _ if terms.terms().any(crate::object::Term::on_nodes) => Apart::Missing,
         Some("required") => Apart::Required,
         Some("preferred") => Apart::Preferred,
@@ -105,10 +105,10 @@ fn apart(template: &Template) -> Apart {
 }
 
 /// What the template says of itself.
-fn in_template(template: &Template) -> Findings {
+fn in_template(ns: &str, template: &Template) -> Findings {
     let why =
         "with two members on one node, the loss of that node leaves a cluster of three without a majority";
-    let found = match apart(template) {
+    let found = match apart(ns, template) {
         Apart::Waived => RULE.finding(
             Verdict::Warn,
             MARK_FIELD,
@@ -130,9 +130,10 @@ fn in_template(template: &Template) -> Findings {
 }
 
 /// Another label of nodes keeps the members apart: there are as many values of it as members.
-fn by_domains(new: &Workload, view: &View<'_>) -> bool {
+fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &new.spec.template;
-    let terms = spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels));
+    let terms =
+        spec.affinity.pod_anti_affinity.required.iter().filter(|it| it.is_about(&metadata.labels, ns));
     let spreads = spec.topology_spread_constraints.iter().filter(|it| it.parts(&metadata.labels));
     let mut keys = terms.map(|it| &it.topology_key).chain(spreads.map(|it| &it.topology_key));
     let enough = |key: &String| {
@@ -143,11 +144,11 @@ fn by_domains(new: &Workload, view: &View<'_>) -> bool {
 }
 
 /// What kept the members apart no longer does.
-fn weakened(old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    if by_domains(new, view) {
+fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> {
+    if by_domains(ns, new, view) {
         return None;
     }
-    let (before, after) = (apart(&old.spec.template), apart(&new.spec.template));
+    let (before, after) = (apart(ns, &old.spec.template), apart(ns, &new.spec.template));
     let how = match (before, after) {
         (Apart::Required, Apart::Preferred) => "only preferred from now on",
         (Apart::Required, Apart::Missing) => "no longer about its own members",
@@ -166,10 +167,22 @@ fn weakened(old: &Workload, new: &Workload, view: &View<'_>) -> Option<Finding> 
 }
 
 /// A running cluster that newly requires more nodes than there are, or grows beyond them.
-fn crowded(old: &Workload, new: &Workload, cluster: Option<&Cluster>, view: &View<'_>) -> Option<Finding> {
-    let newly = apart(&old.spec.template) != Apart::Required;
+fn crowded(
+    ns: &str,
+    old: &Workload,
+    new: &Workload,
+    cluster: Option<&Cluster>,
+    view: &View<'_>,
+) -> Option<Finding> {
+    let count = |of: &Workload| nodes_for(&of.spec.template.spec, view);
+    let (before, after) = (count(old), count(new));
+    if view.freshness == Freshness::Current && after == Some(0) && before.is_some_and(|it| it > 0) {
+        return Some(nowhere());
+    }
+    // A selector or a taint leaves fewer.
+    let newly = apart(ns, &old.spec.template) != Apart::Required || after < before;
     let grows = new.replicas() > old.replicas();
-    let few = too_few_nodes(&new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
+    let few = too_few_nodes(ns, &new.spec.template, new.replicas(), view).filter(|_| newly || grows)?;
     let runs = cluster.is_some_and(|cluster| cluster.members.iter().any(|member| member.pod.is_some()));
     Some(match (newly, runs) {
         (true, true) => Finding { verdict: Verdict::Deny, ..few },
@@ -178,14 +191,25 @@ fn crowded(old: &Workload, new: &Workload, cluster: Option<&Cluster>, view: &Vie
     })
 }
 
+/// Nodes are there, and its selector, or its tolerations, leave none of them.
+fn nowhere() -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        "spec.template.spec.nodeSelector",
+        "no schedulable node takes its members any more: nodeSelector, or taints that are not tolerated",
+        "the first member that restarts stays Pending, and the rollout hangs there",
+        "label nodes, or tolerate their taints, first",
+    )
+}
+
 /// What was required stays required: only nodes help a cluster that grows.
 fn grown(few: Finding) -> Finding {
     Finding { instead: "add nodes first".into(), ..few }
 }
 
 /// Somebody will find no node. Nothing is said on the word of an old view.
-fn too_few_nodes(template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
-    let required = apart(template) == Apart::Required && view.freshness == Freshness::Current;
+fn too_few_nodes(ns: &str, template: &Template, members: i64, view: &View<'_>) -> Option<Finding> {
+    let required = apart(ns, template) == Apart::Required && view.freshness == Freshness::Current;
     let nodes = required.then(|| nodes_for(&template.spec, view)).flatten()?;
     (nodes < members).then(|| {
         RULE.finding(

@@ -52,11 +52,12 @@
 
 mod claims;
 mod init;
+mod size;
 
 use super::{Rule, Verb, WRITTEN};
 use crate::galera::data::{BITNAMIS, Backing, Place};
 use crate::galera::image::Image;
-use crate::galera::server;
+use crate::galera::server::{self, DATA_DIRECTORIES};
 use crate::object::{Container, Kind, Object, Volume, Workload};
 use crate::review::{Operation, Origin, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -91,7 +92,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             found.extend(kept.filter(|_| moved.is_none() || !on_none));
             found.extend(moved);
             found.extend(beside_claims(review, new, place.as_ref(), view));
-            found.extend(small_volumes(new));
+            found.extend(size::small_volumes(new, place.as_ref()));
             found.extend(init::rewrites(new, place.as_ref()));
             found.extend(claims_left_behind(review, new, view));
             found.extend(comes_back(review, new, place.as_ref(), view));
@@ -126,7 +127,7 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let server = server::of(&new.spec.template)?;
     let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
     let Some((place, name)) = volume else {
-        return on_no_volume(new, server, place);
+        return on_no_volume(new, server, place).or_else(|| shared(new, server).filter(|_| place.is_none()));
     };
     let directory = &place.directory;
     // A claim template of the same name takes the place of a volume.
@@ -136,9 +137,27 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     let (verdict, says) = unsafe_volume(volume, new.replicas(), place)?;
     let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
     Some(if volume.persistent_volume_claim.is_some() || volume.nfs.is_some() {
-        Finding { why: "two servers that write to the same files destroy them".to_owned(), ..found }
+        Finding { why: TWO_SERVERS.to_owned(), ..found }
     } else {
         found
+    })
+}
+
+/// Where its server keeps its data cannot be told: what is mounted where images keep it, if that is one for all.
+fn shared(new: &Workload, server: &Container) -> Option<Finding> {
+    DATA_DIRECTORIES.into_iter().find_map(|directory| {
+        let place = Place::at(new, server, directory.to_owned());
+        let name = place
+            .volume
+            .as_ref()
+            .filter(|_| matches!(place.backing, Backing::Claim(_) | Backing::Volume(_)))?;
+        let mut volumes = new.spec.template.spec.volumes.iter();
+        let volume =
+            volumes.find(|it| it.name == *name && it.empty_dir.is_none() && it.ephemeral.is_none())?;
+        let (verdict, says) = unsafe_volume(volume, new.replicas(), &place)?;
+        let field = format!("spec.template.spec.volumes[{name}]");
+        let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
+        Some(Finding { why: TWO_SERVERS.to_owned(), ..found })
     })
 }
 
@@ -173,6 +192,7 @@ fn on_no_volume(new: &Workload, server: &Container, place: Option<&Place>) -> Op
     Some(finding(Verdict::Deny, mounts, says, instead))
 }
 
+const TWO_SERVERS: &str = "two servers that write to the same files destroy them";
 const CLAIMS: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
@@ -303,30 +323,6 @@ fn beside_claims(review: &Review, new: &Workload, place: Option<&Place>, view: &
     let instead = "mount the claim template at the data directory, as it was".to_owned();
     Some(finding(verdict, "spec.volumeClaimTemplates".to_owned(), says, instead))
 }
-
-/// A server that fills its disk stops, and all members fill theirs at the same time.
-fn small_volumes(new: &Workload) -> Findings {
-    let asked = new.spec.volume_claim_templates.iter().filter_map(|claim| {
-        let size = claim.spec.resources.requests.get("storage")?;
-        (size.bytes()? < SMALLEST).then_some((claim, size))
-    });
-    let found = asked.map(|(claim, size)| {
-        let name = &claim.metadata.name;
-        let found = finding(
-            Verdict::Warn,
-            format!("spec.volumeClaimTemplates[{name}].spec.resources.requests.storage"),
-            format!("{size} for {name} is less than an empty MariaDB needs"),
-            "ask for 1Gi at least, and for data, gcache and one more copy in practice".to_owned(),
-        );
-        let why =
-            "a server that fills its disk stops, and all members fill theirs at the same time".to_owned();
-        Finding { why, ..found }
-    });
-    found.collect()
-}
-
-/// System tables, redo log, undo and a gcache of 128 MiB.
-const SMALLEST: u64 = 512 << 20;
 
 /// A StatefulSet that is created beside claims of the same cluster and would not use one of them starts empty.
 fn claims_left_behind(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {

@@ -36,6 +36,7 @@
 
 use super::{Rule, WRITTEN, template};
 use crate::amend::inject::Prospect;
+use crate::galera::ports::USUAL as USUAL_PORT;
 use crate::galera::programs;
 use crate::galera::server;
 use crate::object::{ConfigMap, Container, Handler, Kind, Object, Template};
@@ -186,9 +187,6 @@ fn asks_another_port(ns: &str, template: &Template, server: &Container, view: &V
     let why = "a probe that never succeeds has every member killed, again and again";
     Some(RULE.finding(Verdict::Deny, place, says, why, format!("let it ask port {port}")))
 }
-
-/// Where a server listens if nothing else is said.
-const USUAL_PORT: i64 = 3306;
 
 /// A ConfigMap by which servers will listen where their probes do not ask.
 fn moves_the_port(ns: &str, new: &ConfigMap, view: &View<'_>) -> Option<Finding> {

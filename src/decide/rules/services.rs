@@ -34,7 +34,8 @@
 
 use super::{Rule, WRITTEN};
 use crate::galera::adopt;
-use crate::object::{Kind, Labels, Object, Service, Workload};
+use crate::galera::ports::USUAL as USUAL_PORT;
+use crate::object::{Kind, Labels, Object, Service, ServicePort, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View, is_cluster};
@@ -79,7 +80,9 @@ fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let governed = view.governed_by(ns, &service.metadata.name);
     let others = view.clusters_for(ns, &service.spec.selector).filter(|it| !governs(service, it));
     let governed = governed.into_iter().filter_map(|cluster| not_only_names(cluster, service));
-    let others = others.filter_map(|cluster| to_bootstrap(cluster, service, view));
+    let others = others.flat_map(|cluster| {
+        to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(ns, cluster, service, view))
+    });
     governed.chain(others).chain(unpublished(ns, service, view)).collect()
 }
 
@@ -149,6 +152,28 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
             "add a label that only members have, such as app: galera",
         )
     })
+}
+
+/// Clients would find nobody behind it: the servers listen on another port.
+fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
+    let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
+    let target = |it: &ServicePort| {
+        let Some(target) = &it.target_port else { return Some(it.port) };
+        let named = server.ports.iter().find(|port| port.name == target.text());
+        named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
+    };
+    let led = service.spec.ports.iter().find(|it| target(it) == Some(USUAL_PORT))?;
+    let port = view.ports(ns, spec, server).clients.filter(|port| *port != USUAL_PORT)?;
+    Some(RULE.finding(
+        Verdict::Warn,
+        "spec.ports",
+        format!(
+            "its port {} leads to {USUAL_PORT}, and the servers of cluster {} listen on {port}",
+            led.port, cluster.id.name
+        ),
+        "nothing listens there: whoever connects is refused",
+        format!("write targetPort: {port}"),
+    ))
 }
 
 /// What a Service gave to the members of a cluster and no longer gives.

@@ -6,6 +6,7 @@ use super::Patient;
 use super::files::SCRIPT;
 use crate::amend::edit;
 use crate::galera::options;
+use crate::galera::ports::USUAL;
 use crate::marks;
 use crate::object::{Container, Handler, Literal};
 
@@ -145,7 +146,7 @@ fn liveness(container: &mut Value, server: &Container, patient: &Patient<'_>, re
     if !server.liveness_probe.as_ref().is_some_and(asks_the_database) {
         return;
     }
-    let port = patient.ports(server).clients.unwrap_or(3306);
+    let port = patient.ports(server).clients.unwrap_or(USUAL);
     remarks.push(format!("livenessProbe of container {} needs a login or Galera's state and is replaced by a look at port {port}", server.name));
     edit::set(
         container,
