@@ -16,7 +16,7 @@ use crate::scene::{self, Scene};
 /// A scene, and what the leader has to do or to say about it.
 fn scenes() -> [Scene; 6] {
     let env = json!([{ "name": "MARIADB_ROOT_PASSWORD", "value": "hunter2" }]);
-    let containers = json!([{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "ports": [{ "containerPort": 4567 }] }]);
+    let containers = json!([{ "name": "mariadb", "image": "mariadb:10.11", "env": env, "volumeMounts": [{ "name": "datadir", "mountPath": "/var/lib/mysql" }], "ports": [{ "containerPort": 4567 }] }]);
     let open = json!({ "spec": { "template": { "spec": { "containers": containers } } } });
     let founds = json!({ "data": { "galera.cnf": "[galera]\nwsrep_cluster_address = gcomm://\n" } });
     [

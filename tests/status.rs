@@ -392,7 +392,7 @@ fn of_two_that_no_waiting_cures_one_goes_first() {
     );
     let instead = format!(
         "do instead:\n    1. neither becomes Ready by waiting: this one has left its cluster\n    2. with the override of G02 on this \
-         pod delete it, wait until it is Ready, then {STATEFUL_SET}-1"
+         pod: kubectl -n {NAMESPACE} delete pod {STATEFUL_SET}-2\n    3. wait until it is Ready, then {STATEFUL_SET}-1"
     );
     assert!(words.starts_with(&says) && words.contains(&instead), "{words}");
 }

@@ -7,8 +7,8 @@ use crate::cluster::{STATEFUL_SET, running_cluster};
 use crate::lab::{Output, User, eventually};
 
 const GALERA: &str = include_str!("fixtures/galera.yaml");
-const ALONE: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://\n";
-const TOGETHER: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs\n";
+const ALONE: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://\n";
+const TOGETHER: &str = "[galera]\nwsrep_on = ON\nwsrep_provider = /usr/lib/galera/libgalera_smm.so\nbinlog_format = ROW\ninnodb_autoinc_lock_mode = 2\nwsrep_cluster_address = gcomm://galera-instance-galera-0.galera-instance-hs,galera-instance-galera-1.galera-instance-hs,galera-instance-galera-2.galera-instance-hs\n";
 
 #[test]
 fn the_way_back_is_open() {
