@@ -242,7 +242,7 @@ fn tell(text: &str, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// Whether somebody at a terminal says yes; if not, it says that nothing more is done.
+/// Whether the person at the terminal says yes; if not, it prints that nothing more is done.
 pub fn agrees(out: &mut impl Write) -> anyhow::Result<bool> {
     anyhow::ensure!(io::stdin().is_terminal(), "standard input is not a terminal; use --yes to confirm");
     write!(out, "Go on? [y/N] ")?;

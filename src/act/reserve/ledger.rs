@@ -120,8 +120,8 @@ impl Ledger {
         self.shown = shown;
     }
 
-    /// These notes stand in a Lease that was asked for then: those that are new count as long as their age leaves, and what is over
-    /// and no longer there is forgotten. A note that was not there at the last read is no older than that read, whatever the clocks show.
+    /// The notes of a Lease, requested at `asked`. A new note counts for the rest of its life; one that has ended and is gone is
+    /// forgotten. A note that was missing at the last read is no older than that read, even if the clocks say otherwise.
     pub(super) fn learn(&mut self, shard: usize, notes: Vec<Note>, asked: Instant, now: Instant) {
         let before = self.seen.get_mut(shard).and_then(|seen| seen.replace(asked));
         let most = before.map_or(LASTS, |before| now.duration_since(before));

@@ -198,7 +198,7 @@ impl<'a> Desk<'a> {
     }
 }
 
-/// A document that cannot be read. Whoever mends a file is not told to mend what was there before.
+/// A document that cannot be read. In the base it is only a note, since the change may be what mends it.
 fn unreadable(words: String, in_base: bool) -> What {
     if in_base {
         What::Unjudged(format!("what stood here was not compared: {words}"))

@@ -35,7 +35,7 @@ pub(super) enum NoItem {
     Stranger,
     /// It looks like one, and something is missing.
     Odd(Place, String),
-    /// Without that nobody can tell what it is.
+    /// It has no apiVersion, so its kind is not known: where, and in words.
     Unreadable(Place, String),
 }
 

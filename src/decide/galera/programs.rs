@@ -45,7 +45,7 @@ pub fn demand(words: &[Literal]) -> Option<&'static str> {
     logs_in.then_some("a login")
 }
 
-/// The command line runs such a program, whatever it does before. The program is asked about with its path and its arguments.
+/// The command line runs such a program, alone or among others. `such` gets its path and its arguments.
 pub fn runs(words: &[Literal], mut such: impl FnMut(&str, &[String]) -> bool) -> bool {
     let called = |command: &Vec<String>| called(command).is_some_and(|(path, rest)| such(path, rest));
     commands(words).iter().any(called)
@@ -59,10 +59,15 @@ pub fn sets(words: &[Literal], variable: &str, values: &[&str]) -> bool {
     commands(words).iter().flatten().any(sets)
 }
 
+/// A program's name without its path.
+pub fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
 /// The program of a command without its path, and its arguments.
 fn program(command: &[String]) -> Option<(&str, &[String])> {
     let (path, arguments) = called(command)?;
-    Some((path.rsplit('/').next().unwrap_or_default(), arguments))
+    Some((name(path), arguments))
 }
 
 /// The program of a command, and its arguments. Assignments, keywords and wrappers stand before it.
@@ -97,7 +102,7 @@ fn called(command: &[String]) -> Option<(&str, &[String])> {
     const AS_USER: [&str; 3] = ["gosu", "su-exec", "-u"];
     let (mut wrapped, mut user) = (false, false);
     let index = command.iter().position(|word| {
-        let name = word.rsplit('/').next().unwrap_or_default();
+        let name = name(word);
         let assignment = word
             .split_once('=')
             .is_some_and(|(name, _)| name.chars().all(|c| c.is_alphanumeric() || c == '_'));

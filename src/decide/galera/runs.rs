@@ -64,7 +64,7 @@ const OTHERS: [&str; 31] = [
     "xbstream",
     "xtrabackup",
 ];
-/// Behind these stands what is not seen here.
+/// What these start is not seen here.
 const HIDING: [&str; 12] = [
     ".",
     "source",
@@ -130,16 +130,12 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
             _ => Runs::Server,
         };
     }
-    match base(path) {
+    match programs::name(path) {
         name if SERVERS.contains(&name) => Runs::Server,
         name if ARBITRATORS.contains(&name) => Runs::Arbitrator,
         name if OTHERS.contains(&name) => Runs::Another,
         _ => Runs::Unknown,
     }
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or_default()
 }
 
 /// Its image is one whose entry point starts a server.
@@ -153,9 +149,9 @@ pub fn starts_as_the_image_does(container: &Container) -> bool {
         || programs::runs(&started(container), |path, _| ENTRY_POINTS.contains(&path))
 }
 
-/// A script of somebody's starts the server, so it may hand it options that nobody sees.
+/// A user's script starts the server, and may hand it options that are not seen.
 pub fn starts_by_a_script(container: &Container) -> bool {
-    let a_server = |path: &str, _: &[String]| SERVERS.contains(&base(path));
+    let a_server = |path: &str, _: &[String]| SERVERS.contains(&programs::name(path));
     !starts_as_the_image_does(container) && !programs::runs(&started(container), a_server)
 }
 

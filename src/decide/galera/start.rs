@@ -3,7 +3,7 @@
 //! The script itself is `amend/inject/start-member.sh`; here it is only recognised.
 
 use super::image::Image;
-use super::programs;
+use super::programs::{self, name};
 use crate::object::{Container, Literal};
 
 /// The script that recovers the position, by whatever path a template carries it.
@@ -81,10 +81,6 @@ pub(super) fn is_step(word: &Literal) -> bool {
 pub fn behind_the_step<'a>(words: &'a [&'a str]) -> Option<&'a [&'a str]> {
     let step = words.iter().position(|word| name(word) == STEP)?;
     Some(&words[step + 1..])
-}
-
-fn name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or_default()
 }
 
 #[cfg(test)]

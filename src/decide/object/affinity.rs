@@ -51,7 +51,7 @@ pub struct Weighted {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Term {
-    /// Such pods; absent: nobody.
+    /// Which pods; absent: none.
     pub label_selector: Option<Selector>,
     /// The node label.
     #[serde(deserialize_with = "or_default")]
@@ -68,7 +68,7 @@ pub struct Term {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Spread {
-    /// Such pods; absent: nobody.
+    /// Which pods; absent: none.
     pub label_selector: Option<Selector>,
     /// The node label.
     #[serde(deserialize_with = "or_default")]

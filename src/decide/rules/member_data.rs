@@ -143,7 +143,7 @@ fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
     })
 }
 
-/// Where its server keeps its data cannot be told: what is mounted where images keep it, if that is one for all.
+/// The data directory is not known: one volume for all members is mounted where images keep the data.
 fn shared(new: &Workload, server: &Container) -> Option<Finding> {
     DATA_DIRECTORIES.into_iter().find_map(|directory| {
         let place = Place::at(new, server, directory.to_owned());

@@ -206,7 +206,7 @@ fn options(cluster: &Cluster, view: &View<'_>) -> String {
     let own = view.cluster_address(&cluster.id.namespace, &cluster.workload);
     let (_, options) = own.as_ref().and_then(|it| it.text.trim().split_once('?')).unwrap_or_default();
     let plain = |c: char| c.is_ascii_alphanumeric() || "._=:-".contains(c);
-    // What a member may be told on its way in; the rest stands in files.
+    // Only options of the connection are passed on; the others belong in files.
     let about = |it: &&str| ["gmcast.", "evs.", "socket."].iter().any(|of| it.starts_with(of));
     let kept: Vec<_> = options.split('&').filter(about).filter(|it| it.chars().all(plain)).collect();
     if kept.is_empty() { String::new() } else { format!("?{}", kept.join("&")) }

@@ -49,7 +49,7 @@ fn of_script(container: &Container) -> Vec<Flag<'_>> {
     let mut decides =
         words.iter().any(|it| ["if ", "case ", "||"].iter().any(|word| it.look().contains(word)));
     programs::runs(&words, |path, arguments| {
-        let name = path.rsplit('/').next().unwrap_or_default();
+        let name = programs::name(path);
         decides |= ["[", "test", "case", "for"].contains(&name);
         if SERVERS.contains(&name) || name == "docker-entrypoint.sh" {
             servers.push(arguments.to_vec());

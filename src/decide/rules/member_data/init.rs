@@ -9,7 +9,7 @@ use crate::verdict::{Finding, Findings, Verdict};
 pub(super) fn rewrites(new: &Workload, place: Option<&Place>) -> Findings {
     let found = new.spec.template.spec.all_containers().filter_map(|(list, container)| {
         let words: Vec<_> = container.command.iter().chain(&container.args).cloned().collect();
-        // Of another folder of the same volume nothing is said.
+        // Another folder of the same volume is not the data directory.
         let is_its = |place: &Place, mount: &Mount| {
             let whole = mount.sub_path.is_empty() && mount.sub_path_expr.is_empty();
             Some(&mount.name) == place.volume.as_ref() && (whole || mount.sub_path == place.folder)
@@ -47,7 +47,7 @@ fn empties(words: &[Literal], mounted: &str) -> bool {
     };
     programs::runs(words, |path, arguments| {
         let any = |words: &[&str]| arguments.iter().any(|it| words.contains(&&**it));
-        let deletes = match path.rsplit('/').next().unwrap_or_default() {
+        let deletes = match programs::name(path) {
             "rm" => true,
             // What chooses some files keeps the others.
             "find" => any(&["-delete"]) && !any(&["-name", "-iname", "-path", "-regex", "-mtime", "-size"]),
@@ -62,7 +62,7 @@ fn founds_by_hand(words: &[Literal]) -> bool {
     let names = |word: &str| word.contains("safe_to_bootstrap");
     words.iter().any(|word| names(word.look()))
         && programs::runs(words, |path, arguments| {
-            let writes = |it: &String| match path.rsplit('/').next().unwrap_or_default() {
+            let writes = |it: &String| match programs::name(path) {
                 "sed" | "perl" => it.starts_with("-i") || it.starts_with("-pi"),
                 "echo" | "printf" => it.starts_with('>'),
                 _ => false,

@@ -23,7 +23,7 @@ pub(super) fn is_secret_name(name: &str) -> bool {
     meant && !about
 }
 
-/// Whatever stands under it is the password.
+/// Under such a name any value is a password.
 fn ends_as_a_password(name: &str) -> bool {
     let name = one_case(name);
     ["PASSWORD", "PASSWD", "PWD", "AUTH"].iter().any(|end| name.ends_with(end)) && !is_switch_name(&name)
@@ -51,7 +51,7 @@ fn is_setting(value: &str) -> bool {
         || path
 }
 
-/// As `PASSWORD()` makes one: nobody logs in with it.
+/// A hash as `PASSWORD()` makes it: it is no password to log in with.
 fn is_hash(value: &str) -> bool {
     value.strip_prefix('*').is_some_and(|it| it.len() == 40 && it.bytes().all(|it| it.is_ascii_hexdigit()))
 }
