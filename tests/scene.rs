@@ -45,7 +45,7 @@ pub struct Scene {
     /// current, loading, stale
     pub view: String,
     pub parallel: bool,
-    /// There is a StatefulSet at all.
+    /// There is a StatefulSet at all; else its members are as `kubectl delete --cascade=orphan` leaves them.
     pub exists: bool,
     /// Merged into the StatefulSet.
     pub stateful_set: Value,
@@ -147,7 +147,11 @@ impl Scene {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
         for (ordinal, word) in self.members.iter().enumerate() {
-            objects.extend(members::pod(ordinal, word).map(|pod| (Kind::Pod, pod)));
+            let mut pod = members::pod(ordinal, word);
+            if let Some(pod) = pod.as_mut().filter(|_| !self.exists) {
+                members::leave_behind(pod, &self.stateful_set());
+            }
+            objects.extend(pod.map(|pod| (Kind::Pod, pod)));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {

@@ -182,6 +182,12 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
         anyhow::bail!("{} clusters are called {name}; --namespace NS names one", clusters.len());
     };
     let id = cluster.id.clone();
+    if cluster.left {
+        anyhow::bail!(
+            "StatefulSet {id} was deleted, and {} of its members still run; apply it again as it was, which takes its pods back",
+            cluster.pods().filter(|pod| pod.left).count()
+        );
+    }
     Ok(Seen { client: site.client.clone(), clock, settings: site.settings.clone(), world, id })
 }
 

@@ -94,6 +94,7 @@ fn namespaces(view: &View<'_>) -> BTreeSet<String> {
     let facts = view.world.facts();
     let mut all = BTreeSet::new();
     each_namespace(&facts.stateful_sets, &mut all);
+    each_namespace(&facts.left, &mut all);
     each_namespace(&facts.deployments, &mut all);
     each_namespace(&facts.config_maps, &mut all);
     facts.kept.all().for_each(|(_, kept)| each_namespace(kept, &mut all));
@@ -168,7 +169,7 @@ fn each(facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
     for (kind, kept) in facts.kept.all() {
         all(kind, ns, kept, any, |it| it, take);
     }
-    let is_ours = within(&facts.stateful_sets, ns).next().is_some()
+    let is_ours = within(&facts.stateful_sets, ns).chain(within(&facts.left, ns)).next().is_some()
         || within(&facts.deployments, ns).next().is_some()
         || facts.kept.any_in(ns);
     if is_ours {

@@ -4,6 +4,7 @@
 //! Owns: facts about MariaDB and Galera that hold whatever Kubernetes does. Must not know: rules, reviews, the view.
 //! Data: text and parsed objects in, answers out; every function is pure.
 
+pub mod added;
 pub mod address;
 pub mod adopt;
 pub mod data;

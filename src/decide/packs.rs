@@ -102,13 +102,18 @@ pub(crate) fn weight(object: &Object) -> usize {
     PACKS.iter().map(|pack| (pack.weighs)(object)).sum()
 }
 
-/// The command that confirms what this review is about, for half an hour.
+/// What confirms what this review is about, for half an hour.
 pub(crate) fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
+    let until = view.half_an_hour_from_now();
+    if !review.is_there() {
+        return format!(
+            "add this annotation to the manifest: gatera.dev/override: \"{rule} until={until} reason=…\""
+        );
+    }
     // Of a Namespace the namespace is the Namespace itself.
     let place =
         if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
     let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
-    let until = view.half_an_hour_from_now();
     format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
 }
 
@@ -121,14 +126,7 @@ fn unheard(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<
         "`kubectl get {called} --all-namespaces` prints the error; if that webhook is gone for good, \
          `kubectl patch customresourcedefinition {called} --type=merge --patch='{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'` \
          lists them without it; to proceed without knowing: {}",
-        match review.old {
-            Some(_) => format!("{}, then repeat the command", confirmation(review, rule.id, view)),
-            None => format!(
-                "add this annotation to the manifest: gatera.dev/override: \"{} until={} reason=…\"",
-                rule.id,
-                view.half_an_hour_from_now()
-            ),
-        }
+        format_args!("{}, then repeat the command", confirmation(review, rule.id, view))
     );
     view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
 }

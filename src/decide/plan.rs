@@ -252,7 +252,9 @@ fn no_longer_adopted(view: &View<'_>) -> impl Iterator<Item = Step> {
 fn of<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<Step> {
     let ns = &*cluster.id.namespace;
     let view = &view.of_namespace(ns);
-    let over = cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
+    // Where its StatefulSet is gone nobody makes a member anew.
+    let over =
+        cluster.left || cluster.workload.metadata.going() || view.namespace_going(ns) || view.left_alone(ns);
     if view.freshness != Freshness::Current || over {
         return Vec::new();
     }

@@ -75,8 +75,10 @@ pub struct Review {
     pub dry_run: bool,
     /// How it is to be deleted, on delete and eviction.
     pub options: DeleteOptions,
-    /// The object before; absent on create.
+    /// The object before; absent on create, unless it takes members over: then it is what they run.
     pub old: Option<Object>,
+    /// It creates a StatefulSet around members that run.
+    pub takes_over: bool,
     /// The object after; absent on delete.
     pub new: Option<Object>,
     /// What could not be read, if anything: a finding, never a silent pass.
@@ -107,9 +109,15 @@ impl Review {
             dry_run: true,
             options: DeleteOptions::default(),
             old: None,
+            takes_over: false,
             new,
             unreadable,
         }
+    }
+
+    /// The object is there, and can be annotated.
+    pub fn is_there(&self) -> bool {
+        self.old.is_some() && !self.takes_over
     }
 
     /// "StatefulSet db/galera", as every message begins.
@@ -152,6 +160,7 @@ impl Review {
             dry_run: self.dry_run,
             options: DeleteOptions::default(),
             old: None,
+            takes_over: false,
             new: None,
             unreadable: None,
         }
@@ -321,6 +330,7 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
         dry_run: request.dry_run.unwrap_or_default() || options.dry_run(),
         options,
         old,
+        takes_over: false,
         new,
         unreadable,
     };

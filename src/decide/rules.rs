@@ -84,6 +84,9 @@ pub enum Verb {
 /// What to do while the view does not say enough.
 pub(crate) const UNTIL_SEEN: &str = "repeat the command in a minute; /readyz of gatera (port 8080) says what it waits for, or what found no room";
 
+/// What to do where members run without a StatefulSet.
+pub(crate) const APPLY_AGAIN: &str = "apply the StatefulSet again as it was, which takes its pods back";
+
 /// Every write of the object itself.
 pub(crate) const WRITTEN: &[Verb] = &[Verb::Create, Verb::Update];
 
@@ -266,14 +269,24 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         }
     }
     let waived = Waived::of(review, view, &mut decision);
-    let Some(verb) = Verb::of(review) else { return decision };
+    // The StatefulSet that takes members over is a change of what they run. Marks are the object's own: they went with the one before.
+    let change = view.taken_over(review);
+    let judged = |rule: &Rule| match &change {
+        Some(change) if ![own_marks::RULE.id, recovery::RULE.id].contains(&rule.id) => change,
+        _ => review,
+    };
+    if Verb::of(review).is_none() {
+        return decision;
+    }
     let mode = view.mode(unreadable::UNREADABLE, &review.namespace);
     if let Some(finding) = unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
         decision.add(finding, mode, false, None);
     }
     // Most objects break no rule: then nobody asks what was there before.
-    let before = LazyCell::new(|| review.before(view.adoption()));
-    for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
+    let before = LazyCell::new(|| change.as_ref().unwrap_or(review).before(view.adoption()));
+    let asked = |rule: &&Rule| Verb::of(judged(rule)).is_some_and(|verb| rule.looks_at(review.kind, verb));
+    for rule in RULES.iter().filter(asked) {
+        let review = judged(rule);
         let mode = view.mode(rule.id, &review.namespace);
         let off = mode == Mode::Off;
         if off && review.kind != Kind::Namespace {
@@ -312,7 +325,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     }
     if decision.allowed() {
         decision.remarks.extend(half_guarded(review, view));
-        decision.remarks.extend(restarts::told(review, view));
+        decision.remarks.extend(restarts::told(change.as_ref().unwrap_or(review), view));
     }
     decision.sort();
     decision

@@ -206,6 +206,7 @@ impl Passage {
             user: self.user.clone().unwrap_or_else(|| user.to_owned()),
             dry_run: true,
             options,
+            takes_over: false,
             old,
             new,
             unreadable,

@@ -191,7 +191,7 @@ fn it_is_no_pod_of_the_cluster() {
         assert_eq!(cluster.readers.len(), 1);
         assert_eq!(cluster.pods().count(), 3);
         assert!(cluster.leaving.is_empty() && cluster.bootstrap.pods.is_empty());
-        assert_eq!(view.orphans(NAMESPACE).count(), 0);
+        assert!(view.clusters_in(NAMESPACE).all(|it| !it.left));
     }
 }
 

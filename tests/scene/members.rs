@@ -70,6 +70,29 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
     Some(pod)
 }
 
+/// Its StatefulSet was deleted: nobody owns it, and all that shows its template is the pod.
+pub fn leave_behind(pod: &mut Value, stateful_set: &Value) {
+    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    pod["metadata"]["ownerReferences"] = json!([]);
+    let template = &stateful_set["spec"]["template"];
+    json_patch::merge(&mut pod["metadata"], &template["metadata"]);
+    let mut spec = template["spec"].clone();
+    let templates = stateful_set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
+    let claims = templates.map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
+    let claims = claims
+        .map(|it| json!({ "name": it, "persistentVolumeClaim": { "claimName": format!("{it}-{name}") } }));
+    let own = spec["volumes"].as_array().cloned().unwrap_or_default();
+    spec["volumes"] = own.into_iter().chain(claims).collect();
+    spec["subdomain"] = stateful_set["spec"]["serviceName"].clone();
+    let server = spec["containers"][0].clone();
+    json_patch::merge(&mut spec, &pod["spec"]);
+    let mut container = server;
+    json_patch::merge(&mut container, &pod["spec"]["containers"][0]);
+    spec["containers"] = template["spec"]["containers"].clone();
+    spec["containers"][0] = container;
+    pod["spec"] = spec;
+}
+
 /// It tried to start, and told these words.
 fn starts(pod: &mut Value, words: &str) {
     let message = format!("{words}\n");

@@ -46,7 +46,7 @@ impl Front {
 
 /// The words in front of which injection puts the step: with a command of its own a container no longer gets the image's entry
 /// point, nor its arguments.
-fn started(container: &Container) -> Vec<&str> {
+pub fn started(container: &Container) -> Vec<&str> {
     let entry_point = container.command.is_empty().then_some("docker-entrypoint.sh");
     let server = (container.command.is_empty() && container.args.is_empty()).then_some("mariadbd");
     let words = container.command.iter().chain(&container.args).map(Literal::look);

@@ -74,6 +74,9 @@ pub struct PodSpec {
     /// The Secrets that its images are pulled with.
     #[serde(deserialize_with = "list")]
     pub image_pull_secrets: Vec<SourceRef>,
+    /// The Service by which it has its name in the network.
+    #[serde(deserialize_with = "or_default")]
+    pub subdomain: String,
     /// Where it runs; empty before it is scheduled.
     #[serde(deserialize_with = "or_default")]
     pub node_name: String,

@@ -199,6 +199,18 @@ pub struct Ordinals {
     pub start: i64,
 }
 
+impl WorkloadSpec {
+    /// Asks for the members that this one asks for.
+    pub fn keep_members_of(&mut self, other: &Self) {
+        (self.replicas, self.ordinals) = (other.replicas, other.ordinals);
+    }
+
+    /// Asks for exactly these members.
+    pub fn ask_for(&mut self, members: std::ops::Range<i64>) {
+        (self.replicas, self.ordinals.start) = (Some(members.end - members.start), members.start);
+    }
+}
+
 impl Workload {
     /// How many pods are asked for; the API server makes an absent number 1.
     pub fn replicas(&self) -> i64 {

@@ -353,7 +353,7 @@ fn comes_back(review: &Review, new: &Workload, place: Option<&Place>, view: &Vie
     // Files do not tell which pods run.
     let begun =
         review.operation != Operation::Create || matches!(review.origin, Origin::Audit | Origin::Check);
-    if begun || held == 0 || new.replicas() == 0 || view.orphans_for(ns, name).next().is_some() {
+    if begun || held == 0 || new.replicas() == 0 {
         return None;
     }
     let says = format!(

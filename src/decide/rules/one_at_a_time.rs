@@ -95,6 +95,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(Object::Pod(pod)) => Some(PodFact::of(pod)),
         _ => None,
     };
+    if let Some(found) = strays::left_behind(review, shown.as_ref(), view) {
+        return vec![found];
+    }
     let Some(leaving) = Leaving::of(review, shown.as_ref(), view) else {
         return strays::judge(review, shown.as_ref(), view).into_iter().collect();
     };
@@ -113,11 +116,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 /// A member that would be deleted with an owner, whatever the others do at that moment.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let added = owners::added(review, view)?;
-    let cluster = view.cluster_of_pod(&review.namespace, &review.name);
-    let seen = match cluster {
-        Some(cluster) => view.count(cluster),
-        None => view.orphans(&review.namespace).find(|pod| pod.name == review.name).map(|_| view.seen())?,
-    };
+    let seen = view.count(view.cluster_of_pod(&review.namespace, &review.name)?);
     let end = finding(Verdict::Deny, format!("it is a member of a cluster ({seen})"), "", String::new());
     Some(added.finding(&end, review, view))
 }

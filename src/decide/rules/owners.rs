@@ -100,19 +100,11 @@ impl Added<'_> {
                 "it would be deleted together with its new owner {kind} {name}, or at once if that does not exist"
             )
         };
-        let instead = if review.old.is_none() {
-            format!(
-                "leave metadata.ownerReferences out; if you mean it, add this annotation to the manifest: gatera.dev/override: \"{} \
-                 until={} reason=…\"",
-                end.rule,
-                view.half_an_hour_from_now()
-            )
-        } else {
-            format!(
-                "leave metadata.ownerReferences unchanged; if you mean it: {}, then repeat the command",
-                confirmation(review, end.rule, view)
-            )
-        };
+        let instead = format!(
+            "leave metadata.ownerReferences {}; if you mean it: {}, then repeat the command",
+            if review.is_there() { "unchanged" } else { "out" },
+            confirmation(review, end.rule, view)
+        );
         Finding {
             // An owner that was there before makes no other one milder.
             field: format!("metadata.ownerReferences[{}]", coordinates(self.owner).join(" ")),

@@ -71,9 +71,8 @@ const TEMPLATE: &str = "spec.template";
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let adoption = view.adoption();
     match (&review.old, &review.new) {
-        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => takes_back(review, new, view)
+        (None, Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => waited_for(review, view)
             .into_iter()
-            .chain(waited_for(review, view))
             .chain(budgets::waited_for(review, new, view))
             .chain(shape(new))
             .collect(),
@@ -91,27 +90,25 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 /// A StatefulSet that takes over pods of another template restarts them, also the only one. Whether theirs is another cannot
-/// be told: pods have more than a template says.
-fn takes_back(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    let reached = new.reaches_from();
-    let mut runs = view.orphans_for(&review.namespace, &review.name);
-    let only = runs.next().filter(|it| *it >= reached && new.ordinals().contains(it))?;
-    if runs.next().is_some() {
-        return None;
-    }
-    Some(warn(
-        TEMPLATE,
-        format!(
-            "it takes over {}-{only}, the only member that runs, and restarts it if it was made from another template",
-            review.name
-        ),
-        ONLY,
-        format!(
-            "if the template is not the same as before, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members before \
-             that is taken out",
-            new.replicas()
-        ),
-    ))
+/// always be told: annotations of others are not kept.
+fn takes_the_only_one(cluster: &Cluster, new: &Workload) -> Option<Finding> {
+    let [only] = &cluster.members[..] else { return None };
+    let reached = only.ordinal >= new.reaches_from() && new.ordinals().contains(&only.ordinal);
+    reached.then(|| {
+        warn(
+            TEMPLATE,
+            format!(
+                "it takes over {}, the only member that runs, and restarts it if it was made from another template",
+                only.name
+            ),
+            ONLY,
+            format!(
+                "if the template is not the same as before, write spec.updateStrategy.rollingUpdate.partition: {}, and scale to 3 members \
+                 before that is taken out",
+                new.replicas()
+            ),
+        )
+    })
 }
 
 /// The update restarts members: may it now?
@@ -119,9 +116,13 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     let changed = old.spec.template.fingerprint != new.spec.template.fingerprint;
     let strategy = &new.spec.update_strategy;
     let released = strategy.holds_back() < old.spec.update_strategy.holds_back();
-    let ordinals = new.ordinals();
+    let cluster = view.cluster(&review.namespace, &review.name);
+    let left = cluster.filter(|it| it.left);
+    if let Some(only) = left.and_then(|it| takes_the_only_one(it, new)) {
+        return Some(only);
+    }
     let what = match (changed, released) {
-        _ if ordinals.is_empty() => return None,
+        _ if new.ordinals().is_empty() => return None,
         (true, _) => "its pod template changes",
         (false, true) => "it lets a held rollout go on",
         (false, false) => return None,
@@ -135,7 +136,12 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
         ));
     }
     let first = departure::first_to_roll(old, new)?;
-    match view.cluster(&review.namespace, &review.name) {
+    // As long as its StatefulSet is away nothing brings a missing member back, so only one that comes by itself is waited for.
+    let comes = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
+    if left.is_some_and(|it| !comes(it)) {
+        return None;
+    }
+    match cluster {
         Some(cluster) => let_go_besides(what, cluster, first, view)
             .or_else(|| may_restart(what, cluster, first, new.parallel(), view)),
         // Not a cluster before this change, so none of its members joined anything.
@@ -199,14 +205,18 @@ fn may_restart(
         )),
         (State::Joining | State::Degraded, None) if begins_with_the_missing(cluster, first) => None,
         (State::Joining | State::Transfer | State::Degraded | State::Forming, None) => {
-            let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
-            let instead = format!(
-                "{}, then repeat the command; a rollout that hangs: gatera explain G14",
-                cluster.wait_command()
-            );
-            Some(wait(Verdict::Wait, says, instead))
+            Some(joins(what, cluster, view))
         }
     }
+}
+
+fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
+    let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
+    let instead = format!(
+        "{}, then repeat the command; a rollout that hangs: gatera explain G14",
+        cluster.wait_command()
+    );
+    wait(Verdict::Wait, says, instead)
 }
 
 const ONLY: &str = "a member that starts and finds nobody to join gives up after 30 seconds: the cluster would need a manual bootstrap";

@@ -66,16 +66,20 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
             let cluster = view.cluster(&review.namespace, &review.name);
             let is_stopped = new.replicas() == 0 && cluster.is_some_and(Cluster::is_stopped);
-            match stranded(review, new, view) {
-                Some(finding) => vec![finding],
-                None if is_stopped => Findings::new(),
-                None => created(new.replicas()),
-            }
+            if is_stopped { Findings::new() } else { created(new.replicas()) }
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
             if is_cluster(old, view.adoption()) =>
         {
             let cluster = view.cluster(&review.namespace, &review.name);
+            let cluster = match cluster.filter(|it| it.left) {
+                Some(left) if review.takes_over => {
+                    return stranded(new, left).into_iter().collect();
+                }
+                // It is there, and the view has not seen it yet.
+                Some(_) => None,
+                None => cluster,
+            };
             if let Some(refused) = renumbered(old, new, cluster, view) {
                 return vec![refused];
             }
@@ -93,10 +97,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             )
         }
         (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
-            let cluster = view.cluster(&review.namespace, &review.name);
             // It may have been made moments ago, around members that run.
-            let known =
-                cluster.is_some() || view.orphans_for(&review.namespace, &review.name).next().is_some();
+            let cluster = view.cluster(&review.namespace, &review.name).filter(|it| !it.left);
+            let known = cluster.is_some() || view.members_run(&review.namespace, &review.name);
             let step = Resize {
                 review,
                 set: cluster.map(|it| &it.workload.metadata),

@@ -58,8 +58,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let found = match (review.kind, review.operation) {
         (Kind::StatefulSet, Operation::Create | Operation::Update) => owned(review, view),
         (Kind::StatefulSet, Operation::Delete) => match view.cluster(&review.namespace, &review.name) {
-            Some(cluster) => stateful_set(cluster, review, view),
-            None => not_seen_yet(review, view),
+            Some(cluster) if !cluster.left => stateful_set(cluster, review, view),
+            _ => not_seen_yet(review, view),
         },
         (Kind::Namespace, Operation::Delete) => namespace(review, view),
         (Kind::Namespace, Operation::Update) => owners::added(review, view)
@@ -127,9 +127,9 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
 /// A StatefulSet that the view does not hold: it was made moments ago, and may have taken over members that run.
 fn not_seen_yet(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(old)) = &review.old else { return None };
-    let takes = view.orphans_for(&review.namespace, &review.name).next().is_some();
     let counts = !review.options.orphans() && is_cluster(old, view.adoption());
-    (counts && (takes || view.freshness != Freshness::Current)).then(|| {
+    let may_run = view.members_run(&review.namespace, &review.name) || view.freshness != Freshness::Current;
+    (counts && may_run).then(|| {
         let says = format!(
             "gatera has not seen it yet, and deleting it may stop members that run ({})",
             view.seen()
@@ -143,7 +143,7 @@ fn namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut living: Vec<_> = view.clusters_in(&review.name).filter(|cluster| lives(cluster, view)).collect();
     living.sort_by(|a, b| a.id.cmp(&b.id));
     let Some(first) = living.first() else {
-        return orphans(review, view).or_else(|| waiting(review, view)).or_else(|| unseen(review, view));
+        return waiting(review, view).or_else(|| unseen(review, view));
     };
     let others = match living.len() - 1 {
         0 => String::new(),
@@ -192,20 +192,6 @@ fn waiting(review: &Review, view: &View<'_>) -> Option<Finding> {
     Some(Finding { why: EVERYTHING.to_owned(), ..finding(Verdict::Deny, says, instead) })
 }
 
-/// Members whose StatefulSet is gone are still a cluster.
-fn orphans(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let first = view.orphans(&review.name).next()?;
-    let says = format!(
-        "it holds {} and other members whose StatefulSet is gone, and their data goes with it",
-        first.name
-    );
-    let instead = format!(
-        "apply their StatefulSet again, which takes its pods back; to remove all of it for good: take a backup, then {}",
-        release("namespace", None, &review.name, view)
-    );
-    Some(finding(Verdict::Deny, says, instead))
-}
-
 /// An owner with which the StatefulSet would be deleted, or by which it becomes another operator's.
 fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new)) = &review.new else { return None };
@@ -217,9 +203,6 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
             return Some(added.finding(&finding(Verdict::Deny, says, String::new()), review, view));
         }
         _ if !is_cluster_by_template(new, view.adoption()) => return None,
-        _ if view.orphans_for(&review.namespace, &review.name).next().is_some() => {
-            "the members that run and that it takes over go with it"
-        }
         _ if view.claims_of(&review.namespace, new).iter().any(|claim| claim.bound) => {
             "the members that start from its claims go with it"
         }

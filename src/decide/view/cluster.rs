@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::beside::{self, Bootstrap};
 use super::claim::{self, ClaimOf};
-use super::{Facts, Id, Note, PodFact};
+use super::{Facts, Id, Note, PodFact, State};
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::galera::{adopt, server};
@@ -14,55 +14,6 @@ use crate::marks;
 use crate::marks::recovery::Recovery;
 use crate::object::{Container, PodSpec, Workload};
 use crate::revision::{self, Revision, Unknown};
-
-/// How a cluster is, as far as Kubernetes can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// Every member is Ready and none is going.
-    Healthy,
-    /// A member is missing, going, or will not become Ready by waiting; or the cluster has lost its identity.
-    Degraded,
-    /// A member is starting: it looks for the others, waits for them, or copies what it lacks.
-    Joining,
-    /// A member receives a copy from another.
-    Transfer,
-    /// No member ever had data: a first install.
-    Forming,
-    /// There is data, and no member is Ready.
-    Down,
-    /// It was stopped in order, and nothing of it runs.
-    Stopped,
-    /// The view is incomplete or stale.
-    Unknown,
-}
-
-impl State {
-    /// All states, for metrics that list them.
-    pub const ALL: [State; 8] = [
-        Self::Healthy,
-        Self::Degraded,
-        Self::Joining,
-        Self::Transfer,
-        Self::Forming,
-        Self::Down,
-        Self::Stopped,
-        Self::Unknown,
-    ];
-
-    /// As messages and test cases write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "HEALTHY",
-            Self::Degraded => "DEGRADED",
-            Self::Joining => "JOINING",
-            Self::Transfer => "TRANSFER",
-            Self::Forming => "FORMING",
-            Self::Down => "DOWN",
-            Self::Stopped => "STOPPED",
-            Self::Unknown => "UNKNOWN",
-        }
-    }
-}
 
 /// A member that should exist.
 #[derive(Clone, Debug)]
@@ -121,8 +72,10 @@ impl Member {
 pub struct Cluster {
     /// Namespace and name of the StatefulSet.
     pub id: Id,
-    /// The StatefulSet.
+    /// The StatefulSet; of one that is gone, as its pods show it.
     pub workload: Arc<Workload>,
+    /// Its StatefulSet was deleted and left its members running: nothing replaces them.
+    pub left: bool,
     /// The members that should exist, by ordinal.
     pub members: Vec<Member>,
     /// Pods of the StatefulSet beyond its replicas: on their way out.
@@ -192,9 +145,11 @@ impl Cluster {
         let live = live(&id, &workload, facts);
         let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
         let recovery = recovery(&workload).map(Box::new);
+        let left = !facts.stateful_sets.contains_key(&id);
         Self {
             id,
             workload,
+            left,
             members,
             leaving,
             readers,
@@ -306,7 +261,9 @@ impl Cluster {
     pub fn state(&self) -> State {
         let all_ready = !self.members.is_empty() && self.members.iter().all(Member::ready);
         match (self.has_data(), self.ready()) {
-            _ if all_ready && self.leaving.is_empty() && self.has_no_identity() => State::Degraded,
+            _ if all_ready && self.leaving.is_empty() && (self.has_no_identity() || self.left) => {
+                State::Degraded
+            }
             _ if all_ready && self.leaving.is_empty() => State::Healthy,
             (false, _) => State::Forming,
             (true, 0) if self.is_stopped() => State::Stopped,
@@ -345,6 +302,13 @@ impl Cluster {
     /// A command that ends by itself as soon as all members are Ready.
     pub fn wait_command(&self) -> String {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
+        if self.left {
+            let pods: Vec<_> = self.members.iter().map(|member| format!("pod/{}", member.name)).collect();
+            return format!(
+                "kubectl -n {namespace} wait {} --for=condition=Ready --timeout=10m",
+                pods.join(" ")
+            );
+        }
         format!(
             "kubectl -n {namespace} wait statefulset/{name} '--for=jsonpath={{.status.readyReplicas}}={replicas}' --timeout=10m"
         )
@@ -361,6 +325,8 @@ impl Cluster {
             let _ = write!(text, ", {} is leaving", pod.name);
         } else if self.has_no_identity() {
             text.push_str(", without an identity");
+        } else if self.left {
+            text.push_str(", without a StatefulSet");
         }
         text
     }

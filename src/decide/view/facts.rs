@@ -13,7 +13,7 @@ use super::id::Id;
 use super::index::{By, Index};
 use super::kept::Kept;
 use super::room::Room;
-use super::{PodFact, Reads, configuration};
+use super::{PodFact, room, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::marks;
@@ -21,7 +21,7 @@ use crate::object::{
     Autoscaler, Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
 use crate::packs;
-use crate::revision::{Contents, Revision};
+use crate::revision::Contents;
 
 /// Nobody reads more of what an API server said.
 const LONGEST_WORDS: usize = 300;
@@ -34,6 +34,10 @@ pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
     pub(crate) stateful_sets: Map<Workload>,
+    /// The StatefulSet that each pod shows whose StatefulSet left it behind.
+    pub(super) shown: Map<Workload>,
+    /// StatefulSets that are gone, as what they left behind shows them.
+    pub(crate) left: Map<Workload>,
     /// The uid of each StatefulSet that carries the guard's mark although no selector adopts it: it was guarded once.
     pub(super) no_longer_adopted: OrdMap<Id, String>,
     pub(crate) deployments: Map<Workload>,
@@ -91,7 +95,7 @@ impl Facts {
                 if self.adoption.adopts(&it.metadata.labels)
                     || it.metadata.labels.contains_key(adopt::READER) =>
             {
-                self.put_pod(&id, PodFact::of(&it));
+                self.put_shown(&id, PodFact::of(&it), what_runs::shown_by(&it));
             }
             Object::Pod(_) => self.remove(kind, &id),
             other => {
@@ -106,13 +110,43 @@ impl Facts {
 
     /// Takes in what is kept of a pod, beside what it told before.
     pub fn put_pod(&mut self, id: &Id, fact: PodFact) {
+        self.put_shown(id, fact, None);
+    }
+
+    /// The same with the StatefulSet that it shows, if that left it behind.
+    fn put_shown(&mut self, id: &Id, fact: PodFact, shown: Option<Workload>) {
         let fact = match self.pods.get(id) {
             Some(before) => fact.remembering(before),
             None => fact,
         };
-        if self.has_room(Kind::Pod, id, fact.weight()) {
-            self.change(Kind::Pod, id, |facts| facts.pods.insert(id.clone(), Arc::new(fact)));
+        if self.has_room(Kind::Pod, id, fact.weight() + shown.as_ref().map_or(0, room::weight)) {
+            self.change(Kind::Pod, id, |facts| {
+                facts.pods.insert(id.clone(), Arc::new(fact));
+                match shown {
+                    Some(shown) => facts.shown.insert(id.clone(), Arc::new(shown)),
+                    None => facts.shown.remove(id),
+                }
+            });
+            self.look_what_is_left(id);
         }
+    }
+
+    /// A pod came, changed or went: its StatefulSet may have been deleted and have left it behind.
+    fn look_what_is_left(&mut self, pod: &Id) {
+        let Some((name, _)) = pod.name.rsplit_once('-') else { return };
+        let set = Id::new(&pod.namespace, name);
+        let left = what_runs::left_of(&set, self);
+        if left.as_ref() != self.left.get(&set).map(AsRef::as_ref) {
+            self.change(Kind::StatefulSet, &set, |facts| match left {
+                Some(left) => facts.left.insert(set.clone(), Arc::new(left)),
+                None => facts.left.remove(&set),
+            });
+        }
+    }
+
+    /// A StatefulSet; one that is gone as its pods show it.
+    pub(super) fn stateful_set(&self, id: &Id) -> Option<&Arc<Workload>> {
+        self.stateful_sets.get(id).or_else(|| self.left.get(id))
     }
 
     /// Forgets one object.
@@ -128,7 +162,10 @@ impl Facts {
                 facts.deployments.remove(id);
                 facts.kept.remove(kind, id);
             }
-            Kind::Pod => drop(facts.pods.remove(id)),
+            Kind::Pod => {
+                facts.pods.remove(id);
+                facts.shown.remove(id);
+            }
             Kind::Claim => drop(facts.claims.remove(id)),
             Kind::Service => drop(facts.services.remove(id)),
             Kind::ConfigMap => {
@@ -141,6 +178,9 @@ impl Facts {
             Kind::Namespace => drop(facts.namespaces.remove(&id.name)),
             kind => facts.kept.remove(kind, id),
         });
+        if kind == Kind::Pod {
+            self.look_what_is_left(id);
+        }
     }
 
     /// Puts an object that is no pod into its map.
@@ -220,68 +260,6 @@ impl Facts {
         result
     }
 
-    /// By what this object is found, as it is known now.
-    pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
-        let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
-        let mut words: Vec<_> = match kind {
-            Kind::StatefulSet => self.stateful_sets.get(id).map(|it| {
-                let template = &it.spec.template;
-                let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
-                let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
-                let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
-                    let value = template.metadata.labels.get(key)?;
-                    Some((By::SetOfLabel, format!("{key}={value}")))
-                });
-                let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
-                let secrets = template.spec.secrets().chain(pulls);
-                let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
-                instance(By::SetOfInstance, &template.metadata.labels)
-                    .into_iter()
-                    .chain(reads)
-                    .chain(notes)
-                    .chain(labels)
-                    .chain(secrets)
-                    .chain([(By::SetOfService, it.spec.service_name.clone())])
-                    .collect()
-            }),
-            Kind::Deployment => self.deployments.get(id).map(|it| {
-                let template = &it.spec.template;
-                let reads = template.spec.config_maps();
-                let reads = reads.map(|name| (By::DeploymentThatReads, name.to_owned()));
-                instance(By::DeploymentOfInstance, &template.metadata.labels)
-                    .into_iter()
-                    .chain(reads)
-                    .collect()
-            }),
-            Kind::Pod => self.pods.get(id).map(|it| {
-                if let Some(Reads { member, .. }) = &it.reads {
-                    let set = member.rsplit_once('-').map(|(set, _)| (By::ReaderOfSet, set.to_owned()));
-                    return set.into_iter().collect();
-                }
-                let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
-                let owner = match &it.owner {
-                    None => Some(String::new()),
-                    Some((kind, name)) => (kind == "StatefulSet").then(|| name.clone()),
-                };
-                let owner = owner.map(|owner| (By::PodOfSet, owner));
-                let reads = it.revision.iter().flat_map(Revision::copies);
-                let reads = reads.map(|name| (By::PodThatReads, name));
-                instance.into_iter().chain(owner).chain(reads).collect()
-            }),
-            Kind::Claim => self.claims.get(id).map(|it| {
-                let labels = &it.metadata.labels;
-                let labelled = instance(By::ClaimOfInstance, labels).filter(|_| self.adoption.adopts(labels));
-                vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
-            }),
-            _ => None,
-        }
-        .unwrap_or_default();
-        // A template may refer to a ConfigMap twice.
-        words.sort_unstable();
-        words.dedup();
-        words
-    }
-
     /// Notes the clusters that are made of this object.
     fn touch(&mut self, kind: Kind, id: &Id, words: &[(By, String)]) {
         let found = |by, word: &str| self.index.names(by, &id.namespace, word);
@@ -314,14 +292,14 @@ impl Facts {
         }
         let sets = names.iter().map(|name| Id::new(&id.namespace, name));
         // One that comes or goes touches itself; what belongs to strangers touches nobody.
-        let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_sets.contains_key(it);
+        let there = |it: &Id| kind == Kind::StatefulSet || self.stateful_set(it).is_some();
         let touched: Vec<_> = sets.filter(there).collect();
         self.touched.extend(touched);
     }
 
     /// As if everything had just come in.
     pub(super) fn touch_all(&mut self) {
-        self.touched = self.stateful_sets.keys().cloned().collect();
+        self.touched = self.stateful_sets.keys().chain(self.left.keys()).cloned().collect();
     }
 
     /// StatefulSets whose clusters are to be drawn anew, each told once.

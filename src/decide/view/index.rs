@@ -1,13 +1,17 @@
 //! By what objects are found besides their own names, so that what a cluster is made of is looked up and not searched for.
 //!
-//! Must not know: what the words mean; `facts.rs` says what an object is found by. Order decides nothing: names come sorted.
+//! Must not know: what the words mean. Order decides nothing: names come sorted.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
 use imbl::OrdSet;
 
-use super::{Facts, Id, PodFact};
+use super::facts::tail;
+use super::{Facts, Id, PodFact, Reads, configuration};
+use crate::galera::adopt;
+use crate::object::Kind;
+use crate::revision::Revision;
 
 /// By what an object is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,19 +76,6 @@ impl Index {
         self.after(entry(by, &Id::new(namespace, ""), word))
     }
 
-    /// All of a namespace that are found so: by which word, and their names.
-    pub(super) fn all<'a>(
-        &'a self,
-        by: By,
-        namespace: &str,
-    ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let entries = self.after(first_part(by, namespace).into());
-        entries.filter_map(|entry| {
-            let (length, rest) = entry.split_once(':')?;
-            rest.split_at_checked(length.parse().ok()?)
-        })
-    }
-
     /// The rest of every entry that begins so.
     fn after(&self, begin: Box<str>) -> impl Iterator<Item = &str> + use<'_> {
         let from = (Bound::Included(&*begin), Bound::Unbounded);
@@ -102,6 +93,71 @@ fn entry(by: By, id: &Id, word: &str) -> Box<str> {
 }
 
 impl Facts {
+    /// By what this object is found, as it is known now.
+    pub(super) fn words(&self, kind: Kind, id: &Id) -> Vec<(By, String)> {
+        let instance = |by, labels| adopt::instance(labels).map(|instance| (by, instance.to_owned()));
+        let mut words: Vec<_> = match kind {
+            Kind::StatefulSet => self.stateful_set(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps().map(|name| (By::SetThatReads, name.to_owned()));
+                let notes = configuration::copies_named(&it.metadata).map(|name| (By::SetThatNotes, name));
+                let labels = adopt::INSTANCE_LABELS.iter().filter_map(|key| {
+                    let value = template.metadata.labels.get(key)?;
+                    Some((By::SetOfLabel, format!("{key}={value}")))
+                });
+                let pulls = template.spec.image_pull_secrets.iter().map(|it| &*it.name);
+                let secrets = template.spec.secrets().chain(pulls);
+                let secrets = secrets.map(|name| (By::SetOfSecret, name.to_owned()));
+                instance(By::SetOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .chain(notes)
+                    .chain(labels)
+                    .chain(secrets)
+                    .chain([(By::SetOfService, it.spec.service_name.clone())])
+                    .collect()
+            }),
+            Kind::Deployment => self.deployments.get(id).map(|it| {
+                let template = &it.spec.template;
+                let reads = template.spec.config_maps();
+                let reads = reads.map(|name| (By::DeploymentThatReads, name.to_owned()));
+                instance(By::DeploymentOfInstance, &template.metadata.labels)
+                    .into_iter()
+                    .chain(reads)
+                    .collect()
+            }),
+            Kind::Pod => self.pods.get(id).map(|it| {
+                if let Some(Reads { member, .. }) = &it.reads {
+                    let set = member.rsplit_once('-').map(|(set, _)| (By::ReaderOfSet, set.to_owned()));
+                    return set.into_iter().collect();
+                }
+                let instance = it.instance.clone().map(|instance| (By::PodOfInstance, instance));
+                let owner = match &it.owner {
+                    None => Some(String::new()),
+                    Some((kind, name)) => (kind == "StatefulSet").then(|| name.clone()),
+                };
+                let owner = owner.map(|owner| (By::PodOfSet, owner));
+                let shown = self.shown.get(id).into_iter().flat_map(|it| it.spec.template.spec.config_maps());
+                let copies = it.revision.iter().flat_map(Revision::copies);
+                let reads = copies.chain(shown.map(str::to_owned));
+                let reads = reads.map(|name| (By::PodThatReads, name));
+                instance.into_iter().chain(owner).chain(reads).collect()
+            }),
+            Kind::Claim => self.claims.get(id).map(|it| {
+                let labels = &it.metadata.labels;
+                let labelled =
+                    instance(By::ClaimOfInstance, labels).filter(|_| self.adoption().adopts(labels));
+                vec![labelled.unwrap_or_else(|| (By::ClaimOfTail, tail(&id.name).to_owned()))]
+            }),
+            _ => None,
+        }
+        .unwrap_or_default();
+        // A template may refer to a ConfigMap twice.
+        words.sort_unstable();
+        words.dedup();
+        words
+    }
+
     /// The pods that read what its members have.
     pub(super) fn readers_of(&self, set: &Id) -> impl Iterator<Item = &Arc<PodFact>> {
         let names = self.index.names(By::ReaderOfSet, &set.namespace, &set.name);
@@ -135,9 +191,6 @@ mod tests {
         index.put(&Id::new("db", "z"), &[(By::PodOfInstance, "x".to_owned())]);
         let names = |word: &str| index.names(By::PodOfSet, "db", word).collect::<Vec<_>>();
         assert_eq!((names("x"), names(""), names("xa")), (vec!["a", "b"], vec!["x1:xa"], vec!["c"]));
-        let mut all: Vec<_> = index.all(By::PodOfSet, "db").collect();
-        all.sort_unstable();
-        assert_eq!(all, [("", "x1:xa"), ("x", "a"), ("x", "b"), ("xa", "c")]);
         index.remove(&Id::new("db", "a"), &[(By::PodOfSet, "x".to_owned())]);
         assert_eq!(index.names(By::PodOfSet, "db", "x").collect::<Vec<_>>(), ["b"]);
     }

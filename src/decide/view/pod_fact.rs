@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use super::TEMPLATE;
+use super::{TEMPLATE, what_runs};
 use crate::galera::adopt::READER;
 use crate::galera::runs::Runs;
 use crate::galera::start::Front;
@@ -23,8 +23,10 @@ pub struct PodFact {
     pub name: String,
     /// Differs when it was re-created.
     pub uid: String,
-    /// Kind and name of its controller.
+    /// Kind and name of its controller; of a member that was left behind, the StatefulSet that is gone.
     pub owner: Option<(String, String)>,
+    /// Its StatefulSet was deleted and left it running.
+    pub left: bool,
     /// The cluster its labels name.
     pub instance: Option<String>,
     /// Where it runs.
@@ -196,10 +198,15 @@ impl PodFact {
         let meta = &pod.metadata;
         let server = server::in_pod(meta, &pod.spec);
         let reads = Reads::of(pod, server);
+        let left_by = what_runs::left_by(pod);
         Self {
             name: meta.name.clone(),
             uid: meta.uid.clone(),
-            owner: meta.controller().map(|owner| (owner.kind.clone(), owner.name.clone())),
+            owner: meta
+                .controller()
+                .map(|owner| (owner.kind.clone(), owner.name.clone()))
+                .or_else(|| left_by.map(|set| ("StatefulSet".to_owned(), set.to_owned()))),
+            left: left_by.is_some(),
             instance: adopt::instance(&meta.labels).map(str::to_owned),
             node: pod.spec.node_name.clone(),
             ready: pod.ready(),

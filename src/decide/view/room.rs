@@ -136,7 +136,10 @@ impl Facts {
         match kind {
             Kind::StatefulSet => self.stateful_sets.get(id).map(weight),
             Kind::Deployment => self.deployments.get(id).map(weight),
-            Kind::Pod => self.pods.get(id).map(|it| it.weight()),
+            Kind::Pod => {
+                let shown = self.shown.get(id).map_or(0, weight);
+                self.pods.get(id).map(|it| it.weight() + shown)
+            }
             Kind::Claim => self.claims.get(id).map(weight),
             Kind::Service => self.services.get(id).map(weight),
             Kind::Budget => self.budgets.get(id).map(weight),

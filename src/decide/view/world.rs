@@ -40,7 +40,7 @@ impl World {
     pub fn after(&self, facts: &mut Facts) -> Self {
         let mut clusters = self.clusters.clone();
         for id in facts.take_touched() {
-            match facts.stateful_sets.get(&id).filter(|it| is_cluster(it, facts.adoption())) {
+            match facts.stateful_set(&id).filter(|it| is_cluster(it, facts.adoption())) {
                 Some(workload) => {
                     let cluster = Cluster::gather(id.clone(), Arc::clone(workload), facts);
                     clusters.insert(id, Arc::new(cluster));
@@ -177,7 +177,8 @@ mod tests {
                 );
                 let state = r#"{"running":{"startedAt":"2026-12-01T09:00:00Z"}}"#;
                 let text = format!(
-                    r#"{{"metadata":{meta},"spec":{{"containers":[{{"name":"mariadb","image":"mariadb:10.11"}}]}},
+                    r#"{{"metadata":{meta},"spec":{{"containers":[{{"name":"mariadb","image":"mariadb:10.11"}}],
+                    "volumes":[{{"name":"data","persistentVolumeClaim":{{"claimName":"data-{name}"}}}}]}},
                     "status":{{"containerStatuses":[{{"name":"mariadb","state":{state}}}]}}}}"#
                 );
                 (Kind::Pod, name, text)

@@ -4,28 +4,22 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use super::profile::{FOLDER, Profile};
+use super::profile::Profile;
 use crate::amend::edit;
+use crate::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
 use crate::marks;
 use crate::object::{Container, Mount, PodSpec, Volume};
 use crate::view::{Cluster, View};
 
 /// Where the server keeps its status file. It is renamed into place, so this must be no sticky directory.
 const RUN: &str = "/run/gatera";
-/// The volume there.
-const RUN_VOLUME: &str = "gatera-run";
 /// By this the cluster autoscaler knows volumes that may go with a node.
 const SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes";
-/// The volume of script and option file.
-const VOLUME: &str = "gatera";
 /// The script, as a command.
 pub(super) const SCRIPT: &str = "/etc/gatera/wait-for-sync.sh";
 pub(super) const SCRIPT_TEXT: &str = include_str!("wait-for-sync.sh");
-/// The step in front of the server.
-pub(super) const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
-/// Its text.
+/// The text of the step in front of the server.
 pub const START_SCRIPT_TEXT: &str = include_str!("start-member.sh");
-pub(super) const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
 
 /// The files of the first volume, and the marks they show.
 const FILES: [(&str, &str, u32); 4] = [
@@ -135,19 +129,17 @@ pub(super) fn add_mounts(container: &mut Value, patient: &Patient<'_>) {
 /// Bitnami's extra flags are one variable; a user's flags stay in front of ours. Flags from a reference stay as they
 /// are: then the script falls back to the client.
 fn add_flag(container: &mut Value) {
-    const NAME: &str = "MARIADB_EXTRA_FLAGS";
-    let flag = format!("--loose-wsrep-status-file={STATUS_FILE}");
-    let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == NAME);
+    let existing = container["env"].as_array().into_iter().flatten().find(|var| var["name"] == EXTRA_FLAGS);
     let value = match existing {
-        None => flag,
+        None => STATUS_FLAG.to_owned(),
         Some(var) if var["valueFrom"].is_object() => return,
         Some(var) => match var["value"].as_str().unwrap_or_default().trim() {
-            "" => flag,
-            own if own.contains(&flag) => return,
-            own => format!("{own} {flag}"),
+            "" => STATUS_FLAG.to_owned(),
+            own if own.contains(STATUS_FLAG) => return,
+            own => format!("{own} {STATUS_FLAG}"),
         },
     };
-    edit::put_named(container, &["env"], json!({ "name": NAME, "value": value }));
+    edit::put_named(container, &["env"], json!({ "name": EXTRA_FLAGS, "value": value }));
 }
 
 /// Read after the user's own files, so it wins, and nobody's ConfigMap has to be edited.

@@ -3,15 +3,11 @@
 //! A probe that can never succeed would be an outage of our own making. Where it is not known how the server is
 //! started, it gets no option and no probe that depends on one.
 
+use crate::galera::added::{FOLDER, STATUS_FILE};
 use crate::galera::image::Image;
 use crate::galera::options::{Flag, flags, one_spelling};
 use crate::galera::runs;
 use crate::object::Container;
-
-use super::files::STATUS_FILE;
-
-/// Where script and option file appear, and what `MYSQL_HOME` is set to.
-pub(super) const FOLDER: &str = "/etc/gatera";
 
 /// How the server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

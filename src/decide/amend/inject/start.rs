@@ -6,9 +6,9 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use super::files::START_SCRIPT;
 use super::profile::Profile;
 use crate::amend::edit;
+use crate::galera::added::START_SCRIPT;
 use crate::galera::image::Image;
 use crate::galera::start::Front;
 use crate::marks;

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what a template says of volumes (`member_data.rs`).
 
-use super::super::{UNTIL_SEEN, owners};
+use super::super::{APPLY_AGAIN, UNTIL_SEEN, owners};
 use super::{RULE, finding};
 use crate::marks;
 use crate::marks::stopped::Record;
@@ -29,6 +29,7 @@ pub(super) fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
         let says = format!("it holds the data of member {} ({seen})", member.name);
         let until = view.half_an_hour_from_now();
         let instead = match view.state(cluster) {
+            _ if cluster.left => APPLY_AGAIN.to_owned(),
             State::Down => format!(
                 "keep it: no member is Ready, so it may hold the newest data; {} starts the cluster",
                 cluster.recover_command()
@@ -87,14 +88,7 @@ fn unseen(view: &View<'_>) -> Option<Finding> {
 
 /// The StatefulSet is gone; its claims are what is left of the database.
 fn left_over(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let (instance, left) = view.left_behind_with(&review.namespace, &review.name)?;
-    let run = view.orphans_of(&review.namespace, instance);
-    if let Some(first) = run.first() {
-        let says =
-            format!("its StatefulSet is gone, but {} of its members still run ({} …)", run.len(), first.name);
-        let instead = "apply the StatefulSet again as it was, which takes its pods back".to_owned();
-        return Some(finding(Verdict::Deny, String::new(), says, instead));
-    }
+    let left = view.left_behind_with(&review.namespace, &review.name)?;
     let says = format!(
         "no StatefulSet uses it any more; it is one of {} claims that hold this database",
         left.len()
@@ -138,7 +132,7 @@ fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding>
     }
     let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));
     let known = view.clusters_in(&review.namespace).flat_map(Cluster::pods);
-    let known = known.chain(view.orphans(&review.namespace)).map(|pod| &*pod.name);
+    let known = known.map(|pod| &*pod.name);
     let (ns, seen) = (&review.namespace, view.seen());
     // Of `a-0` and `b-a-0` the claim `data-b-a-0` is the second one's.
     let (verdict, says, instead) = match known.filter(uses).max_by_key(|pod| pod.len()) {

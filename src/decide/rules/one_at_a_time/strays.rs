@@ -2,7 +2,7 @@
 //!
 //! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
 
-use super::super::UNTIL_SEEN;
+use super::super::{APPLY_AGAIN, UNTIL_SEEN};
 use super::{cluster_of, finding};
 use crate::review::Review;
 use crate::verdict::{Finding, Verdict};
@@ -11,7 +11,7 @@ use crate::view::{Cluster, Freshness, Id, PodFact, State, View};
 /// May it go?
 pub(super) fn judge(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
     let of_nobody = || shown.and_then(|pod| of_a_cluster_not_seen(pod, review, view));
-    beyond(review, shown, view).or_else(|| orphaned(review, view)).or_else(of_nobody)
+    beyond(review, shown, view).or_else(of_nobody)
 }
 
 /// Beyond the replicas a pod is on its way out: the step that caused it was judged. Its controller takes it away when all
@@ -62,7 +62,9 @@ fn of_a_cluster_not_seen(pod: &PodFact, review: &Review, view: &View<'_>) -> Opt
     let (kind, owner) = pod.owner.as_ref()?;
     let seen = view.world.facts().stateful_sets.contains_key(&Id::new(&review.namespace, owner));
     let may_be = kind == "StatefulSet" && !seen && pod.server && pod.running && !pod.going;
-    (may_be && view.freshness != Freshness::Current).then(|| {
+    // What the view holds is adopted.
+    let held = view.world.facts().pod(&Id::new(&review.namespace, &pod.name)).is_some();
+    (may_be && (held || view.freshness != Freshness::Current)).then(|| {
         finding(
             Verdict::Unknown,
             format!("gatera has not seen StatefulSet {owner} yet ({})", view.seen()),
@@ -77,9 +79,11 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
 }
 
 /// A member whose StatefulSet is gone: whoever stops it stops it for good.
-fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let pod = view.orphans(&review.namespace).find(|pod| pod.name == review.name)?;
-    let others = view.orphans(&review.namespace).filter(|other| other.instance == pod.instance).count() - 1;
+pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
+    let cluster = cluster_of(review, shown, view).filter(|it| it.left)?;
+    let stays = |pod: &&PodFact| pod.running && !pod.going;
+    shown.or(cluster.pod(&review.name)).filter(stays)?;
+    let others = cluster.pods().filter(|pod| pod.left && pod.name != review.name).filter(stays).count();
     Some(finding(
         Verdict::Deny,
         format!(
@@ -88,7 +92,6 @@ fn orphaned(review: &Review, view: &View<'_>) -> Option<Finding> {
         ),
         "a member that nobody starts again is lost for the majority, and after the last one somebody must find out who may \
          start first",
-        "apply the StatefulSet again as it was, which takes its pods back; then repeat the command"
-            .to_owned(),
+        format!("{APPLY_AGAIN}; then repeat the command"),
     ))
 }

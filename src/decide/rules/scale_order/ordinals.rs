@@ -3,14 +3,13 @@
 use super::deny;
 use crate::galera::quorum::floor_of_one_step;
 use crate::object::Workload;
-use crate::review::Review;
 use crate::verdict::Finding;
-use crate::view::{Cluster, State, View};
+use crate::view::{Cluster, Member, State, View};
 
 /// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
-pub(super) fn stranded(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {
-    let Review { namespace, name, .. } = review;
-    let running: Vec<_> = view.orphans_for(namespace, name).collect();
+pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
+    let run = |member: &&Member| member.pod.as_ref().is_some_and(|pod| pod.running && !pod.going);
+    let running: Vec<_> = cluster.members.iter().filter(run).map(|it| it.ordinal).collect();
     let first = running.iter().min()?;
     let (from, asked) = (running.len(), new.ordinals());
     let kept = running.iter().filter(|ordinal| asked.contains(ordinal)).count();

@@ -1,16 +1,11 @@
-//! What a StatefulSet that is gone left behind: its claims, and the members that `kubectl delete --cascade=orphan` leaves
-//! running.
-//!
-//! Those are still the cluster. What tells them from strangers is a claim of that cluster that is named after them.
-
-use std::collections::HashMap;
+//! Claims that a StatefulSet which is gone left behind, where no member runs either: data that waits for its return.
 
 use super::facts::tail;
 use super::index::By;
-use super::{Facts, Id, PodFact, View, World};
+use super::{Facts, Id, View, World};
 use crate::galera::adopt;
 use crate::marks;
-use crate::object::{Claim, Labels, ordinal};
+use crate::object::{Claim, Labels};
 
 impl<'a> View<'a> {
     /// Claims that a StatefulSet which is gone left behind for these labels.
@@ -29,46 +24,11 @@ impl<'a> View<'a> {
         claims.filter(|claim| claim.metadata.mark(marks::STOPPED).is_some()).filter(move |claim| !used(claim))
     }
 
-    /// The members of a namespace that no StatefulSet looks after.
-    pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = &'a PodFact> {
-        let (world, namespace) = (self.world, namespace.to_owned());
-        let facts = &world.facts;
-        let alone = facts.index.all(By::PodOfSet, &namespace);
-        alone
-            .filter({
-                let namespace = namespace.clone();
-                move |(set, _)| set.is_empty() || !facts.stateful_sets.contains_key(&Id::new(&namespace, set))
-            })
-            .filter_map({
-                let namespace = namespace.clone();
-                move |(_, pod)| facts.pod(&Id::new(&namespace, pod))
-            })
-            .filter(|pod| pod.server && pod.running && !pod.going)
-            .filter({
-                let mut known = HashMap::new();
-                move |pod| {
-                    let Some(instance) = pod.instance.as_deref() else { return false };
-                    let left = known.entry(instance).or_insert_with(|| world.left_over(&namespace, instance));
-                    left.iter().any(|claim| is_named_after(claim, &pod.name))
-                }
-            })
-    }
-
-    /// Those of them that a StatefulSet of this name takes over, or has taken over moments ago, by their ordinals.
-    pub fn orphans_for(&self, namespace: &str, stateful_set: &str) -> impl Iterator<Item = i64> {
-        self.orphans(namespace).filter_map(move |pod| ordinal(&pod.name, stateful_set))
-    }
-
-    /// Those of them that belong to this cluster.
-    pub fn orphans_of(&self, namespace: &str, instance: &str) -> Vec<&'a PodFact> {
-        self.orphans(namespace).filter(|pod| pod.instance.as_deref() == Some(instance)).collect()
-    }
-
-    /// The cluster whose StatefulSet left this claim behind, and all claims it left.
-    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<(&'a str, Vec<&'a str>)> {
+    /// All claims that the StatefulSet left behind that left this one.
+    pub fn left_behind_with(&self, namespace: &str, claim: &str) -> Option<Vec<&'a str>> {
         let instance = self.world.instance_of(&Id::new(namespace, claim))?;
         let claims = self.world.left_over(namespace, instance);
-        claims.contains(&claim).then_some((instance, claims))
+        claims.contains(&claim).then_some(claims)
     }
 }
 
@@ -107,9 +67,4 @@ impl World {
             pods.find(|pod| pod.server)?.instance.as_deref()
         })
     }
-}
-
-/// Claims are called TEMPLATE-POD.
-fn is_named_after(claim: &str, pod: &str) -> bool {
-    claim.strip_suffix(pod).is_some_and(|template| template.ends_with('-'))
 }

@@ -1,0 +1,38 @@
+//! By what is recognised what injection added to a pod. The injection itself is `amend/inject.rs`.
+
+use crate::object::{Container, EnvVar, Literal};
+
+/// The volume of scripts and option file.
+pub const VOLUME: &str = "gatera";
+/// Where it is mounted.
+pub const FOLDER: &str = "/etc/gatera";
+/// The volume that the server writes its status to.
+pub const RUN_VOLUME: &str = "gatera-run";
+/// Both.
+pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
+/// The step in front of the server.
+pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
+/// What the server writes there.
+pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
+/// How Bitnami's image is told so.
+pub const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
+/// The variable for it.
+pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
+
+/// Takes variables and the step off a server, as far as injection added them.
+pub fn take_off(server: &mut Container) {
+    let is_added =
+        |it: &EnvVar| it.name.starts_with("GATERA_") || it.name == "MYSQL_HOME" && it.value.look() == FOLDER;
+    server.env.retain(|variable| !is_added(variable));
+    let own =
+        |flags: &Literal| flags.look().strip_suffix(STATUS_FLAG).map(|own| Literal::from(own.trim_end()));
+    for variable in server.env.iter_mut().filter(|it| it.name == EXTRA_FLAGS) {
+        if let Some(own) = own(&variable.value) {
+            variable.value = own;
+        }
+    }
+    server.env.retain(|it| it.name != EXTRA_FLAGS || it.value_from.is_some() || !it.value.look().is_empty());
+    if server.command.get(1).is_some_and(|word| word.look() == START_SCRIPT) {
+        server.command.drain(..2);
+    }
+}

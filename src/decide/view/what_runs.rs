@@ -1,0 +1,217 @@
+//! The StatefulSet as its pods show it, where it is gone: `kubectl delete --cascade=orphan` leaves the members running.
+//!
+//! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
+//! ([`shown_by`]), and what a StatefulSet that takes them over is compared with ([`as_it_was`]). Must not know: rules.
+
+use std::sync::Arc;
+
+use super::{Facts, Id, TEMPLATE, View};
+use crate::galera::{added, adopt, server, start};
+use crate::marks;
+use crate::object::{
+    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Template, Volume,
+    Workload, ordinal,
+};
+use crate::review::{Operation, Review};
+use crate::revision::{Digest, Revision};
+
+/// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
+pub(super) fn left_by(pod: &Pod) -> Option<&str> {
+    let meta = &pod.metadata;
+    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| ordinal(&meta.name, set).is_some())?;
+    let has_own_claim = pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
+    let is_member = has_own_claim && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
+    (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
+}
+
+/// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
+fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref().map(|it| &*it.claim_name);
+    claim.and_then(|claim| claim.strip_suffix(pod)?.strip_suffix('-')) == Some(&*volume.name)
+}
+
+/// The StatefulSet that left this pod behind, with the template that the pod shows: without what the StatefulSet controller, the
+/// API server and injection added to it.
+pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
+    let (set, meta) = (left_by(pod)?, &pod.metadata);
+    let mut all = Workload::default();
+    (all.metadata.name, all.metadata.namespace) = (set.to_owned(), meta.namespace.clone());
+    all.spec.service_name.clone_from(&pod.spec.subdomain);
+    let template = &mut all.spec.template;
+    template.spec = pod.spec.clone();
+    let from_a_template = |volume: &mut Volume| is_from_a_template(volume, &meta.name);
+    for volume in template.spec.volumes.extract_if(.., from_a_template) {
+        let mut claim = ClaimTemplate::default();
+        claim.metadata.name = volume.name;
+        all.spec.volume_claim_templates.push(claim);
+    }
+    if meta.mark(marks::INJECTED).is_some() {
+        if let Some(name) = server::in_pod(meta, &pod.spec).map(|server| &server.name) {
+            take_back_injection(&mut template.spec, name);
+        }
+    }
+    if let Some(revision) = meta.mark(marks::REVISION).and_then(Revision::read) {
+        point_at_sources(&mut template.spec, &revision);
+    }
+    without_additions(&mut template.spec);
+    let entries = |of: &Labels, keep: &dyn Fn(&str) -> bool| {
+        of.iter().filter(|(key, _)| keep(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+    };
+    template.metadata.labels = entries(&meta.labels, &|key| !ADDED_LABELS.contains(&key));
+    template.metadata.marks = entries(&meta.marks, &|key| !marks::is_guards(key));
+    all.spec.selector.match_labels = template.metadata.labels.clone();
+    Some(all)
+}
+
+/// What this StatefulSet left behind, unless all of it goes, too: as its first member that is Ready shows it, or else its first.
+pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
+    let from = facts.shown.range(Id::new(&set.namespace, &format!("{}-", set.name))..);
+    let here = from.take_while(|(id, _)| id.namespace == set.namespace && id.name.starts_with(&*set.name));
+    let stays = |(id, shown): (&Id, &'_ Arc<Workload>)| {
+        let pod = facts.pod(id).filter(|pod| !pod.going)?;
+        Some((!pod.ready, ordinal(&id.name, &set.name)?, Arc::clone(shown)))
+    };
+    let all: Vec<_> = here.filter_map(stays).collect();
+    let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
+    let (first, last) = (ordinals.clone().min()?, ordinals.max()?);
+    let (_, _, shown) = all.into_iter().min_by_key(|(waits, ordinal, _)| (*waits, *ordinal))?;
+    let mut left = Workload::clone(&shown);
+    left.spec.ask_for(first..last + 1);
+    Some(left)
+}
+
+/// By the StatefulSet controller.
+const ADDED_LABELS: [&str; 3] =
+    [TEMPLATE, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"];
+/// By the API server: the token of the ServiceAccount.
+const TOKEN: &str = "kube-api-access-";
+/// By the API server: pods stay for some minutes on a node that is not heard.
+const ADDED_TOLERATIONS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
+fn without_additions(spec: &mut PodSpec) {
+    spec.volumes.retain(|volume| !volume.name.starts_with(TOKEN));
+    for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
+        container.volume_mounts.retain(|mount| !mount.name.starts_with(TOKEN));
+    }
+    spec.tolerations.retain(|it| !ADDED_TOLERATIONS.contains(&&*it.key));
+    if spec.service_account_name == "default" {
+        spec.service_account_name.clear();
+    }
+    spec.node_name.clear();
+    spec.subdomain.clear();
+    spec.ephemeral_containers.clear();
+}
+
+/// What injection sets itself is not shown: the template may have had the same, another, or none.
+fn take_back_injection(spec: &mut PodSpec, server: &str) {
+    spec.volumes.retain(|volume| !added::VOLUMES.contains(&&*volume.name));
+    spec.termination_grace_period_seconds = None;
+    spec.affinity.pod_anti_affinity = AntiAffinity::default();
+    for server in spec.containers.iter_mut().filter(|it| it.name == server) {
+        server.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
+        added::take_off(server);
+        (server.liveness_probe, server.readiness_probe, server.startup_probe) = (None, None, None);
+        server.lifecycle.pre_stop = None;
+    }
+}
+
+/// Members read copies of their ConfigMaps.
+fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
+    let source = |copy: &str| {
+        let digest = Digest::of_copy(copy)?;
+        revision.iter().find(|(source, it)| **it == digest && it.copy_name(source) == copy)
+    };
+    for volume in &mut spec.volumes {
+        let projected = volume.projected.iter_mut().flat_map(|it| &mut it.sources);
+        let maps = projected.filter_map(|it| it.config_map.as_mut()).chain(&mut volume.config_map);
+        for map in maps {
+            if let Some((name, _)) = source(&map.name) {
+                map.name = name.to_owned();
+            }
+        }
+    }
+}
+
+impl View<'_> {
+    /// Members of a StatefulSet of this name run, whether or not it is there and was seen.
+    pub fn members_run(&self, namespace: &str, stateful_set: &str) -> bool {
+        let set = Id::new(namespace, stateful_set);
+        self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
+    }
+
+    /// The creation of a StatefulSet whose members run already, as the change of what they run that it is.
+    pub fn taken_over(&self, review: &Review) -> Option<Review> {
+        let created = review.operation == Operation::Create && review.subresource.is_empty();
+        let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| created) else { return None };
+        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left)?;
+        let old = Some(Object::StatefulSet(Box::new(as_it_was(&cluster.workload, new))));
+        Some(Review { operation: Operation::Update, takes_over: true, old, ..review.clone() })
+    }
+}
+
+/// What a StatefulSet that takes these members over is compared with: what the pods show, and for all else itself.
+fn as_it_was(left: &Workload, new: &Workload) -> Workload {
+    let mut was = new.clone();
+    let (shown, asked) = (&left.spec, &new.spec);
+    was.metadata.owner_references.clear();
+    was.spec.keep_members_of(shown);
+    was.spec.service_name.clone_from(&shown.service_name);
+    if !asked.selector.selects(&shown.template.metadata.labels) {
+        was.spec.selector = shown.selector.clone();
+    }
+    let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
+    if names(&shown.volume_claim_templates) != names(&asked.volume_claim_templates) {
+        was.spec.volume_claim_templates.clone_from(&shown.volume_claim_templates);
+    }
+    let template = &mut was.spec.template;
+    (template.metadata.labels, template.metadata.marks) =
+        (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
+    template.spec = completed(&shown.template, &asked.template);
+    if *template != asked.template {
+        template.fingerprint = Fingerprint::default();
+    }
+    was
+}
+
+/// What a pod does not show is taken from the template that comes.
+fn completed(shown: &Template, asked: &Template) -> PodSpec {
+    let (mut spec, asked) = (shown.spec.clone(), &asked.spec);
+    spec.termination_grace_period_seconds =
+        spec.termination_grace_period_seconds.or(asked.termination_grace_period_seconds);
+    for (was, is) in [
+        (&mut spec.service_account_name, &asked.service_account_name),
+        (&mut spec.subdomain, &asked.subdomain),
+    ] {
+        if was.is_empty() {
+            was.clone_from(is);
+        }
+    }
+    if asked.image_pull_secrets.is_empty() {
+        spec.image_pull_secrets.clear();
+    }
+    if spec.affinity.pod_anti_affinity == AntiAffinity::default() {
+        spec.affinity.pod_anti_affinity = asked.affinity.pod_anti_affinity.clone();
+    }
+    for container in &mut spec.containers {
+        let Some(asked) = asked.containers.iter().find(|it| it.name == container.name) else { continue };
+        complete(container, asked);
+    }
+    spec
+}
+
+fn complete(was: &mut Container, asked: &Container) {
+    if start::started(was) == start::started(asked) {
+        (was.command, was.args) = (asked.command.clone(), asked.args.clone());
+    }
+    let probes = [
+        (&mut was.liveness_probe, &asked.liveness_probe),
+        (&mut was.readiness_probe, &asked.readiness_probe),
+        (&mut was.startup_probe, &asked.startup_probe),
+        (&mut was.lifecycle.pre_stop, &asked.lifecycle.pre_stop),
+    ];
+    for (was, is) in probes {
+        if was.is_none() {
+            was.clone_from(is);
+        }
+    }
+}
