@@ -4,7 +4,7 @@
 
 use decide::config::Settings;
 use decide::object::{Kind, Object};
-use decide::view::{Facts, Freshness, World};
+use decide::view::{Facts, Freshness, View, World};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -147,11 +147,9 @@ impl Scene {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
         for (ordinal, word) in self.members.iter().enumerate() {
-            let mut pod = members::pod(ordinal, word);
-            if let Some(pod) = pod.as_mut().filter(|_| !self.exists) {
-                members::leave_behind(pod, &self.stateful_set());
-            }
-            objects.extend(pod.map(|pod| (Kind::Pod, pod)));
+            let pod = members::pod(ordinal, word);
+            objects
+                .extend(pod.map(|pod| (Kind::Pod, if self.exists { pod } else { self.left_behind(&pod) })));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {
@@ -171,6 +169,16 @@ impl Scene {
             objects.push((Kind::Pod, bootstrap_pod("6d5f7")));
         }
         objects
+    }
+
+    /// This member after its StatefulSet was deleted: nobody owns it, and all that shows the template is the pod.
+    fn left_behind(&self, member: &Value) -> Value {
+        let (settings, before) = (Settings::default(), Self { exists: true, ..self.clone() });
+        let world = before.world(&settings);
+        let view = View::new(&world, now(), &settings);
+        let mut pod = members::made_from(&self.stateful_set(), member, &view);
+        pod["metadata"]["ownerReferences"] = json!([]);
+        pod
     }
 
     /// The StatefulSet, as this scene has it.

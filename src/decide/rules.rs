@@ -269,24 +269,17 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         }
     }
     let waived = Waived::of(review, view, &mut decision);
-    // The StatefulSet that takes members over is a change of what they run. Marks are the object's own: they went with the one before.
-    let change = view.taken_over(review);
-    let judged = |rule: &Rule| match &change {
-        Some(change) if ![own_marks::RULE.id, recovery::RULE.id].contains(&rule.id) => change,
-        _ => review,
-    };
-    if Verb::of(review).is_none() {
-        return decision;
-    }
+    // A StatefulSet that takes members over is a change of what they run.
+    let taken_over = view.taken_over(review);
+    let review = taken_over.as_ref().unwrap_or(review);
+    let Some(verb) = Verb::of(review) else { return decision };
     let mode = view.mode(unreadable::UNREADABLE, &review.namespace);
     if let Some(finding) = unreadable::judged_without(review, view).filter(|_| mode != Mode::Off) {
         decision.add(finding, mode, false, None);
     }
     // Most objects break no rule: then nobody asks what was there before.
-    let before = LazyCell::new(|| change.as_ref().unwrap_or(review).before(view.adoption()));
-    let asked = |rule: &&Rule| Verb::of(judged(rule)).is_some_and(|verb| rule.looks_at(review.kind, verb));
-    for rule in RULES.iter().filter(asked) {
-        let review = judged(rule);
+    let before = LazyCell::new(|| review.before(view.adoption()));
+    for rule in RULES.iter().filter(|rule| rule.looks_at(review.kind, verb)) {
         let mode = view.mode(rule.id, &review.namespace);
         let off = mode == Mode::Off;
         if off && review.kind != Kind::Namespace {
@@ -325,7 +318,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
     }
     if decision.allowed() {
         decision.remarks.extend(half_guarded(review, view));
-        decision.remarks.extend(restarts::told(change.as_ref().unwrap_or(review), view));
+        decision.remarks.extend(restarts::told(review, view));
     }
     decision.sort();
     decision

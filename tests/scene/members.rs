@@ -1,5 +1,8 @@
 //! The pods of a scene's members, each in a state that one word says.
 
+use decide::amend::inject;
+use decide::object::{Kind, Object};
+use decide::view::View;
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, STATEFUL_SET, member_labels};
@@ -70,27 +73,27 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
     Some(pod)
 }
 
-/// Its StatefulSet was deleted: nobody owns it, and all that shows its template is the pod.
-pub fn leave_behind(pod: &mut Value, stateful_set: &Value) {
-    let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    pod["metadata"]["ownerReferences"] = json!([]);
+/// The same member as its StatefulSet makes it from its template, and injection leaves it.
+pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {
     let template = &stateful_set["spec"]["template"];
+    let mut pod = member.clone();
+    let marked = pod["metadata"]["annotations"].as_object().is_some_and(|it| !it.is_empty());
+    pod["metadata"]["annotations"] = json!({});
     json_patch::merge(&mut pod["metadata"], &template["metadata"]);
-    let mut spec = template["spec"].clone();
+    pod["spec"] = template["spec"].clone();
+    pod["spec"]["nodeName"] = member["spec"]["nodeName"].clone();
+    pod["spec"]["subdomain"] = stateful_set["spec"]["serviceName"].clone();
+    let name = member["metadata"]["name"].as_str().unwrap_or_default();
     let templates = stateful_set["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten();
     let claims = templates.map(|it| it["metadata"]["name"].as_str().unwrap_or_default());
     let claims = claims
         .map(|it| json!({ "name": it, "persistentVolumeClaim": { "claimName": format!("{it}-{name}") } }));
-    let own = spec["volumes"].as_array().cloned().unwrap_or_default();
-    spec["volumes"] = own.into_iter().chain(claims).collect();
-    spec["subdomain"] = stateful_set["spec"]["serviceName"].clone();
-    let server = spec["containers"][0].clone();
-    json_patch::merge(&mut spec, &pod["spec"]);
-    let mut container = server;
-    json_patch::merge(&mut container, &pod["spec"]["containers"][0]);
-    spec["containers"] = template["spec"]["containers"].clone();
-    spec["containers"][0] = container;
-    pod["spec"] = spec;
+    let own = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    pod["spec"]["volumes"] = own.into_iter().chain(claims).collect();
+    if let (true, Ok(Object::Pod(read))) = (marked, Object::read(Kind::Pod, &pod.to_string())) {
+        inject::into_pod(&mut pod, &read, NAMESPACE, view);
+    }
+    pod
 }
 
 /// It tried to start, and told these words.

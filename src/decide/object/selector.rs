@@ -38,6 +38,16 @@ impl Selector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// The same, with every label as an expression.
+    pub fn as_expressions(&self) -> Vec<Expression> {
+        let label = |(key, value): (&String, &String)| Expression {
+            key: key.clone(),
+            operator: "In".to_owned(),
+            values: vec![value.clone()],
+        };
+        self.match_labels.iter().map(label).chain(self.match_expressions.iter().cloned()).collect()
+    }
+
     /// These labels are what it asks for. An empty selector is nobody's.
     pub fn selects(&self, labels: &Labels) -> bool {
         !self.is_empty()

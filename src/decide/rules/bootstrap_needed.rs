@@ -97,7 +97,9 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
         // A cluster without an identity: no bootstrap node mends that.
-        State::Degraded if cluster.has_no_identity() && cluster.members.iter().all(Member::ready) => {
+        State::Degraded
+            if (cluster.has_no_identity() || cluster.left) && cluster.members.iter().all(Member::ready) =>
+        {
             return None;
         }
         State::Unknown => (

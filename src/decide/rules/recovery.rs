@@ -190,7 +190,7 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
             return finding(Verdict::Deny, format!("the recovery cannot be understood: {invalid}"), run);
         }
     };
-    let Some(cluster) = view.cluster(ns, name).filter(|_| review.old.is_some()) else {
+    let Some(cluster) = view.cluster(ns, name).filter(|_| review.is_there()) else {
         let says = "it has no members yet, and a recovery is asked of a cluster that is down".to_owned();
         return finding(Verdict::Deny, says, "leave it out; apply the StatefulSet without it".to_owned());
     };

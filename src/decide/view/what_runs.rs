@@ -9,8 +9,8 @@ use super::{Facts, Id, TEMPLATE, View};
 use crate::galera::{added, adopt, server, start};
 use crate::marks;
 use crate::object::{
-    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Template, Volume,
-    Workload, ordinal,
+    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Template, Term,
+    Volume, Workload, WorkloadSpec, ordinal,
 };
 use crate::review::{Operation, Review};
 use crate::revision::{Digest, Revision};
@@ -106,7 +106,6 @@ fn without_additions(spec: &mut PodSpec) {
 fn take_back_injection(spec: &mut PodSpec, server: &str) {
     spec.volumes.retain(|volume| !added::VOLUMES.contains(&&*volume.name));
     spec.termination_grace_period_seconds = None;
-    spec.affinity.pod_anti_affinity = AntiAffinity::default();
     for server in spec.containers.iter_mut().filter(|it| it.name == server) {
         server.volume_mounts.retain(|mount| !added::VOLUMES.contains(&&*mount.name));
         added::take_off(server);
@@ -153,7 +152,7 @@ impl View<'_> {
 fn as_it_was(left: &Workload, new: &Workload) -> Workload {
     let mut was = new.clone();
     let (shown, asked) = (&left.spec, &new.spec);
-    was.metadata.owner_references.clear();
+    (was.metadata.owner_references, was.metadata.marks) = (Vec::new(), Labels::default());
     was.spec.keep_members_of(shown);
     was.spec.service_name.clone_from(&shown.service_name);
     if !asked.selector.selects(&shown.template.metadata.labels) {
@@ -167,10 +166,23 @@ fn as_it_was(left: &Workload, new: &Workload) -> Workload {
     (template.metadata.labels, template.metadata.marks) =
         (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
     template.spec = completed(&shown.template, &asked.template);
+    take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, asked);
     if *template != asked.template {
         template.fingerprint = Fingerprint::default();
     }
     was
+}
+
+/// Injection keeps members apart by the selector of their StatefulSet.
+fn take_off_added_terms(shown: &mut AntiAffinity, asked: &WorkloadSpec) {
+    let by = asked.selector.as_expressions();
+    let is_added = |term: &Term| {
+        let selector = term.label_selector.as_ref();
+        selector.is_some_and(|it| it.match_labels.is_empty() && it.match_expressions == by)
+    };
+    let own = &asked.template.spec.affinity.pod_anti_affinity;
+    shown.required.retain(|term| own.required.contains(term) || !is_added(term));
+    shown.preferred.retain(|it| own.preferred.contains(it) || !is_added(&it.pod_affinity_term));
 }
 
 /// What a pod does not show is taken from the template that comes.
@@ -188,9 +200,6 @@ fn completed(shown: &Template, asked: &Template) -> PodSpec {
     }
     if asked.image_pull_secrets.is_empty() {
         spec.image_pull_secrets.clear();
-    }
-    if spec.affinity.pod_anti_affinity == AntiAffinity::default() {
-        spec.affinity.pod_anti_affinity = asked.affinity.pod_anti_affinity.clone();
     }
     for container in &mut spec.containers {
         let Some(asked) = asked.containers.iter().find(|it| it.name == container.name) else { continue };

@@ -30,7 +30,8 @@ pub fn corrections(review: &Review, view: &View<'_>) -> Vec<Correction> {
     let Some(new) = workload(review.new.as_ref()) else { return Vec::new() };
     // Marks of a stranger were never looked after, so they are not the guard's when it becomes Galera's.
     let galeras = |it: &&Workload| view.adoption().adopts(it.spec.template.as_ref());
-    let old = workload(review.old.as_ref()).filter(galeras);
+    // Marks went with the StatefulSet that is gone.
+    let old = workload(review.old.as_ref()).filter(galeras).filter(|_| review.is_there());
     if old.is_none() && !galeras(&new) {
         return Vec::new();
     }
@@ -81,7 +82,8 @@ fn workload(object: Option<&Object>) -> Option<&Workload> {
 /// the leader makes it "present". A "none" that was saved with a manifest is not believed over claims that have a
 /// volume, nor over claims that are yet to get theirs back.
 fn first_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<String> {
-    let begins = review.operation == Operation::Create && review.kind == Kind::StatefulSet;
+    let created = review.operation == Operation::Create || review.takes_over;
+    let begins = created && review.kind == Kind::StatefulSet;
     if !begins || view.left_alone(&review.namespace) || !is_cluster(new, view.adoption()) {
         return None;
     }
