@@ -96,7 +96,7 @@ fn still_needed(review: &Review, cluster: &Cluster, view: &View<'_>) -> Option<F
     let stranded = transfer::stranded(cluster, view.now);
     let (verdict, says, instead) = match view.state(cluster) {
         State::Healthy => return None,
-        // A cluster without an identity: no bootstrap node mends that.
+        // Without an identity, or without its StatefulSet: no bootstrap node mends that.
         State::Degraded
             if (cluster.has_no_identity() || cluster.left) && cluster.members.iter().all(Member::ready) =>
         {

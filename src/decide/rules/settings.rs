@@ -49,6 +49,7 @@ use crate::galera::options::{self, Effective};
 use crate::galera::server;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::Review;
+use crate::revision;
 use crate::verdict::{Findings, Verdict};
 use crate::view::{Cluster, View};
 
@@ -181,16 +182,33 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
         return Findings::new();
     };
     let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-    Setting::in_container(name, false).changes(&was, &is, &whose, &all_settings(ns, new, view))
+    let elsewhere = all_settings(ns, new, view);
+    let mut found = Setting::in_container(name, false).changes(&was, &is, &whose, &elsewhere);
+    let maps =
+        |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
+    let (before, after) = (maps(old), maps(new));
+    let known = |name: &String| view.config_map(ns, name).is_some();
+    // What the same files say was judged when it was written, and of what is not known nothing follows.
+    if before != after && before.iter().chain(&after).all(known) {
+        let (was, is) = (of_files(ns, old, view), of_files(ns, new, view));
+        let changes = Setting::in_file(false).changes(&was, &is, &whose, &elsewhere);
+        found.extend(changes.into_iter().map(newly_read::of_template));
+    }
+    found
+}
+
+/// What a server of this workload is told by its files.
+fn of_files<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
+    let files = view.files(ns, &workload.spec.template.spec);
+    Effective::of_files(
+        files.iter().filter(|file| options::is_file(file.key, file.text)).map(|file| (file.key, file.text)),
+    )
 }
 
 /// What a server of this workload is told by its files and by its command line.
 fn all_settings<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
-    let files = view.files(ns, &workload.spec.template.spec);
-    let files = files.iter().filter(|file| options::is_file(file.key, file.text));
-    let of_files = Effective::of_files(files.map(|file| (file.key, file.text)));
     let flags = command_line(workload, view).map(|(_, flags)| flags).unwrap_or_default();
-    of_files.then(flags)
+    of_files(ns, workload, view).then(flags)
 }
 
 /// The server container of an adopted template, and what its command line says.

@@ -22,13 +22,17 @@ pub struct Flag<'a> {
 /// Bitnami's images take further options for the server from here.
 const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
+/// Of what they take in variables of their own: variable, option, field.
+const VARIABLES: [(&str, &str, &str); 1] =
+    [("MARIADB_GALERA_CLUSTER_NAME", "wsrep_cluster_name", "env[MARIADB_GALERA_CLUSTER_NAME]")];
+
 /// Every option that a container hands its server: `--key=value`, `--key value`, `--key`. Later wins.
 pub fn flags(container: &Container) -> Vec<Flag<'_>> {
     let command = container.command.iter().map(Literal::look).collect::<Vec<_>>();
     let args = container.args.iter().map(Literal::look).collect::<Vec<_>>();
     let extra = container.env.iter().filter(|var| var.name == EXTRA_FLAGS);
     let extra = extra.flat_map(|var| var.value.look().split_whitespace()).collect::<Vec<_>>();
-    let mut found = Vec::new();
+    let mut found: Vec<_> = VARIABLES.iter().filter_map(|row| of_variable(container, row)).collect();
     for (field, words) in [("command", &command), ("args", &args), ("env[MARIADB_EXTRA_FLAGS]", &extra)] {
         for (index, word) in words.iter().enumerate() {
             if let Some((key, value)) = read(word, words.get(index + 1).copied()) {
@@ -40,6 +44,14 @@ pub fn flags(container: &Container) -> Vec<Flag<'_>> {
         found.extend(of_script(container));
     }
     found
+}
+
+fn of_variable<'c>(
+    container: &'c Container,
+    (name, option, field): &(&str, &'static str, &'static str),
+) -> Option<Flag<'c>> {
+    let variable = container.env.iter().find(|it| it.name == *name && !it.value.look().is_empty())?;
+    Some(Flag { field, index: 0, key: (*option).into(), value: Some(variable.value.look().into()) })
 }
 
 /// What a script hands its server. What depends on a condition is not known, nor is what the shell fills in.

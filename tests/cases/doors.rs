@@ -1,0 +1,225 @@
+//! The same change by another door: what is refused or warned of in place is judged the same where it comes as a creation around
+//! members that run.
+
+use std::collections::BTreeSet;
+
+use decide::config::Settings;
+use decide::object::Kind;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::verdict::Effect;
+use decide::view::View;
+
+use serde_json::Value;
+
+use super::asked::{Action, Asked, body};
+use super::{Case, all};
+use crate::scene::{self, Scene};
+
+/// Rules that find something, and whether they refuse.
+type Found = BTreeSet<(&'static str, bool)>;
+
+fn found(given: &Scene, asked: &Asked, user: &str) -> Found {
+    let settings = Settings::default();
+    let world = given.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let bytes = serde_json::to_vec(&body(asked, user)).unwrap();
+    let decision = rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view);
+    let judged = decision.judged.iter().filter(|it| matches!(it.effect, Effect::Refused | Effect::Warned));
+    judged.map(|it| (it.finding.rule, it.effect == Effect::Refused)).collect()
+}
+
+/// After `kubectl delete statefulset --cascade=orphan`; `None`: the change has no such door.
+fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
+    let given = Scene { exists: false, ..case.given.clone() };
+    let runs = |word: &String| word != "absent" && word != "going";
+    if !case.given.exists || !case.given.members.iter().any(runs) || case.given.view != "current" {
+        return None;
+    }
+    let mut asked = case.asked();
+    match &case.action {
+        Action::Change(_) => {
+            asked.operation = "CREATE";
+            asked.old = Value::Null;
+            let meta = asked.new["metadata"].as_object_mut()?;
+            if meta.remove("deletionTimestamp").is_some() {
+                return None;
+            }
+            meta.remove("uid");
+            let marks = meta.get_mut("annotations").and_then(Value::as_object_mut);
+            // They went with the StatefulSet before.
+            marks.into_iter().for_each(|marks| {
+                marks.retain(|key, value| case.given.stateful_set()["metadata"]["annotations"][key] != *value)
+            });
+        }
+        Action::ChangeConfig(_) | Action::ChangeObject { .. } | Action::Delete(_) => {
+            if asked.of == Kind::StatefulSet {
+                return None;
+            }
+        }
+        _ => return None,
+    }
+    Some((given, asked))
+}
+
+/// The changed ConfigMap under a name of its own, to which the template is pointed.
+fn renamed(case: &Case) -> Option<(Scene, Asked)> {
+    let Action::ChangeConfig(_) = &case.action else { return None };
+    if !case.given.exists || case.given.view != "current" {
+        return None;
+    }
+    let asked = case.asked();
+    let rename = |it: &Value| {
+        let text =
+            it.to_string().replace("\"galera-instance-nodeconfig\"", "\"galera-instance-nodeconfig-2\"");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let mut given = case.given.clone();
+    given.also.push(rename(&asked.new));
+    let set = given.stateful_set();
+    Some((
+        given,
+        Asked {
+            old: set.clone(),
+            new: rename(&set),
+            kind: Kind::StatefulSet,
+            of: Kind::StatefulSet,
+            ..asked
+        },
+    ))
+}
+
+/// Doors by which a change is judged otherwise, and why: a rule, or one case of it.
+const OTHERWISE: &[(&str, &str, &[&str])] = &[
+    (
+        "orphaned",
+        "nothing replaces a member whose StatefulSet is gone, so none may go, and an override on the StatefulSet went with it",
+        &["G02", "odd/two-clusters-of-one", "G05/an-override-on", "G10/one-override-on"],
+    ),
+    (
+        "orphaned",
+        "nothing brings a missing member back while its StatefulSet is away, so only one that starts is waited for; annotations of others \
+         are not kept of a pod",
+        &[
+            "G14",
+            "G11/the-state-of-the-cluster",
+            "G13/removing-it-while",
+            "G04/a-single-member-that-founds",
+            "G17/an-older-series-of-a-cluster-that-is-down",
+            "G01/ordinals-that-move",
+        ],
+    ),
+    ("orphaned", "deleting the StatefulSet alone is the way to change this", &["G08"]),
+    (
+        "orphaned",
+        "injection sets probes and preStop, and pods show nothing of strategies: what they do not show may have been there before",
+        &["G07/deleting-claims", "G11/a-password-in-a", "G11/several-passwords", "G15"],
+    ),
+    ("orphaned", "a recovery is asked of a StatefulSet that is there", &["G20"]),
+    ("orphaned", "an Instance owns the StatefulSet that is gone, and no member", &["K05"]),
+    (
+        "orphaned",
+        "an owner that was there went with the StatefulSet",
+        &["G03/an-owner-from-before", "G10/the-stateful-set-may-own"],
+    ),
+    (
+        "orphaned",
+        "marks went with it: claims that are bound count as data",
+        &["G07/a-claim-of-an-install", "G07/a-claim-beyond"],
+    ),
+    ("orphaned", "without a claim of its own a pod is not known as a member", &["G07/an-emptyDir-that-was"]),
+    (
+        "orphaned",
+        "in this scene pods run what no member ran",
+        &["G17/a-second-series-step", "G17/going-back-from"],
+    ),
+    ("orphaned", "the mutating call takes it out before", &["G18/a-mark-of-injection"]),
+    (
+        "renamed",
+        "the template changes, which restarts members",
+        &[
+            "G06/over-data",
+            "G06/names-of-another",
+            "G06/the-service-of-clients",
+            "G09/another-cluster-name",
+            "G09/another-transfer-method",
+            "G09/the-page-size-of-a-cluster-that-is-down",
+        ],
+    ),
+    (
+        "renamed",
+        "a warning about the template stands beside it",
+        &["G04/an-empty-address-in", "G06/the-command-line-wins", "G06/what-was-there-before"],
+    ),
+    (
+        "renamed",
+        "it is told when the ConfigMap is created",
+        &[
+            "G18",
+            "G09/a-faster-commit",
+            "G09/a-file-that-somebody",
+            "G09/an-include",
+            "G09/files-of-which",
+            "G09/what-three-files",
+        ],
+    ),
+    ("renamed", "an override at the ConfigMap is about the ConfigMap", &["G09/an-override-lets"]),
+    ("renamed", "all files together said the same before", &["G09/galera-that-is-switched-off"]),
+];
+
+#[test]
+fn a_change_is_judged_the_same_by_every_door() {
+    let mut differ = BTreeSet::new();
+    for (name, case) in all() {
+        let in_place = found(&case.given, &case.asked(), &case.user);
+        for (door, change) in [("orphaned", orphaned(&case)), ("renamed", renamed(&case))] {
+            let there = change.map(|(given, asked)| found(&given, &asked, &case.user));
+            if there.is_some_and(|there| there != in_place) {
+                differ.insert((door, name.clone()));
+            }
+        }
+    }
+    let mut unused = Vec::new();
+    for (door, why, names) in OTHERWISE {
+        for begins in *names {
+            let before = differ.len();
+            differ.retain(|(by, name)| by != door || !name.starts_with(begins));
+            if differ.len() == before {
+                unused.push((door, begins, why));
+            }
+        }
+    }
+    assert!(
+        differ.is_empty() && unused.is_empty(),
+        "judged otherwise: {differ:#?}\nnot any more: {unused:#?}"
+    );
+}
+
+/// To be adopted is not to be new: a label on what runs is never refused for what stands there.
+#[test]
+fn a_label_that_adopts_what_runs_is_never_refused() {
+    let mut refused = Vec::new();
+    for (name, case) in all() {
+        let asked = case.asked();
+        if asked.of != Kind::StatefulSet || asked.kind != Kind::StatefulSet || asked.new.is_null() {
+            continue;
+        }
+        let mut old = asked.new.clone();
+        old["metadata"]["uid"] = "1".into();
+        old["metadata"]["annotations"] = Value::Null;
+        for path in ["/spec/template/metadata/labels/app", "/spec/selector/matchLabels/app"] {
+            if let Some(label) = old.pointer_mut(path) {
+                *label = "database".into();
+            }
+        }
+        let mut new = old.clone();
+        new["spec"]["template"]["metadata"]["labels"]["gatera.dev/cluster"] = "database".into();
+        let given = Scene { exists: false, members: Vec::new(), also: vec![old.clone()], ..Scene::default() };
+        let found = found(&given, &Asked { operation: "UPDATE", old, new, ..asked }, "editor");
+        // Marks of the guard's in a template are taken out by the mutating call.
+        if found.iter().any(|(rule, refused)| *refused && *rule != "G18") {
+            refused.push((name, found));
+        }
+    }
+    assert!(refused.is_empty(), "{refused:#?}");
+}
