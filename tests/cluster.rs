@@ -355,11 +355,32 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     let gone = plane.kubectl(User::Admin, &["delete", "namespace", &ns, "--dry-run=server"]);
     assert!(gone.status == 1 && gone.stderr.contains("[G03] Namespace "), "{gone}");
 
-    let mut smaller = set.clone();
-    smaller["spec"]["replicas"] = json!(1);
-    let refused = create(&smaller);
-    assert!(refused.status == 1 && refused.stderr.contains("[G01] StatefulSet "), "{refused}");
-    create(&set).succeeded();
+    // What they read, are reached by and are protected by stays guarded.
+    for (what, rule) in [
+        ("configmap/galera-instance-nodeconfig", "[G10] ConfigMap "),
+        ("service/galera-instance-hs", "[G10] Service "),
+    ] {
+        let refused = run(&["delete", what, "--dry-run=server"]);
+        assert!(refused.stderr.contains(rule), "{what}: {refused}");
+    }
+    // The StatefulSet that takes them over is compared with what they run.
+    for (change, rule) in [
+        (json!({ "spec": { "replicas": 1 } }), "[G01] "),
+        (json!({ "spec": { "serviceName": "other" } }), "[G08] "),
+        (json!({ "spec": { "selector": { "matchLabels": { "tier": "db" } }, "template": { "metadata": { "labels": { "tier": "db" } } } } }), "[G08] "),
+    ] {
+        let mut other = set.clone();
+        json_patch::merge(&mut other, &change);
+        let refused = create(&other);
+        assert!(refused.status == 1 && refused.stderr.contains(&format!("{rule}StatefulSet ")), "{refused}");
+    }
+    let mut older = set.clone();
+    older["spec"]["template"]["spec"]["containers"][0]["image"] = json!("mariadb:10.6");
+    let refused = create(&older);
+    assert!(refused.status == 1 && refused.stderr.contains("[G17] StatefulSet "), "{refused}");
+    let taken_over = create(&set);
+    let told: Vec<_> = taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
+    assert_eq!((taken_over.status, told), (0, vec![]), "the same template again is no change");
     let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
     assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "present", "its claims have volumes");
     eventually("the pods to be members again", || {
