@@ -35,7 +35,7 @@ sim: ## the searches, deep: made-up clusters, people and faults; what watches, r
 # Those that install the guard in a way of their own, or not at all, or close all nodes, have a lab of their own; the others share one.
 # One lab at a time, and one cluster in it: with more of them two cores are too slow for what has a limit.
 ALONE = recover seed unguarded guard_life from_before
-DRILLS = drills outage volumes hangs held foreign wordpress kudo
+DRILLS = drills orphaned outage volumes hangs held foreign wordpress kudo
 E2E = CARGO_TARGET_$(HOST_ENV)_RUNNER=tests/lab/machines/enter.sh $(CARGO) test --test e2e --
 
 e2e: gatera-image ## real MariaDB Galera in real pods on three real nodes, under the guard (root, Linux)

@@ -367,7 +367,10 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     for (change, rule) in [
         (json!({ "spec": { "replicas": 1 } }), "[G01] "),
         (json!({ "spec": { "serviceName": "other" } }), "[G08] "),
-        (json!({ "spec": { "selector": { "matchLabels": { "tier": "db" } }, "template": { "metadata": { "labels": { "tier": "db" } } } } }), "[G08] "),
+        (
+            json!({ "spec": { "selector": { "matchLabels": { "tier": "db" } }, "template": { "metadata": { "labels": { "tier": "db" } } } } }),
+            "[G08] ",
+        ),
     ] {
         let mut other = set.clone();
         json_patch::merge(&mut other, &change);

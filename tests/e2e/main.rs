@@ -30,6 +30,7 @@ mod lab;
 mod nodes;
 mod odd;
 mod odd_ends;
+mod orphaned;
 mod outage;
 mod page;
 mod password;

@@ -1,0 +1,59 @@
+//! `kubectl delete statefulset --cascade=orphan`, and then `helm upgrade`, which applies every other object first: on real members,
+//! under a writer. Part of `make drills`.
+
+use crate::galera::Galera;
+use crate::guard::{chart, guarded, status};
+use crate::install::{formed, password};
+use crate::lab::{Output, User};
+use crate::power;
+use crate::rolling::uids;
+use crate::writer::Writer;
+
+fn upgrade(galera: &Galera<'_>, more: &[&str]) -> Output {
+    let base =
+        ["upgrade", &galera.name, &chart("galera"), "--namespace", &galera.namespace, "--reuse-values"];
+    galera.lab.helm(User::Admin, &[&base[..], more].concat())
+}
+
+#[test]
+fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
+    let galera = formed(guarded(), "orphaned");
+    let cluster = galera.until_synced(3, 3);
+    galera.fill();
+    let writer = Writer::start(&galera, &password(&galera));
+    writer.until_writes();
+    let (pods, set) = (uids(&galera), format!("statefulset/{}-galera", galera.name));
+
+    galera.kubectl(&["delete", &set, "--cascade=orphan"]).succeeded();
+    galera.until_gone(&set);
+    let config = format!("configmap/{}-nodeconfig", galera.name);
+    for (arguments, rule) in [
+        (["delete", "pod", &galera.member(1)], "[G02] "),
+        (["delete", "pvc", "--all"], "[G07] "),
+        (["delete", &config, "--wait=false"], "[G10] "),
+    ] {
+        let refused = galera.kubectl(&[&arguments[..], &["--dry-run=server"]].concat());
+        println!("{refused}");
+        assert!(refused.status == 1 && refused.stderr.contains(rule), "{arguments:?}: {refused}");
+    }
+    let seen = status(&galera);
+    println!("{seen}");
+    assert!(seen.contains("DEGRADED") && seen.contains("without a StatefulSet"), "{seen}");
+
+    for (offence, rule) in [("--set=image.tag=10.6", "[G17] "), ("--set=replicas=1", "[G01] ")] {
+        let refused = upgrade(&galera, &[offence]);
+        println!("helm upgrade {offence}\n{refused}");
+        assert!(refused.status != 0 && refused.stderr.contains(rule), "{offence}: {refused}");
+    }
+    writer.until_writes();
+    let taken_back = upgrade(&galera, &[]);
+    println!("helm upgrade\n{taken_back}");
+    assert!(taken_back.status == 0 && !taken_back.stderr.contains("[G"), "{taken_back}");
+    galera.until_ready(3);
+    assert_eq!(uids(&galera), pods, "the same template restarts nobody");
+    assert_eq!(galera.until_synced(3, 3), cluster);
+    writer.until_writes();
+    power::members_agree(&galera, "shop.t");
+    let (acknowledged, failed) = writer.finish(3);
+    println!("orphaned: {acknowledged} rows acknowledged, none lost; {failed} were tried again");
+}
