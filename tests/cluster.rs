@@ -334,63 +334,6 @@ fn the_data_mark_survives_replace_and_edit() {
     assert_eq!(mark(), "present", "kubectl annotate changed it");
 }
 
-/// Between `delete --cascade=orphan` and the next apply the members are nobody's, and still the cluster. The manifest that
-/// is applied then may have been saved when the cluster was new.
-#[test]
-fn members_without_a_stateful_set_are_still_the_cluster() {
-    let (plane, ns) = running_cluster("orphan");
-    let run = |arguments: &[&str]| plane.kubectl(User::Editor, &[&["--namespace", &*ns], arguments].concat());
-    let create = |set: &Value| {
-        plane.kubectl_stdin(User::Editor, &["--namespace", &ns, "create", "--filename=-"], &set.to_string())
-    };
-    let mut set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    set["metadata"] = json!({ "name": STATEFUL_SET, "annotations": { "gatera.dev/data": "none" } });
-    run(&["delete", "statefulset", STATEFUL_SET, "--cascade=orphan"]).succeeded();
-    eventually("the guard to see that the StatefulSet is gone", || {
-        let output = run(&["delete", "pods", "--selector=app=galera", "--dry-run=server"]);
-        (output.stderr.matches("[G02] Pod ").count() == 3).then_some(())
-    });
-    let claims = run(&["delete", "persistentvolumeclaims", "--all", "--dry-run=server"]);
-    assert_eq!((claims.status, claims.stderr.matches("[G07] ").count()), (1, 3), "{claims}");
-    let gone = plane.kubectl(User::Admin, &["delete", "namespace", &ns, "--dry-run=server"]);
-    assert!(gone.status == 1 && gone.stderr.contains("[G03] Namespace "), "{gone}");
-
-    // What they read, are reached by and are protected by stays guarded.
-    for (what, rule) in [
-        ("configmap/galera-instance-nodeconfig", "[G10] ConfigMap "),
-        ("service/galera-instance-hs", "[G10] Service "),
-    ] {
-        let refused = run(&["delete", what, "--dry-run=server"]);
-        assert!(refused.stderr.contains(rule), "{what}: {refused}");
-    }
-    // The StatefulSet that takes them over is compared with what they run.
-    for (change, rule) in [
-        (json!({ "spec": { "replicas": 1 } }), "[G01] "),
-        (json!({ "spec": { "serviceName": "other" } }), "[G08] "),
-        (
-            json!({ "spec": { "selector": { "matchLabels": { "tier": "db" } }, "template": { "metadata": { "labels": { "tier": "db" } } } } }),
-            "[G08] ",
-        ),
-    ] {
-        let mut other = set.clone();
-        json_patch::merge(&mut other, &change);
-        let refused = create(&other);
-        assert!(refused.status == 1 && refused.stderr.contains(&format!("{rule}StatefulSet ")), "{refused}");
-    }
-    let mut older = set.clone();
-    older["spec"]["template"]["spec"]["containers"][0]["image"] = json!("mariadb:10.6");
-    let refused = create(&older);
-    assert!(refused.status == 1 && refused.stderr.contains("[G17] StatefulSet "), "{refused}");
-    let taken_over = create(&set);
-    let told: Vec<_> = taken_over.stderr.lines().filter(|line| !line.contains("gatera.dev/data")).collect();
-    assert_eq!((taken_over.status, told), (0, vec![]), "the same template again is no change");
-    let set = plane.get(&ns, &format!("statefulset/{STATEFUL_SET}"));
-    assert_eq!(set["metadata"]["annotations"]["gatera.dev/data"], "present", "its claims have volumes");
-    eventually("the pods to be members again", || {
-        (run(&["delete", "pod", &format!("{STATEFUL_SET}-0"), "--dry-run=server"]).status == 0).then_some(())
-    });
-}
-
 /// A cluster from before the guard has no mark; a new one is marked "none" before its first member runs.
 #[test]
 fn a_new_cluster_begins_without_data() {

@@ -40,6 +40,7 @@ mod house;
 mod identity;
 mod inject;
 mod lab;
+mod left_behind;
 mod looks;
 mod marks;
 mod monitoring;

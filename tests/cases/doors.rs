@@ -48,9 +48,10 @@ fn orphaned(case: &Case) -> Option<(Scene, Asked)> {
             meta.remove("uid");
             let marks = meta.get_mut("annotations").and_then(Value::as_object_mut);
             // They went with the StatefulSet before.
-            marks.into_iter().for_each(|marks| {
-                marks.retain(|key, value| case.given.stateful_set()["metadata"]["annotations"][key] != *value)
-            });
+            if let Some(marks) = marks {
+                marks
+                    .retain(|key, value| case.given.stateful_set()["metadata"]["annotations"][key] != *value);
+            }
         }
         Action::ChangeConfig(_) | Action::ChangeObject { .. } | Action::Delete(_) => {
             if asked.of == Kind::StatefulSet {

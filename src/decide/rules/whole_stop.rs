@@ -25,7 +25,8 @@
 //!
 //! * To change a field that Kubernetes does not let you change: with all members Ready, `kubectl delete statefulset NAME
 //!   --cascade=orphan`, then apply the new one within minutes. The pods go on running. Selector, serviceName and the names of the claim templates
-//!   must stay, or the new StatefulSet does not find pods and claims.
+//!   must stay, or the new StatefulSet does not find pods and claims. While the StatefulSet is away its members count as the cluster:
+//!   none of them may go, what they need may not go, and every rule compares the new StatefulSet with what the members run.
 //! * To have a cluster gone for a while: `gatera stop NAME -n NS`, then uninstall; its claims stay. Installed again under the same
 //!   name, `gatera start NAME -n NS` starts it from them.
 //! * To remove a cluster for good: take a backup, annotate its StatefulSet with the override of G03, then uninstall. That

@@ -45,10 +45,9 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
         claim.metadata.name = volume.name;
         all.spec.volume_claim_templates.push(claim);
     }
-    if meta.mark(marks::INJECTED).is_some() {
-        if let Some(name) = server::in_pod(meta, &pod.spec).map(|server| &server.name) {
-            take_back_injection(&mut template.spec, name);
-        }
+    let injected = server::in_pod(meta, &pod.spec).filter(|_| meta.mark(marks::INJECTED).is_some());
+    if let Some(server) = injected {
+        take_back_injection(&mut template.spec, &server.name);
     }
     if let Some(revision) = meta.mark(marks::REVISION).and_then(Revision::read) {
         point_at_sources(&mut template.spec, &revision);
@@ -125,7 +124,7 @@ fn point_at_sources(spec: &mut PodSpec, revision: &Revision) {
         let maps = projected.filter_map(|it| it.config_map.as_mut()).chain(&mut volume.config_map);
         for map in maps {
             if let Some((name, _)) = source(&map.name) {
-                map.name = name.to_owned();
+                name.clone_into(&mut map.name);
             }
         }
     }
