@@ -38,13 +38,13 @@ impl Ports {
         let variable =
             || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
         let provider = said("wsrep_provider_options").unwrap_or_default();
-        let provided = |option: &str| provider_options(&provider).filter(|(name, _)| *name == option).last();
+        let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
         // The next after that of the group, unless it is said.
-        let next = || Some(number(provided("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
+        let next = || Some(number(option("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
         Self {
             clients: said("port").map_or_else(variable, |it| number(&it)),
             transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
-            missed: provided("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
+            missed: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
         }
     }
 }

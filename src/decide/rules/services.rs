@@ -218,23 +218,24 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
     })
 }
 
-/// The template has the labels of the new selector, and members that the Service leads to do not have them yet. It may lose some
-/// of them as long as one is left; who is without its name is not found by the others.
+/// The template has the labels of the new selector, and members that the Service leads to do not have them yet. A Service for clients
+/// may lose some of them as long as it leads to one; a member without its name is not found by the others.
 fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
-    let Cluster { id, workload, .. } = cluster;
-    let (names, leads) =
-        (governs(new, cluster), |it: &Service, pod: &PodFact| pod.is_selected_by(&it.spec.selector));
+    let names = governs(new, cluster);
+    let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
     let there = || {
         let pods = cluster.members.iter().filter_map(|it| it.pod.as_deref());
         pods.filter(|pod| if names { !pod.going } else { pod.ready })
     };
-    let lost: Vec<_> = there().filter(|pod| leads(old, pod) && !leads(new, pod)).collect();
-    let loses = !lost.is_empty() && (names || !there().any(|pod| leads(new, pod)));
-    let last = lost.last().filter(|_| loses && new.selects(members(cluster)))?;
-    let lacking: Vec<_> = lost.iter().map(|pod| &*pod.name).collect();
+    if !new.selects(members(cluster)) || !names && there().any(|pod| leads(new, pod)) {
+        return None;
+    }
+    let lacking: Vec<_> = there().filter(|pod| leads(old, pod) && !leads(new, pod)).collect();
+    let restart = restart(cluster, &lacking.last()?.name);
+    let lacking: Vec<_> = lacking.iter().map(|pod| &*pod.name).collect();
     let says = format!(
         "the template of cluster {} has the labels of its new selector, and {} do not have them yet ({})",
-        id.name,
+        cluster.id.name,
         lacking.join(", "),
         view.count(cluster)
     );
@@ -243,27 +244,23 @@ fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -
     } else {
         "a Service goes by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
     };
-    let strategy = &workload.spec.update_strategy;
-    let restart = match strategy.holds_back() {
+    let instead = format!("{restart}; change the Service when all members have been restarted");
+    Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
+}
+
+/// The command by which members, this one first, get the labels of their template.
+fn restart(cluster: &Cluster, first: &str) -> String {
+    let (ns, name, strategy) =
+        (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
+    match strategy.holds_back() {
         _ if strategy.on_delete() => {
-            format!(
-                "kubectl -n {} delete pod {}, and the next one when all members are Ready",
-                id.namespace, last.name
-            )
+            format!("kubectl -n {ns} delete pod {first}, and the next one when all members are Ready")
         }
-        ..=0 => format!("kubectl -n {} rollout status statefulset {}", id.namespace, id.name),
+        ..=0 => format!("kubectl -n {ns} rollout status statefulset {name}"),
         _ => format!(
-            r#"kubectl -n {} patch statefulset {} --patch '{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":0}}}}}}}}'"#,
-            id.namespace, id.name
+            r#"kubectl -n {ns} patch statefulset {name} --patch '{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":0}}}}}}}}'"#
         ),
-    };
-    Some(RULE.finding(
-        Verdict::Deny,
-        SELECTOR,
-        says,
-        why,
-        format!("{restart}; change the Service when all members have been restarted"),
-    ))
+    }
 }
 
 /// By this label of the StatefulSet controller's a Service leads to one member.
