@@ -2,6 +2,7 @@
 //! finds nothing in it to change. Living releases are in `live`.
 
 mod live;
+mod ports;
 mod scripts;
 
 use std::collections::BTreeMap;
@@ -150,6 +151,19 @@ fn bad_values_are_refused_with_words() {
             "image.tag \"latest\" is no version: members that restart on different days would run different servers; set image.tag to a version",
         ),
         ("initImage.tag=", "initImage.tag \"\" is no version"),
+        ("ports.mysql=80", "at '/ports/mysql': minimum: got 80, want 1,024"),
+        (
+            "ports.sst=4567",
+            "ports [3306 4567 4567 4568]: a server cannot listen twice at one; give mysql, sst, replication and ist a port each",
+        ),
+        (
+            "config=port = 3307",
+            "config sets port: probes and Services would not know of it; take it out, and set ports.mysql",
+        ),
+        (
+            "ports.ist=5568,config=wsrep-provider-options=gcs.fc_limit=64",
+            "ports.ist 5568 is not the next after ports.replication 4567, so it is given with wsrep_provider_options on the command line, where those in config do not count; set ports.ist to 4568, or take wsrep_provider_options out of config",
+        ),
         ("gcacheSize=plenty", "at '/gcacheSize': 'plenty' does not match pattern"),
         (
             "auth.rootPassword=pässword",
@@ -178,6 +192,9 @@ fn bad_values_are_refused_with_words() {
         "volumeSize=1.5Ti",
         "volumeSize=1073741824k",
         "image.tag=10.11.8@sha256:0123",
+        "ports.replication=4600,ports.ist=4601,config=wsrep_provider_options=gcs.fc_limit=64",
+        // As an upgrade with the values of a release from before it had them.
+        "ports=null",
     ] {
         template(INSTANCE, &[&format!("--set={flag}")]).succeeded();
     }
@@ -225,6 +242,7 @@ fn the_guards_rules_find_nothing() {
         &["--set=bootstrap.enabled=false"],
         &["--set=auth.existingSecret=mine,storageClassName=fast"],
         &["--set-string=config=innodb_buffer_pool_size = 1G"],
+        &[ports::OTHERS],
     ] {
         std::fs::write(&path, template(INSTANCE, flags).succeeded()).unwrap();
         let output = std::process::Command::new(program()).arg("check").arg(&path).output().unwrap();

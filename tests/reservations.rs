@@ -71,7 +71,18 @@ fn ways(alive: &Alive) -> Vec<(String, Value)> {
         ways.push((name.clone(), review(kind, pods.clone(), delete)));
         let kind = json!({ "group": "policy", "version": "v1", "kind": "Eviction" });
         let evict = json!({ "name": name, "operation": "CREATE", "subResource": "eviction", "object": { "metadata": { "name": name } } });
-        ways.push((name, review(kind, pods.clone(), evict)));
+        ways.push((name.clone(), review(kind, pods.clone(), evict)));
+        let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
+        let of = |memory: &str| {
+            let mut pod = pod.clone();
+            let server = &mut pod["spec"]["containers"][0];
+            server["resizePolicy"] =
+                json!([{ "resourceName": "memory", "restartPolicy": "RestartContainer" }]);
+            server["resources"] = json!({ "requests": { "memory": memory } });
+            pod
+        };
+        let resize = json!({ "name": name, "operation": "UPDATE", "subResource": "resize", "oldObject": of("1Gi"), "object": of("2Gi") });
+        ways.push((name, review(kind, pods.clone(), resize)));
     }
     let last = format!("{STATEFUL_SET}-2");
     let set = alive.plane.get(&alive.ns, &format!("statefulset/{STATEFUL_SET}"));

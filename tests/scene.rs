@@ -276,7 +276,7 @@ fn node(index: usize) -> Value {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": { "name": format!("node-{index}"), "labels": { "kubernetes.io/hostname": format!("node-{index}") } },
-        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        "status": { "allocatable": { "cpu": "8", "memory": "32Gi", "pods": "110" }, "conditions": [{ "type": "Ready", "status": "True" }] },
     })
 }
 

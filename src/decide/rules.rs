@@ -107,7 +107,7 @@ impl Verb {
     fn of(review: &Review) -> Option<Self> {
         match (&*review.subresource, review.operation) {
             ("", Operation::Create) => Some(Self::Create),
-            ("", Operation::Update) => Some(Self::Update),
+            ("" | "resize", Operation::Update) => Some(Self::Update),
             ("", Operation::Delete) => Some(Self::Delete),
             ("scale", _) => Some(Self::Scale),
             ("eviction", _) => Some(Self::Evict),

@@ -36,6 +36,8 @@ pub enum Action {
     ChangeObject { what: String, change: Value },
     /// UPDATE of the `/status` of an object of the scene: a merge patch.
     ReportObject { what: String, change: Value },
+    /// UPDATE of the `/resize` of a pod of the scene: a merge patch.
+    ResizeObject { what: String, change: Value },
     /// DELETE of an object of the scene.
     Delete(Removal),
     /// CREATE of an Eviction of a pod of the scene.
@@ -171,6 +173,10 @@ impl Action {
             Action::ReportObject { what, change } => {
                 let (_, old) = given.object(what);
                 Asked { subresource: "status", ..Asked::write(old.clone(), merged(old, change)) }
+            }
+            Action::ResizeObject { what, change } => {
+                let (_, old) = given.object(what);
+                Asked { subresource: "resize", ..Asked::write(old.clone(), merged(old, change)) }
             }
             Action::Delete(removal) => {
                 let (kind, old) = match &*removal.what {

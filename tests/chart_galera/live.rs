@@ -47,6 +47,10 @@ fn a_release_lives_under_the_guard() {
         "nodeCount 5 -> 1 would leave 1 of 5 members, and 3 are a majority: go to 3 first, and wait until all members are Ready",
     );
     refused(
+        &alive.upgrade_chart(&["--set=nodeCount=5,ports.replication=4600"]),
+        "ports.replication 4567 -> 4600: a member that restarts would look for the others, and clients for it, where they do not listen",
+    );
+    refused(
         &alive.upgrade_chart(&["--set=nodeCount=5,volumeSize=9Gi"]),
         "volumeSize 8Gi -> 9Gi: a StatefulSet's volumes are fixed when it is made.",
     );

@@ -61,6 +61,18 @@ fn beside_a_member_the_bootstrap_node_fails_and_says_why() {
     );
 }
 
+#[test]
+fn it_asks_the_port_that_servers_have() {
+    let (member, address) = a_member();
+    let other = member.local_addr().unwrap().port() + 1;
+    let output = first(&address, 3600).env("GATERA_PORT", other.to_string()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let _there = TcpListener::bind((&*address, other)).unwrap();
+    let mut first = first(&address, 3600);
+    first.env("GATERA_PORT", other.to_string());
+    assert!(refuses(first).starts_with(&format!("{address} answers")));
+}
+
 /// All members are down, and a bootstrap node that was forgotten comes back first.
 #[test]
 fn long_after_the_installation_the_bootstrap_node_fails_too() {

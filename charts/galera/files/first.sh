@@ -5,11 +5,11 @@
 # that answers, and none long after the installation: nobody answers when all members are down, either.
 set -eu
 
-# Of a server that is part of a cluster. Port 4567 would answer as well while a first member still looks for this node.
+# Of a server that is part of a cluster. The group's port would answer as well while a first member still looks for this node.
 answers() {
     # The image brings bash, which can open a connection, and no other program that can.
     # shellcheck disable=SC2016
-    timeout 2 bash -c 'exec 3<>"/dev/tcp/$0/3306"' "$1" 2>/dev/null
+    timeout 2 bash -c 'exec 3<>"/dev/tcp/$0/${GATERA_PORT:-3306}"' "$1" 2>/dev/null
 }
 
 refuse() {

@@ -44,7 +44,7 @@ imagePullPolicy: {{ .pullPolicy | default "IfNotPresent" }}
 [mariadbd]
 wsrep_on = ON
 wsrep_provider = /usr/lib/galera/libgalera_smm.so
-wsrep_provider_options = "gcache.size={{ .Values.gcacheSize }}"
+wsrep_provider_options = {{ include "galera.provider" . | quote }}
 wsrep_cluster_name = {{ include "galera.clusterName" . }}
 wsrep_sst_method = mariabackup
 # The server tells its state here; probes and the preStop hook read it.
@@ -53,17 +53,58 @@ binlog_format = ROW
 innodb_autoinc_lock_mode = 2
 innodb_flush_log_at_trx_commit = 1
 ignore_db_dirs = lost+found
+{{- with int (include "galera.listens" . | fromJson).mysql }}{{ if ne . 3306 }}
+port = {{ . }}
+{{- end }}{{ end }}
 {{- with .Values.config }}
 # from the value `config`
 {{ . | trimSuffix "\n" }}
 {{- end }}
 {{- end }}
 
+{{/* The value `ports`; `helm upgrade --reuse-values` from before it has none. */}}
+{{- define "galera.listens" -}}
+{{- merge dict (.Values.ports | default dict) (dict "mysql" 3306 "sst" 4444 "replication" 4567 "ist" 4568) | toJson }}
+{{- end }}
+
+{{/* Members find each other at the base port, and listen for what they missed at the next. */}}
+{{- define "galera.provider" -}}
+gcache.size={{ .Values.gcacheSize }}{{ with int (include "galera.listens" . | fromJson).replication }}{{ if ne . 4567 }};base_port={{ . }}{{ end }}{{ end }}
+{{- end }}
+
+{{/* Not empty: members have to announce where they listen for what they missed. */}}
+{{- define "galera.announcesIst" -}}
+{{- with include "galera.listens" . | fromJson }}{{ if ne (int .ist) (add1 (int .replication) | int) }}yes{{ end }}{{ end }}
+{{- end }}
+
+{{- define "galera.arguments" -}}
+mariadbd
+{{- with int (include "galera.listens" . | fromJson).sst }}{{ if ne . 4444 }}, "--wsrep-sst-receive-address=$(POD_IP):{{ . }}"{{ end }}{{ end }}
+{{- if include "galera.announcesIst" . }}, "--wsrep-provider-options={{ include "galera.provider" . }};ist.recv_addr=$(POD_IP):{{ int (include "galera.listens" . | fromJson).ist }}"{{ end }}
+{{- end }}
+
+{{/* Where probes, hook and step look, if it is not where they look anyway. */}}
+{{- define "galera.lookAt" -}}
+{{- $ports := include "galera.listens" . | fromJson }}
+{{- $usual := dict "mysql" 3306 "sst" 4444 "ist" 4568 }}
+{{- $names := dict "mysql" "GATERA_PORT" "sst" "GATERA_SST_PORT" "ist" "GATERA_IST_PORT" }}
+{{- range $port := list "mysql" "sst" "ist" }}
+{{- with int (get $ports $port) }}{{ if ne . (get $usual $port) }}
+- {name: {{ get $names $port }}, value: {{ quote . }}}
+{{- end }}{{ end }}
+{{- end }}
+{{- if or (ne (int $ports.sst) 4444) (include "galera.announcesIst" .) }}
+- {name: POD_IP, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+{{- end }}
+{{- end }}
+
 {{- define "galera.ports" -}}
-- {name: mysql, port: 3306}
-- {name: sst, port: 4444}
-- {name: replication, port: 4567}
-- {name: ist, port: 4568}
+{{- with include "galera.listens" . | fromJson -}}
+- {name: mysql, port: {{ int .mysql }}}
+- {name: sst, port: {{ int .sst }}}
+- {name: replication, port: {{ int .replication }}}
+- {name: ist, port: {{ int .ist }}}
+{{- end }}
 {{- end }}
 
 {{/* Annotations of a server's pod: those given, and that nothing in the volume gatera-run is worth keeping a node for. */}}
@@ -98,20 +139,22 @@ name: mariadb
 {{ include "galera.image" .Values.image }}
 # In front of the server: after a crash it starts from where its data is.
 command: [sh, /etc/galera/start-member.sh, docker-entrypoint.sh]
-args: [mariadbd]
+args: [{{ include "galera.arguments" . }}]
 env:
 - name: MARIADB_ROOT_PASSWORD
   valueFrom:
     secretKeyRef: {name: {{ include "galera.secret" . }}, key: root-password}
+{{- include "galera.lookAt" . }}
 {{- end }}
 
 {{/* The rest of it, after its environment. */}}
 {{- define "galera.serves" -}}
+{{- $ports := include "galera.listens" . | fromJson -}}
 ports:
-- {name: mysql, containerPort: 3306}
-- {name: sst, containerPort: 4444}
-- {name: replication, containerPort: 4567}
-- {name: ist, containerPort: 4568}
+- {name: mysql, containerPort: {{ int $ports.mysql }}}
+- {name: sst, containerPort: {{ int $ports.sst }}}
+- {name: replication, containerPort: {{ int $ports.replication }}}
+- {name: ist, containerPort: {{ int $ports.ist }}}
 securityContext:
   allowPrivilegeEscalation: false
   capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID]}
@@ -128,7 +171,7 @@ readinessProbe:
   timeoutSeconds: 5
   failureThreshold: 2
 livenessProbe:
-  tcpSocket: {port: 3306}
+  tcpSocket: {port: {{ int $ports.mysql }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6

@@ -5,6 +5,7 @@
 {{- include "galera.validate.count" . }}
 {{- include "galera.validate.volume" . }}
 {{- include "galera.validate.image" . }}
+{{- include "galera.validate.ports" . }}
 {{- include "galera.validate.auth" . }}
 {{- include "galera.validate.secret" . }}
 {{- if .Release.IsInstall }}{{ include "galera.validate.claims" . }}{{ else }}{{ include "galera.validate.upgrade" . }}{{ end }}
@@ -65,6 +66,21 @@
 {{- end }}
 {{- end }}
 
+{{- define "galera.validate.ports" -}}
+{{- $ports := include "galera.listens" . | fromJson }}
+{{- $all := list (int $ports.mysql) (int $ports.sst) (int $ports.replication) (int $ports.ist) }}
+{{- if ne (len $all) (len (uniq $all)) }}
+{{- fail (printf "\nports %v: a server cannot listen twice at one; give mysql, sst, replication and ist a port each" $all) }}
+{{- end }}
+{{- $config := .Values.config | default "" }}
+{{- if and (regexMatch "(?m)^[ \\t]*port[ \\t]*=" $config) (not (contains "[client" $config)) }}
+{{- fail "\nconfig sets port: probes and Services would not know of it; take it out, and set ports.mysql" }}
+{{- end }}
+{{- if and (include "galera.announcesIst" .) (regexMatch "wsrep[-_]provider[-_]options" $config) }}
+{{- fail (printf "\nports.ist %d is not the next after ports.replication %d, so it is given with wsrep_provider_options on the command line, where those in config do not count; set ports.ist to %d, or take wsrep_provider_options out of config" (int $ports.ist) (int $ports.replication) (add1 (int $ports.replication))) }}
+{{- end }}
+{{- end }}
+
 {{- define "galera.validate.auth" -}}
 {{- $auth := .Values.auth }}
 {{- range $key := list "rootPassword" "sstPassword" }}
@@ -120,6 +136,16 @@
 {{- $majority := add (div $old 2) 1 | int }}
 {{- if lt $new $majority }}
 {{- fail (printf "\nnodeCount %d -> %d would leave %d of %d members, and %d are a majority: go to %d first, and wait until all members are Ready" $old $new $new $old $majority (ternary $majority (add $majority 1 | int) (eq (mod $majority 2) 1))) }}
+{{- end }}
+{{- $ports := include "galera.listens" $ | fromJson }}
+{{- range $container := .spec.template.spec.containers }}
+{{- range $container.ports }}
+{{- if and (eq $container.name "mariadb") (has .name (list "mysql" "replication")) }}
+{{- if ne (int .containerPort) (int (get $ports .name)) }}
+{{- fail (printf "\nports.%s %d -> %d: a member that restarts would look for the others, and clients for it, where they do not listen; ports.%s is chosen at the installation, so set it to %d" .name (int .containerPort) (int (get $ports .name)) .name (int .containerPort)) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- range .spec.volumeClaimTemplates }}
 {{- $size := .spec.resources.requests.storage }}

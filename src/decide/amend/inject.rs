@@ -85,8 +85,12 @@ pub struct Prospect {
     pub kept: Option<String>,
     /// Something is in the way, so that the pod gets nothing at all.
     pub in_the_way: bool,
-    /// The liveness probe gives way to a look at the port.
+    /// A look at the port takes the place of the liveness probe.
     pub replaces_liveness: bool,
+    /// What is wrong with its readiness probe, whose place ours takes.
+    pub replaces_readiness: Option<&'static str>,
+    /// How long its startup probe waits, and how long the one that takes its place.
+    pub replaces_startup: Option<(i64, i64)>,
     /// Ready will mean Synced.
     pub readiness_proves: bool,
     /// Whether a server that crashed will know its position.
@@ -107,8 +111,9 @@ impl Prospect {
         let kept = conflict.or_else(|| profile.keeps_probes().map(str::to_owned));
         let asks = server.liveness_probe.as_ref().is_some_and(probes::asks_the_database);
         let sees = server.readiness_probe.as_ref().is_some_and(probes::sees_galera);
-        let replaces_readiness = kept.is_none() && meta.mark(marks::READINESS) != Some("keep");
-        let readiness_proves = !in_the_way && sees || replaces_readiness;
+        let gets_ours = kept.is_none();
+        let readiness_proves =
+            !in_the_way && sees || gets_ours && meta.mark(marks::READINESS) != Some("keep");
         let start = match Start::of(server, meta) {
             Start::Prepended if in_the_way => Start::Blind {
                 why: "gatera injects nothing into its pods",
@@ -117,7 +122,15 @@ impl Prospect {
             },
             start => start,
         };
-        Self { replaces_liveness: asks && kept.is_none(), readiness_proves, in_the_way, start, kept }
+        Self {
+            replaces_liveness: asks && gets_ours,
+            replaces_readiness: probes::replaces_readiness(server, meta).filter(|_| gets_ours),
+            replaces_startup: probes::replaces_startup(server, meta).filter(|_| gets_ours),
+            readiness_proves,
+            in_the_way,
+            start,
+            kept,
+        }
     }
 }
 

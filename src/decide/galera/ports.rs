@@ -7,6 +7,9 @@ use crate::object::Container;
 /// Where a server listens for clients if nothing else is said.
 pub const USUAL: i64 = 3306;
 
+/// Where a member receives what it missed if nothing else is said.
+const USUAL_MISSED: i64 = 4568;
+
 /// Ports as options say them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
@@ -35,11 +38,13 @@ impl Ports {
         let variable =
             || server.env.iter().find(|var| var.name == NUMBER).and_then(|it| number(it.value.look()));
         let provider = said("wsrep_provider_options").unwrap_or_default();
-        let missed = provider_options(&provider).filter(|(name, _)| *name == "ist.recv_addr").last();
+        let option = |named: &str| provider_options(&provider).filter(|(name, _)| *name == named).last();
+        // The next after that of the group, unless it is said.
+        let next = || Some(number(option("base_port")?.1)? + 1).filter(|port| *port != USUAL_MISSED);
         Self {
             clients: said("port").map_or_else(variable, |it| number(&it)),
             transfer: said("wsrep_sst_receive_address").and_then(|it| behind(&it)),
-            missed: missed.and_then(|(_, address)| behind(address)),
+            missed: option("ist.recv_addr").and_then(|(_, address)| behind(address)).or_else(next),
         }
     }
 }
@@ -63,6 +68,14 @@ mod tests {
         assert_eq!(Ports::of(&server, &file(text)), said);
         server.args = vec![Literal::from("--port=3308")];
         assert_eq!(Ports::of(&server, &file(text)), Ports { clients: Some(3308), ..said });
+        let based = |more: &str| {
+            let text = format!("[mysqld]\nwsrep_provider_options=base_port=4600{more}\n");
+            Ports::of(&server, &[File { map: "conf", key: "g.cnf", text: &text }]).missed
+        };
+        assert_eq!(
+            (based(""), based(";ist.recv_addr=10.0.0.1"), based(";ist.recv_addr=a:5568")),
+            (Some(4601), Some(4601), Some(5568))
+        );
         server.args = vec![Literal::from("--port=70000")];
         assert_eq!(Ports::of(&server, &[]).clients, None);
     }

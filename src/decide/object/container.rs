@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Deserialize;
 
+use super::ByName;
 use super::meta::{list, name, or_default, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
@@ -58,6 +59,12 @@ pub struct Container {
     /// Declared ports.
     #[serde(deserialize_with = "list")]
     pub ports: Vec<Port>,
+    /// CPU and memory.
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
+    /// What becomes of it when those change while it runs.
+    #[serde(deserialize_with = "list")]
+    pub resize_policy: Vec<ResizePolicy>,
     /// Where volumes appear.
     #[serde(deserialize_with = "list")]
     pub volume_mounts: Vec<Mount>,
@@ -73,6 +80,17 @@ pub struct Container {
 }
 
 impl Container {
+    /// It is restarted when a running pod gives it the resources of this one.
+    pub fn is_restarted_as(&self, new: &Self) -> bool {
+        let (before, after) = (&self.resources, &new.resources);
+        let changes = |name: &str| {
+            before.requests.get(name) != after.requests.get(name)
+                || before.limits.get(name) != after.limits.get(name)
+        };
+        let mut restarts = self.resize_policy.iter().filter(|it| it.restart_policy == "RestartContainer");
+        restarts.any(|it| changes(&it.resource_name))
+    }
+
     /// Every command line the container can run, with the field it stands in.
     pub fn command_lines(&self) -> impl Iterator<Item = (&'static str, &[Literal])> {
         let handlers = [
@@ -91,6 +109,28 @@ impl Container {
             )
             .filter(|(_, words)| !words.is_empty())
     }
+}
+
+/// What a container asks for, and may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    /// What the scheduler keeps free for it.
+    #[serde(deserialize_with = "or_default")]
+    requests: ByName<Quantity>,
+    /// More it does not get.
+    #[serde(deserialize_with = "or_default")]
+    limits: ByName<Quantity>,
+}
+
+/// Whether another amount of one resource restarts the container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResizePolicy {
+    #[serde(deserialize_with = "or_default")]
+    resource_name: String,
+    #[serde(deserialize_with = "or_default")]
+    restart_policy: String,
 }
 
 /// One environment variable.

@@ -129,6 +129,20 @@ fn in_template(ns: &str, template: &Template) -> Findings {
     vec![found]
 }
 
+/// Nothing keeps two members of it from one node: neither what it says, nor what injection adds where it says nothing.
+pub(super) fn may_share_a_node(ns: &str, new: &Workload, view: &View<'_>) -> bool {
+    let kept_apart = match apart(ns, &new.spec.template) {
+        Apart::Required => true,
+        Apart::Preferred | Apart::Missing | Apart::Waived => false,
+        // Where no node is known, as for files, it is not assumed that there are too few.
+        Apart::Unsaid => {
+            let nodes = i64::try_from(view.world.schedulable_nodes()).unwrap_or(i64::MAX);
+            nodes == 0 || nodes >= new.replicas()
+        }
+    };
+    !kept_apart && !by_domains(ns, new, view)
+}
+
 /// Another label of nodes keeps the members apart: there are as many values of it as members.
 fn by_domains(ns: &str, new: &Workload, view: &View<'_>) -> bool {
     let Template { metadata, spec, .. } = &new.spec.template;

@@ -5,7 +5,7 @@
 //! review is allowed its member is reserved (`reserve.rs`). A review about an object that is not the one in the view reserves
 //! nothing: it may be made up. (An eviction names no uid, so a made-up one can make others wait.)
 
-use super::Waived;
+use super::{Waived, one_at_a_time};
 use crate::object::{Kind, Object, Workload};
 use crate::passing::exempt;
 use crate::review::{Operation, Origin, Review};
@@ -49,9 +49,11 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
     counts.then(|| Departure { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }
 
-/// The pod that this deletion or eviction asks to go.
+/// The pod that this deletion or eviction asks to go, or whose server this resize restarts.
 fn deleted(review: &Review) -> Option<String> {
-    let asked = review.operation == Operation::Delete || review.subresource == "eviction";
+    let asked = review.operation == Operation::Delete
+        || review.subresource == "eviction"
+        || one_at_a_time::restarts_its_server(review);
     let goes_already = review.objects().any(|object| object.meta().going());
     (asked && !goes_already).then(|| review.name.clone())
 }

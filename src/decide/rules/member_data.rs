@@ -54,7 +54,7 @@ mod claims;
 mod init;
 mod size;
 
-use super::{Rule, Verb, WRITTEN};
+use super::{Rule, Verb, WRITTEN, anti_affinity};
 use crate::galera::data::{BITNAMIS, Backing, Place};
 use crate::galera::image::Image;
 use crate::galera::server::{self, DATA_DIRECTORIES};
@@ -83,7 +83,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         (Some(Object::StatefulSet(new)), _) if is_cluster(new, view.adoption()) => {
             let mut found = retention(new);
             let place = view.place_of_data(&review.namespace, new);
-            let kept = data_volume(new, place.as_ref());
+            let kept = data_volume(&review.namespace, new, place.as_ref(), view);
             // What cannot hold data at all is refused for that, unless it moves there.
             let on_none = place.as_ref().is_none_or(|it| it.volume.is_none());
             let moved = (on_none || kept.as_ref().is_none_or(|it| it.verdict == Verdict::Warn))
@@ -122,42 +122,49 @@ fn retention(new: &Workload) -> Findings {
 }
 
 /// Where the server keeps its data, if that goes with the pod or is shared.
-fn data_volume(new: &Workload, place: Option<&Place>) -> Option<Finding> {
+fn data_volume(ns: &str, new: &Workload, place: Option<&Place>, view: &View<'_>) -> Option<Finding> {
     let template = &new.spec.template;
     let server = server::of(&new.spec.template)?;
     let volume = place.and_then(|place| Some((place, place.volume.as_ref()?)));
     let Some((place, name)) = volume else {
-        return on_no_volume(new, server, place).or_else(|| shared(new, server).filter(|_| place.is_none()));
+        return on_no_volume(new, server, place)
+            .or_else(|| shared(ns, new, server, view).filter(|_| place.is_none()));
     };
     let directory = &place.directory;
     // A claim template of the same name takes the place of a volume.
     let volumes = template.spec.volumes.iter().filter(|_| !matches!(place.backing, Backing::Template(_)));
     let volume = volumes.into_iter().find(|volume| volume.name == *name)?;
     let field = format!("spec.template.spec.volumes[{name}]");
-    let (verdict, says) = unsafe_volume(volume, new.replicas(), place)?;
+    let (verdict, says) = unsafe_volume(ns, new, volume, place, view)?;
     let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
-    Some(if volume.persistent_volume_claim.is_some() || volume.nfs.is_some() {
+    Some(of_two(volume, found))
+}
+
+/// More than one server can open what is not made anew for each pod.
+fn of_two(volume: &Volume, found: Finding) -> Finding {
+    let lasts = volume.empty_dir.is_none() && volume.ephemeral.is_none();
+    if lasts && found.verdict == Verdict::Deny {
         Finding { why: TWO_SERVERS.to_owned(), ..found }
     } else {
         found
-    })
+    }
 }
 
 /// The data directory is not known: one volume for all members is mounted where images keep the data.
-fn shared(new: &Workload, server: &Container) -> Option<Finding> {
+fn shared(ns: &str, new: &Workload, server: &Container, view: &View<'_>) -> Option<Finding> {
     DATA_DIRECTORIES.into_iter().find_map(|directory| {
         let place = Place::at(new, server, directory.to_owned());
         let name = place
             .volume
             .as_ref()
-            .filter(|_| matches!(place.backing, Backing::Claim(_) | Backing::Volume(_)))?;
+            .filter(|_| matches!(place.backing, Backing::Claim(_) | Backing::Node(_) | Backing::Volume(_)))?;
         let mut volumes = new.spec.template.spec.volumes.iter();
         let volume =
             volumes.find(|it| it.name == *name && it.empty_dir.is_none() && it.ephemeral.is_none())?;
-        let (verdict, says) = unsafe_volume(volume, new.replicas(), &place)?;
+        let (verdict, says) = unsafe_volume(ns, new, volume, &place, view)?;
         let field = format!("spec.template.spec.volumes[{name}]");
         let found = finding(verdict, field, format!("{directory} {says}"), CLAIMS.to_owned());
-        Some(Finding { why: TWO_SERVERS.to_owned(), ..found })
+        Some(of_two(volume, found))
     })
 }
 
@@ -196,8 +203,15 @@ const TWO_SERVERS: &str = "two servers that write to the same files destroy them
 const CLAIMS: &str =
     "add spec.volumeClaimTemplates and mount one at the data directory: each member has its own";
 
-fn unsafe_volume(volume: &Volume, replicas: i64, place: &Place) -> Option<(Verdict, String)> {
-    let name = &volume.name;
+fn unsafe_volume(
+    ns: &str,
+    new: &Workload,
+    volume: &Volume,
+    place: &Place,
+    view: &View<'_>,
+) -> Option<(Verdict, String)> {
+    let (name, replicas) = (&volume.name, new.replicas());
+    let share_a_node = || replicas > 1 && !place.of_each && anti_affinity::may_share_a_node(ns, new, view);
     match volume {
         Volume { empty_dir: Some(it), .. } if it.medium == "Memory" => Some((
             Verdict::Deny,
@@ -223,6 +237,13 @@ fn unsafe_volume(volume: &Volume, replicas: i64, place: &Place) -> Option<(Verdi
         Volume { nfs: Some(_), .. } if replicas > 1 => Some((
             Verdict::Deny,
             format!("is one NFS folder for all {replicas} members ({name}): two of them open the same files"),
+        )),
+        Volume { host_path: Some(folder), .. } if share_a_node() => Some((
+            Verdict::Deny,
+            format!(
+                "is folder {} of the node ({name}), and members may share a node: two on one node open the same files",
+                folder.path
+            ),
         )),
         Volume { host_path: Some(_), .. } => Some((
             Verdict::Warn,

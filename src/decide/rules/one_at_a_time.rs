@@ -4,8 +4,9 @@
 //! StatefulSet is about to stop the next one, to force a deletion while its server runs, to restart a member whose claim is
 //! being deleted before all others are Synced, to restart anybody of a cluster that has lost its identity, to delete one
 //! that serves beyond the replicas while another is missing, and to give a member an owner (`metadata.ownerReferences`) with
-//! which it would be deleted. A member whose server does not run may always be deleted: a
-//! crash loop must be curable.
+//! which it would be deleted. A resize (`kubectl patch pod --subresource=resize`) after which the server is restarted in its pod
+//! (`resizePolicy`, `RestartContainer`) is judged alike. A member whose server does not run may always be deleted: a crash loop
+//! must be curable.
 //!
 //! # Why
 //!
@@ -68,6 +69,7 @@ mod strays;
 
 use super::{Rule, Verb, managed, owners};
 use crate::galera::quorum::survives;
+use crate::galera::server;
 use crate::object::{Kind, Object};
 use crate::recovery;
 use crate::review::{Operation, Review};
@@ -85,7 +87,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     if review.operation == Operation::Update {
-        return owned(review, view).into_iter().collect();
+        return owned(review, view).map_or_else(|| resized(review, view), |found| vec![found]);
     }
     if review.operation != Operation::Delete && review.subresource != "eviction" {
         return Findings::new();
@@ -119,6 +121,33 @@ fn owned(review: &Review, view: &View<'_>) -> Option<Finding> {
     let seen = view.count(view.cluster_of_pod(&review.namespace, &review.name)?);
     let end = finding(Verdict::Deny, format!("it is a member of a cluster ({seen})"), "", String::new());
     Some(added.finding(&end, review, view))
+}
+
+/// The pod stays, and its server is restarted in it: the others have to do without that member meanwhile.
+fn resized(review: &Review, view: &View<'_>) -> Findings {
+    let Some(Object::Pod(old)) = review.old.as_ref().filter(|_| restarts_its_server(review)) else {
+        return Findings::new();
+    };
+    let shown = PodFact::of(old);
+    let Some(leaving) = Leaving::of(review, Some(&shown), view) else { return Findings::new() };
+    let found = (leaving.nothing_runs() || leaving.goes_already())
+        .then(Findings::new)
+        .or_else(|| leaving.never_comes_back())
+        .or_else(|| leaving.is_the_last())
+        .or_else(|| leaving.others_are_needed());
+    let because = |found: Finding| Finding {
+        says: format!("the resize restarts its server (resizePolicy), and {}", found.says),
+        ..found
+    };
+    found.unwrap_or_default().into_iter().map(because).collect()
+}
+
+/// The server of this pod is restarted by a change of its resources.
+pub(super) fn restarts_its_server(review: &Review) -> bool {
+    let (Some(Object::Pod(old)), Some(Object::Pod(new))) = (&review.old, &review.new) else { return false };
+    let Some(server) = server::in_pod(&old.metadata, &old.spec) else { return false };
+    let resized = new.spec.containers.iter().find(|it| it.name == server.name);
+    review.subresource == "resize" && resized.is_some_and(|new| server.is_restarted_as(new))
 }
 
 /// The cluster of the pod that is to go.
@@ -249,6 +278,7 @@ impl<'a> Leaving<'a> {
         let Review { namespace, name, subresource, .. } = self.review;
         match &**subresource {
             // It waits and tries again by itself.
+            "resize" => "repeat the resize".to_owned(),
             "eviction" => {
                 format!("kubectl drain {} --ignore-daemonsets --delete-emptydir-data", self.pod.node)
             }

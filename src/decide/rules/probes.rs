@@ -3,8 +3,9 @@
 //! Refuses a liveness probe that needs a login or a state of Galera, and one that leaves a joining member less than five
 //! minutes, where gatera cannot put a better one in its place; where it can (when the pod is created), it only says so. Refuses a
 //! liveness or startup probe of port 3306 where the server listens on another (`port` in an option, a file, or Bitnami's variable).
-//! Warns where a readiness probe that cannot see Galera's state stays, where a startup probe of your own is short or is taken
-//! away, and where something of yours has the name or the place of what gatera puts into a pod: then it puts in nothing.
+//! Warns where a probe of yours is replaced when the pod starts, where a readiness probe that cannot see Galera's state
+//! stays, where a startup probe of your own is short or is taken away, and where something of yours has the name or the place
+//! of what gatera puts into a pod: then it puts in nothing.
 //!
 //! # Why
 //!
@@ -119,8 +120,42 @@ fn in_template(server: &Container, prospect: &Prospect) -> Findings {
     let liveness = server.liveness_probe.as_ref().map(|probe| {
         demanding(&place, server, probe, prospect).or_else(|| impatient(&place, server, probe, prospect))
     });
-    liveness.flatten().into_iter().chain(blind(&place, server, prospect)).collect()
+    let found = liveness.flatten().into_iter().chain(blind(&place, server, prospect));
+    found.chain(replaced(&place, server, prospect)).collect()
 }
+
+/// Probes that ours take the place of when the pod starts, beside what [`demanding`] says.
+fn replaced(place: &str, server: &Container, prospect: &Prospect) -> Findings {
+    let of = |probe: &str, says: String, why: &str, instead: &str| {
+        let says = format!("{probe} of container {} {says}", server.name);
+        RULE.finding(Verdict::Warn, format!("{place}{probe}"), says, why, instead.to_owned())
+    };
+    let demands = |probe: &Handler| programs::demand(&probe.exec.command).is_some();
+    let liveness = prospect.replaces_liveness && !server.liveness_probe.as_ref().is_some_and(demands);
+    let liveness = liveness.then(|| {
+        let why = "gatera's asks only whether the port answers; one that asks for more can fail on every member at once";
+        of("livenessProbe", "is replaced by a look at its port when the pod starts".to_owned(), why, LEAVE_OUT)
+    });
+    let readiness = prospect.replaces_readiness.map(|what| {
+        let says = format!("{what} is replaced when the pod starts");
+        of(
+            "readinessProbe",
+            says,
+            GOES_ON,
+            "leave it out, or annotate the template with gatera.dev/readiness: keep",
+        )
+    });
+    let startup = prospect.replaces_startup.map(|(patience, limit)| {
+        let says = format!(
+            "gives up after {patience}s and is replaced by one that waits {limit}s when the pod starts"
+        );
+        of("startupProbe", says, KILLED_COPYING, LEAVE_OUT)
+    });
+    liveness.into_iter().chain(readiness).chain(startup).collect()
+}
+
+const LEAVE_OUT: &str = "leave it out";
+const GOES_ON: &str = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
 
 /// A liveness probe that fails while the server lives.
 fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospect) -> Option<Finding> {
@@ -130,7 +165,7 @@ fn demanding(place: &str, server: &Container, probe: &Handler, prospect: &Prospe
         None => (
             Verdict::Warn,
             format!("{says} and is replaced by a look at port 3306 when the pod starts"),
-            "leave it out".to_owned(),
+            LEAVE_OUT.to_owned(),
         ),
         Some(kept) => {
             (Verdict::Deny, format!("{says}, and gatera cannot replace it: {kept}"), ask_the_port())
@@ -216,9 +251,9 @@ fn blind(place: &str, server: &Container, prospect: &Prospect) -> Option<Finding
         ),
         Some(kept) => (format!("{says}: {kept}"), "let readinessProbe ask for wsrep_local_state 4"),
     };
-    let why = "a rollout goes on as soon as a member is Ready, and clients are sent to it";
-    (!prospect.readiness_proves)
-        .then(|| RULE.finding(Verdict::Warn, format!("{place}readinessProbe"), says, why, instead.to_owned()))
+    (!prospect.readiness_proves).then(|| {
+        RULE.finding(Verdict::Warn, format!("{place}readinessProbe"), says, GOES_ON, instead.to_owned())
+    })
 }
 
 fn ask_the_port() -> String {

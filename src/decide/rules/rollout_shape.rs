@@ -286,7 +286,7 @@ fn grace(new: &Workload) -> Option<Finding> {
             Some(deny(FIELD, "a member that stops is killed at once (grace period 0)".into(), why, instead))
         }
         // The API server writes 30 where nothing is said.
-        30 | 60.. => None,
+        30 | 600.. => None,
         short => {
             let says = format!(
                 "{short}s is too short to stop in; gatera raises it to 600s, but only for pods that start while it runs"

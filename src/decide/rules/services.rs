@@ -1,7 +1,7 @@
 //! G16: the Services of a cluster lead to its members, and members find each other before they are Ready.
 //!
 //! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
-//! the pod template's labels; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
+//! the pod template's labels, and one that asks for a label which the template has and the running members do not have yet; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
 //! cluster or after it, and to take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
 //! lead to the bootstrap node. Disruption budgets that would lose the members by a change of labels are named as well.
 //!
@@ -11,7 +11,8 @@
 //! Ready. Without `publishNotReadyAddresses` that name does not exist yet: nobody can send the joiner its data, and with
 //! some images every member that finds no other founds a cluster of its own. A client Service whose selector is the
 //! instance label alone also leads to the bootstrap node, which is about to be removed. A selector that matches nothing
-//! is no error to Kubernetes: the Service is simply empty, and a budget protects nobody.
+//! is no error to Kubernetes: the Service is simply empty, and a budget protects nobody. It goes by the labels of pods: those that
+//! a template was given later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
 //!
 //! # Example
 //!
@@ -38,7 +39,7 @@ use crate::galera::ports::USUAL as USUAL_PORT;
 use crate::object::{Kind, Labels, Object, Service, ServicePort, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
-use crate::view::{Cluster, View, is_cluster};
+use crate::view::{Cluster, PodFact, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
     id: "G16",
@@ -59,7 +60,9 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 old.as_ref().and_then(|old| if let Object::Service(old) = old { Some(old) } else { None });
             let mut found = written(ns, new, view);
             if let Some(old) = old {
-                found.extend(view.clusters_in(ns).filter_map(|cluster| taken_away(cluster, old, new, view)));
+                found.extend(view.clusters_in(ns).filter_map(|cluster| {
+                    taken_away(cluster, old, new, view).or_else(|| too_early(cluster, old, new, view))
+                }));
             }
             found
         }
@@ -213,6 +216,51 @@ fn taken_away(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) 
             },
         )
     })
+}
+
+/// The template has the labels of the new selector, and members that the Service leads to do not have them yet. A Service for clients
+/// may lose some of them as long as it leads to one; a member without its name is not found by the others.
+fn too_early(cluster: &Cluster, old: &Service, new: &Service, view: &View<'_>) -> Option<Finding> {
+    let names = governs(new, cluster);
+    let leads = |service: &Service, pod: &PodFact| pod.is_selected_by(&service.spec.selector);
+    let there = || {
+        let pods = cluster.members.iter().filter_map(|it| it.pod.as_deref());
+        pods.filter(|pod| if names { !pod.going } else { pod.ready })
+    };
+    if !new.selects(members(cluster)) || !names && there().any(|pod| leads(new, pod)) {
+        return None;
+    }
+    let lacking: Vec<_> = there().filter(|pod| leads(old, pod) && !leads(new, pod)).collect();
+    let restart = restart(cluster, &lacking.last()?.name);
+    let lacking: Vec<_> = lacking.iter().map(|pod| &*pod.name).collect();
+    let says = format!(
+        "the template of cluster {} has the labels of its new selector, and {} do not have them yet ({})",
+        cluster.id.name,
+        lacking.join(", "),
+        view.count(cluster)
+    );
+    let why = if names {
+        "a Service goes by the labels of pods, which change when they restart: a member without its name is found by no other"
+    } else {
+        "a Service goes by the labels of pods, which change when they restart: until then it is empty, and clients reach no member"
+    };
+    let instead = format!("{restart}; change the Service when all members have been restarted");
+    Some(RULE.finding(Verdict::Deny, SELECTOR, says, why, instead))
+}
+
+/// The command by which members, this one first, get the labels of their template.
+fn restart(cluster: &Cluster, first: &str) -> String {
+    let (ns, name, strategy) =
+        (&cluster.id.namespace, &cluster.id.name, &cluster.workload.spec.update_strategy);
+    match strategy.holds_back() {
+        _ if strategy.on_delete() => {
+            format!("kubectl -n {ns} delete pod {first}, and the next one when all members are Ready")
+        }
+        ..=0 => format!("kubectl -n {ns} rollout status statefulset {name}"),
+        _ => format!(
+            r#"kubectl -n {ns} patch statefulset {name} --patch '{{"spec":{{"updateStrategy":{{"rollingUpdate":{{"partition":0}}}}}}}}'"#
+        ),
+    }
 }
 
 /// By this label of the StatefulSet controller's a Service leads to one member.

@@ -12,7 +12,7 @@ use crate::galera::start::Front;
 use crate::galera::start_note::{Doing, REFUSED as START_REFUSED, StartNote};
 use crate::galera::{adopt, server};
 use crate::marks;
-use crate::object::{Container, Handler, Pod, Volume};
+use crate::object::{Container, Fingerprint, Handler, Labels, Pod, Volume};
 use crate::revision::Revision;
 
 /// What is kept of a pod: a thousandth of it matters once it runs.
@@ -29,6 +29,8 @@ pub struct PodFact {
     pub left: bool,
     /// The cluster its labels name.
     pub instance: Option<String>,
+    /// Whether it has a label with a value: more of them is not asked.
+    pub(super) labels: Box<[Fingerprint]>,
     /// Where it runs.
     pub node: String,
     /// Ready and not going.
@@ -129,6 +131,12 @@ impl PodFact {
         (kind == "ReplicaSet").then(|| set.rsplit_once('-').map_or(&**set, |(name, _)| name))
     }
 
+    /// A Service with this selector leads to it. An empty one leads to no pod.
+    pub fn is_selected_by(&self, selector: &Labels) -> bool {
+        !selector.is_empty()
+            && selector.iter().all(|(key, value)| self.labels.contains(&fingerprint(key, value)))
+    }
+
     /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
     pub fn doing(&self) -> Option<Doing> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
@@ -172,7 +180,7 @@ impl PodFact {
         let copies = self.revision.iter().flat_map(Revision::copies).map(|name| name.len()).sum::<usize>();
         let claims = self.reads.iter().flat_map(|it| &it.claims).map(String::len).sum::<usize>();
         let texts = [name, uid, node, image, template].map(String::len).into_iter().sum::<usize>();
-        size_of::<Self>() + texts + owner + marks + copies + claims
+        size_of::<Self>() + size_of_val(&*self.labels) + texts + owner + marks + copies + claims
     }
 
     /// What it told.
@@ -208,6 +216,7 @@ impl PodFact {
                 .or_else(|| left_by.map(|set| ("StatefulSet".to_owned(), set.to_owned()))),
             left: left_by.is_some(),
             instance: adopt::instance(&meta.labels).map(str::to_owned),
+            labels: meta.labels.iter().map(|(key, value)| fingerprint(key, value)).collect(),
             node: pod.spec.node_name.clone(),
             ready: pod.ready(),
             stuck: pod.stuck(),
@@ -244,6 +253,11 @@ impl PodFact {
             began: server.and_then(|server| pod.began(&server.name)?.parse().ok()),
         }
     }
+}
+
+/// Of a label with its value: keys have no `=` in them.
+fn fingerprint(key: &str, value: &str) -> Fingerprint {
+    Fingerprint::of(&format!("{key}={value}"))
 }
 
 /// What its container left behind. Only our probes empty it when joining is over; elsewhere it may be from long ago, but where nobody

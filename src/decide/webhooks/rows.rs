@@ -157,7 +157,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry {
         name: "pods",
         endpoint: Endpoint::Validate,
-        asks: &[("", "pods", &["DELETE"])],
+        asks: &[("", "pods", &["DELETE"]), ("", "pods/resize", &["UPDATE"])],
         selects: Selects::Labels,
         only: Only::NotExempt,
         fail_closed: true,

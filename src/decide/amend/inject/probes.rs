@@ -8,7 +8,7 @@ use crate::amend::edit;
 use crate::galera::options;
 use crate::galera::ports::USUAL;
 use crate::marks;
-use crate::object::{Container, Handler, Literal};
+use crate::object::{Container, Handler, Literal, Meta};
 
 /// How long a member may take to copy the whole database before it is given up, unless `gatera.dev/startup-limit`
 /// (seconds) says more.
@@ -61,15 +61,9 @@ fn readiness(
         ));
         return false;
     }
-    if container["readinessProbe"].is_object() {
-        let asks = server.readiness_probe.as_ref().is_some_and(|probe| probe.http_get.is_some());
-        let what = if asks {
-            "asks over HTTP, and what the answer says of Galera's state cannot be told: it"
-        } else {
-            "cannot see Galera's state and"
-        };
+    if let Some(why) = replaces_readiness(server, &patient.read.metadata) {
         remarks.push(format!(
-            "readinessProbe of container {} {what} is replaced; gatera.dev/readiness: keep keeps it",
+            "readinessProbe of container {} {why} is replaced; gatera.dev/readiness: keep keeps it",
             server.name
         ));
     }
@@ -83,6 +77,17 @@ fn readiness(
         json!({ "exec": { "command": command }, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2 }),
     );
     true
+}
+
+/// What is wrong with a readiness probe of the user's own that ours takes the place of, where injection puts in probes.
+pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'static str> {
+    let kept = meta.mark(marks::READINESS) == Some("keep");
+    let own = server.readiness_probe.as_ref().filter(|probe| !kept && !sees_galera(probe))?;
+    Some(if own.http_get.is_some() {
+        "asks over HTTP, and what the answer says of Galera's state cannot be told: it"
+    } else {
+        "cannot see Galera's state and"
+    })
 }
 
 /// A probe that asks for Galera's state, by our script wherever a chart puts it, or by another way. The seed documents'
@@ -100,23 +105,28 @@ fn donor_blocks(patient: &Patient<'_>) -> bool {
     method.is_some_and(|method| matches!(method.look(), "rsync" | "rsync_wan" | "mysqldump"))
 }
 
-/// The other two wait until joining is over. A user's own probe stays if it waits as long.
+/// How long a member may take to start, in seconds.
+fn startup_limit(meta: &Meta) -> i64 {
+    let said = meta.mark(marks::STARTUP_LIMIT).and_then(|text| text.parse().ok());
+    said.unwrap_or(0).clamp(STARTUP_LIMIT, LONGEST_START)
+}
+
+/// How long a startup probe of the user's own waits, and how long the one that takes its place: it stays if it waits as long.
+pub(super) fn replaces_startup(server: &Container, meta: &Meta) -> Option<(i64, i64)> {
+    let ours = |probe: &Handler| probe.exec.command.first().is_some_and(|it| it.look() == SCRIPT);
+    let own = server.startup_probe.as_ref().filter(|probe| !ours(probe))?;
+    let (patience, limit) = (own.patience(), startup_limit(meta));
+    (patience < limit).then_some((patience, limit))
+}
+
+/// The other two wait until joining is over.
 fn startup(container: &mut Value, server: &Container, patient: &Patient<'_>, remarks: &mut Vec<String>) {
-    let limit = patient
-        .mark(marks::STARTUP_LIMIT)
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(0)
-        .clamp(STARTUP_LIMIT, LONGEST_START);
-    let own = &container["startupProbe"];
-    let patience = own["failureThreshold"]
-        .as_i64()
-        .unwrap_or(3)
-        .saturating_mul(own["periodSeconds"].as_i64().unwrap_or(10));
-    if own.is_object() && patience >= limit && !is_ours(own) {
-        return;
-    }
-    if own.is_object() && !is_ours(own) {
+    let meta = &patient.read.metadata;
+    let limit = startup_limit(meta);
+    if let Some((patience, _)) = replaces_startup(server, meta) {
         remarks.push(format!("startupProbe of container {} gives up after {patience}s and is replaced by one that waits {limit}s for a member to join", server.name));
+    } else if container["startupProbe"].is_object() && !is_ours(&container["startupProbe"]) {
+        return;
     }
     edit::set(
         container,
