@@ -1,5 +1,7 @@
 //! The pods of a scene's members, each in a state that one word says.
 
+use decide::object::{Kind, Object};
+use decide::revision::{Contents, Keys};
 use serde_json::{Value, json};
 
 use super::{NAMESPACE, STATEFUL_SET, member_labels};
@@ -68,6 +70,19 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
         other => panic!("no member is called {other:?}"),
     }
     Some(pod)
+}
+
+/// The revision of an option file, as a pod names it, and the ConfigMap that keeps it.
+pub fn copy(text: &str) -> (String, Value) {
+    const SOURCE: &str = "galera-instance-nodeconfig";
+    let data = json!({ "galera.cnf": text });
+    let map = json!({ "metadata": { "name": SOURCE }, "data": data }).to_string();
+    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &map) else { panic!("it is one") };
+    let digest = Contents::of(&map).digest(SOURCE, &Keys::ALL).unwrap().expect("an option file");
+    let (name, keeps) = (digest.copy_name(SOURCE), json!({ "gatera.dev/keeps": SOURCE }));
+    let metadata = json!({ "name": name, "namespace": NAMESPACE, "annotations": keeps });
+    let copy = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+    (format!("{SOURCE}={digest}"), copy)
 }
 
 /// It tried to start, and told these words.

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::meta::{list, name, or_default, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
+use super::workload::Resources;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -61,6 +62,9 @@ pub struct Container {
     /// Where volumes appear.
     #[serde(deserialize_with = "list")]
     pub volume_mounts: Vec<Mount>,
+    /// How much it may take.
+    #[serde(deserialize_with = "or_default")]
+    pub resources: Resources,
     /// Restarts the container when it fails.
     pub liveness_probe: Option<Handler>,
     /// Takes the pod out of its Services when it fails.
@@ -214,4 +218,7 @@ pub struct Lifecycle {
     pub pre_stop: Option<Handler>,
     /// After it started.
     pub post_start: Option<Handler>,
+    /// By what it is told to stop, if not by what its image says.
+    #[serde(deserialize_with = "or_default")]
+    pub stop_signal: String,
 }
