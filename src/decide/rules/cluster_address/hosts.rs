@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::galera::address::{Address, Host};
 use crate::galera::adopt;
-use crate::object::{Labels, Workload, ordinal};
+use crate::object::{Labels, Service, Workload, ordinal};
 use crate::verdict::Verdict;
 use crate::view::View;
 
@@ -68,7 +68,7 @@ impl<'a> Members<'a> {
         }
         let Host::Name(pod, rest) = Host::read(host) else { return None };
         let (name, service) = (pod.rsplit_once('-')?.0, rest.split('.').next()?);
-        let gives_names = view.service(self.namespace, service).is_none_or(|it| it.headless());
+        let gives_names = view.service(self.namespace, service).is_none_or(Service::headless);
         (name == self.name && !service.is_empty() && service != self.service && gives_names)
             .then_some(service)
     }

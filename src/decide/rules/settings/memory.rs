@@ -19,7 +19,7 @@ pub(super) fn judge(ns: &str, workload: &Workload, view: &View<'_>) -> Option<Fi
     let files = view.files(ns, &template.spec);
     let by_file = || {
         let files = files.iter().filter(|file| options::is_file(file.key, file.text));
-        files.filter_map(|file| options::effective(file.text, POOL)).last()
+        files.filter_map(|file| options::effective(file.text, POOL)).next_back()
     };
     let pool = by_flag.cloned().or_else(by_file)?;
     (options::number(pool.look())? > u128::from(limit.bytes()?)).then(|| {

@@ -4,7 +4,7 @@
 
 use super::command_line;
 use crate::galera::options::{Effective, Placed, is_file, switch};
-use crate::revision;
+use crate::revision::{self, Revision};
 use crate::view::{Cluster, Freshness, PodFact, State, View};
 
 /// A cluster with data under which options change.
@@ -77,7 +77,7 @@ fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bo
                 files.extend(all.filter(|(key, text)| keys.hold(key) && is_file(key, text)));
             }
         }
-        None if cluster.live.as_ref().is_ok_and(|live| live.is_empty()) => {}
+        None if cluster.live.as_ref().is_ok_and(Revision::is_empty) => {}
         None => return None,
     }
     Some(languages(&Effective::of_files(files).then(flags)))
