@@ -149,12 +149,11 @@ impl Scene {
         if self.exists {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
+        objects.extend(self.started_with.iter().map(|text| (Kind::ConfigMap, members::copy(text).1)));
         for (ordinal, word) in self.members.iter().enumerate() {
             let mut pod = members::pod(ordinal, word);
             if let (Some(pod), Some(text)) = (&mut pod, &self.started_with) {
-                let (revision, copy) = members::copy(text);
-                pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(revision);
-                objects.push((Kind::ConfigMap, copy));
+                pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(members::copy(text).0);
             }
             objects.extend(pod.map(|pod| (Kind::Pod, pod)));
             if self.claims {
