@@ -7,7 +7,9 @@ use std::process::Command;
 
 use decide::galera::runs::EXAMPLES;
 use decide::marks::{MARKS, Whose};
+use decide::object::Kind;
 use decide::packs::PACKS;
+use decide::passing::exempt::EXEMPT;
 use decide::rules;
 use decide::webhooks::{ENTRIES, Entry, Selects};
 use gatera::command::explain;
@@ -26,6 +28,22 @@ fn the_readme_lists_the_rules_that_exist() {
     }
     let rows = readme.lines().filter(|line| line.starts_with("| G")).count();
     assert_eq!(rows, rules::GALERA.len(), "README.md lists a rule that does not exist");
+}
+
+/// Who is never held up at deleting what, and why.
+#[test]
+fn docs_list_who_is_never_held_up() {
+    let page = fs::read_to_string(root().join("docs/coverage.md")).unwrap();
+    let rows = EXEMPT.iter().map(|row| {
+        let more = if row.user.ends_with(':') { "…" } else { "" };
+        let kinds = row.deletes.iter().map(|kind| if *kind == Kind::Pod { "pods" } else { "claims" });
+        let kinds = kinds.collect::<Vec<_>>().join(" and ");
+        let kinds = if kinds.is_empty() { "everything" } else { &kinds };
+        format!("| `{}{more}` | {kinds} | {} |", row.user, row.why)
+    });
+    for row in rows {
+        assert!(page.contains(&row), "docs/coverage.md lacks this row:\n{row}");
+    }
 }
 
 /// What each pack protects stands in the README, and its rules and entries on the page of the packs.

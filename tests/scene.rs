@@ -51,6 +51,8 @@ pub struct Scene {
     pub stateful_set: Value,
     /// Merged into the ConfigMap that members read.
     pub config: Value,
+    /// What its option file said when the members that run started: they mount it, and were given a copy.
+    pub started_with: Option<String>,
     /// Value of the namespace's mode label.
     pub mode: Option<String>,
     /// Value of the namespace's break-glass annotation.
@@ -76,6 +78,7 @@ impl Default for Scene {
             exists: true,
             stateful_set: Value::Null,
             config: Value::Null,
+            started_with: None,
             mode: Some("enforce".into()),
             glass: None,
             namespace_going: false,
@@ -146,10 +149,16 @@ impl Scene {
         if self.exists {
             objects.push((Kind::StatefulSet, self.stateful_set()));
         }
+        objects.extend(self.started_with.iter().map(|text| (Kind::ConfigMap, members::copy(text).1)));
         for (ordinal, word) in self.members.iter().enumerate() {
-            let pod = members::pod(ordinal, word);
-            objects
-                .extend(pod.map(|pod| (Kind::Pod, if self.exists { pod } else { self.left_behind(&pod) })));
+            let mut pod = members::pod(ordinal, word);
+            if let Some(pod) = pod.as_mut().filter(|_| !self.exists) {
+                *pod = self.left_behind(pod);
+            }
+            if let (Some(pod), Some(text)) = (&mut pod, &self.started_with) {
+                pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(members::copy(text).0);
+            }
+            objects.extend(pod.map(|pod| (Kind::Pod, pod)));
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {
@@ -210,6 +219,11 @@ impl Scene {
         });
         if !self.data.is_empty() {
             it["metadata"]["annotations"]["gatera.dev/data"] = json!(self.data);
+        }
+        if self.started_with.is_some() {
+            let mount = json!({ "name": "config", "mountPath": "/etc/mysql/conf.d" });
+            let mounts = &mut it["spec"]["template"]["spec"]["containers"][0]["volumeMounts"];
+            mounts.as_array_mut().unwrap().push(mount);
         }
         json_patch::merge(&mut it, &self.stateful_set_change());
         it

@@ -19,6 +19,10 @@ fn said_of(before: &str, after: &str) -> String {
     lines(&judged(&[input("new.yaml", after)], Some(&[input("old.yaml", before)]))).join("\n")
 }
 
+const METHOD: &str = "wsrep_sst_method = mariabackup";
+const BOTH: &str = "wsrep_provider_options = socket.dynamic=yes";
+const TLS: &str = "wsrep_provider_options = socket.ssl=yes";
+const TLS_AND_BOTH: &str = "wsrep_provider_options = \"socket.dynamic=yes;socket.ssl=yes\"";
 const SET: &str = "name: galera-instance-galera,";
 
 #[test]
@@ -44,6 +48,17 @@ fn a_change_is_judged_and_not_what_there_is() {
             "another governing Service",
             CLUSTER.to_owned(),
             with("serviceName: galera-instance-hs", "serviceName: galera-instance-cs"),
+        ),
+        (
+            "a governing Service of another name, and not in the address",
+            CLUSTER.to_owned(),
+            with("serviceName: galera-instance-hs", "serviceName: prod-headless"),
+        ),
+        ("TLS between members at once", CLUSTER.to_owned(), with(METHOD, &format!("{METHOD}\n    {TLS}"))),
+        (
+            "TLS between members that speak both",
+            with(METHOD, &format!("{METHOD}\n    {BOTH}")),
+            with(METHOD, &format!("{METHOD}\n    {TLS_AND_BOTH}")),
         ),
         ("larger claims", CLUSTER.to_owned(), with("storage: 1Gi", "storage: 2Gi")),
         ("another password", CLUSTER.to_owned(), with("change-me", "hunter2")),

@@ -8,7 +8,7 @@ use decide::view::View;
 use serde_json::json;
 
 use super::situation::{File, Situation};
-use crate::scene;
+use crate::scene::{self, STATEFUL_SET};
 
 /// The warnings about a change of the option file from the old one to this.
 fn warned(situation: &Situation, text: &str) -> Vec<String> {
@@ -80,4 +80,53 @@ fn where_nobody_is_restarted_that_is_told() {
     );
     // Nobody has looked after this cluster yet.
     assert!(warned(&Situation::default(), File::New.text()).is_empty());
+}
+
+/// Nobody but the guard needs it, and nobody can change it: what is said of other ConfigMaps is no way out here.
+#[test]
+fn a_copy_is_left_to_the_guard() {
+    let (situation, copy) = (Situation::noted(), File::Old.copy());
+    let name = copy["metadata"]["name"].as_str().unwrap();
+    let mut old = copy.clone();
+    old["metadata"]["namespace"] = json!(scene::NAMESPACE);
+    let body = json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "1", "operation": "DELETE", "namespace": scene::NAMESPACE, "name": name,
+            "kind": { "group": "", "version": "v1", "kind": "ConfigMap" },
+            "resource": { "group": "", "version": "v1", "resource": "configmaps" },
+            "userInfo": { "username": "editor" }, "oldObject": old,
+        },
+    });
+    let body = body.to_string();
+    let incoming = review::read(body.as_bytes(), Origin::Validating).unwrap();
+    let (world, settings) = (situation.world(), Settings::default());
+    let decision = rules::evaluate(&incoming.review, &View::new(&world, scene::now(), &settings));
+    let finding = &decision.judged[0].finding;
+    let says = "it is gatera's copy of what the members of galera-instance-galera start with (3 of 3 members Synced, seen now)";
+    assert_eq!((finding.rule, &*finding.says), ("G10", says));
+    assert_eq!(
+        finding.instead,
+        "leave it: gatera deletes it when no member starts with it any more; to remove the whole cluster: gatera explain G03"
+    );
+}
+
+/// What is changed between a stop and a start counts for the first that starts, and for the last.
+#[test]
+fn members_that_are_stopped_start_together_with_what_was_changed_meanwhile() {
+    let claim = |ordinal: usize| {
+        let stopped = "unknown of=3 since=2026-12-01T09:00:00Z";
+        let metadata = json!({ "name": format!("datadir-{STATEFUL_SET}-{ordinal}"), "annotations": { "gatera.dev/stopped": stopped } });
+        json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "status": { "phase": "Bound" } })
+    };
+    let stopped = Situation {
+        live: File::New.text(),
+        members: vec![("absent", None); 3],
+        set: json!({ "spec": { "replicas": 0 } }),
+        also: (0..3).map(claim).collect(),
+        ..Situation::noted()
+    };
+    let (said, done) = stopped.stage();
+    assert_eq!(said, "its members are stopped, and start with it together");
+    assert_eq!(done, "note {\"good\":\"NEW\"} after 0s");
 }

@@ -2,6 +2,7 @@
 
 use decide::amend::inject;
 use decide::object::{Kind, Object};
+use decide::revision::{Contents, Keys};
 use decide::view::View;
 use serde_json::{Value, json};
 
@@ -94,6 +95,19 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
         inject::into_pod(&mut pod, &read, NAMESPACE, view);
     }
     pod
+}
+
+/// The revision of an option file, as a pod names it, and the ConfigMap that keeps it.
+pub fn copy(text: &str) -> (String, Value) {
+    const SOURCE: &str = "galera-instance-nodeconfig";
+    let data = json!({ "galera.cnf": text });
+    let map = json!({ "metadata": { "name": SOURCE }, "data": data }).to_string();
+    let Ok(Object::ConfigMap(map)) = Object::read(Kind::ConfigMap, &map) else { panic!("it is one") };
+    let digest = Contents::of(&map).digest(SOURCE, &Keys::ALL).unwrap().expect("an option file");
+    let (name, keeps) = (digest.copy_name(SOURCE), json!({ "gatera.dev/keeps": SOURCE }));
+    let metadata = json!({ "name": name, "namespace": NAMESPACE, "annotations": keeps });
+    let copy = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data });
+    (format!("{SOURCE}={digest}"), copy)
 }
 
 /// It tried to start, and told these words.

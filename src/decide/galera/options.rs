@@ -23,7 +23,7 @@ pub use effective::{Effective, Lost, Placed};
 pub use groups::{Readers, readers};
 pub use meaning::{Meaning, Unclear};
 pub use provider::provider_options;
-pub use value::{Value, same, switch};
+pub use value::{Value, number, same, switch};
 
 /// What one line says. Empty lines and comments say nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -138,6 +138,21 @@ fn of_program(path: &str, arguments: &[String]) -> Runs {
     }
 }
 
+/// Programs that run no server whatever the image, and words of a shell.
+const IDLE: [&str; 10] = ["cat", "done", "echo", "false", "fi", "pause", "sleep", "trap", "true", "wait"];
+
+/// The program that this container runs, where all that it runs is known and none of it is, or starts, a server.
+pub fn no_server(container: &Container) -> Option<String> {
+    let (words, mut first) = (started(container), None);
+    let other = programs::runs(&words, |path, _| {
+        let name = programs::name(path);
+        let known = IDLE.iter().chain(&OTHERS).find(|it| **it == name);
+        first = first.or(known.copied());
+        known.is_none()
+    });
+    first.filter(|_| !other).map(str::to_owned)
+}
+
 /// Its image is one whose entry point starts a server.
 pub fn has_a_servers_image(container: &Container) -> bool {
     IMAGES.contains(&Image::read(&container.image).name())
@@ -235,6 +250,27 @@ mod tests {
                 let as_command = Container { image: image.into(), command: words, ..Container::default() };
                 assert_eq!(Runs::of(&as_command), runs, "{image} command {line}");
             }
+        }
+    }
+
+    #[test]
+    fn what_runs_no_server() {
+        for (line, runs) in [
+            ("sleep infinity", Some("sleep")),
+            ("/bin/sleep 1d", Some("sleep")),
+            ("sh -c 'sleep infinity'", Some("sleep")),
+            ("bash -c 'while true; do sleep 30; done'", Some("true")),
+            ("tail -f /dev/null", Some("tail")),
+            ("docker-entrypoint.sh sleep infinity", None),
+            ("sh -c 'sleep 5; exec docker-entrypoint.sh mariadbd'", None),
+            ("sleep.sh", None),
+            ("bash", None),
+            ("", None),
+            ("--wsrep-on=ON", None),
+        ] {
+            let container =
+                Container { image: "mariadb:10.11".into(), command: words(line), ..Container::default() };
+            assert_eq!(no_server(&container).as_deref(), runs, "{line}");
         }
     }
 

@@ -5,10 +5,10 @@ use std::fmt;
 
 use serde::Deserialize;
 
-use super::ByName;
 use super::meta::{list, name, or_default, variable};
 use super::quantity::Quantity;
 use super::references::SourceRef;
+use super::workload::Resources;
 
 /// Text that may hold a password. It can be looked at, but not printed by accident: its `Debug` hides it.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -109,18 +109,6 @@ impl Container {
             )
             .filter(|(_, words)| !words.is_empty())
     }
-}
-
-/// What a container asks for, and may use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(default)]
-pub struct Resources {
-    /// What the scheduler keeps free for it.
-    #[serde(deserialize_with = "or_default")]
-    requests: ByName<Quantity>,
-    /// More it does not get.
-    #[serde(deserialize_with = "or_default")]
-    limits: ByName<Quantity>,
 }
 
 /// Whether another amount of one resource restarts the container.
@@ -254,4 +242,7 @@ pub struct Lifecycle {
     pub pre_stop: Option<Handler>,
     /// After it started.
     pub post_start: Option<Handler>,
+    /// By what it is told to stop, if not by what its image says.
+    #[serde(deserialize_with = "or_default")]
+    pub stop_signal: String,
 }

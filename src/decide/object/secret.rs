@@ -1,6 +1,11 @@
 //! Secrets: which values there are and whether they change, never what they are. A value is hashed while it is read, so
-//! no variable of the guard ever holds one.
+//! no variable of the guard ever holds one. Of a file of encryption keys each line is hashed for itself, of an option file the value
+//! of each option.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Deserializer, de};
 
 use super::meta::or_default;
@@ -22,11 +27,70 @@ pub struct Secret {
 }
 
 /// What is known of a value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hidden {
     fingerprint: Fingerprint,
-    /// It is a certificate or a key of one, as PEM or DER.
-    certificate: bool,
+    form: Form,
+}
+
+/// What a value shows itself to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// Nothing more: it may be a password.
+    #[default]
+    Plain,
+    /// A certificate or a key of one, as PEM or DER.
+    Certificate,
+    /// A file of encryption keys, `N;hex` in each line: the lines.
+    Keys(BTreeSet<Fingerprint>),
+    /// A file that OpenSSL encrypted, as files of encryption keys are.
+    Locked,
+    /// An option file: its options, with their values.
+    Options(BTreeMap<String, Fingerprint>),
+    /// A script.
+    Script,
+}
+
+impl Form {
+    /// Of a value as the API has it.
+    fn of(text: &str) -> Self {
+        // "-----BEGIN", and the first bytes of a long DER sequence, in base64.
+        if text.starts_with("LS0tLS1CRUdJT") || text.starts_with("MII") && text.len() > 200 {
+            return Self::Certificate;
+        }
+        let Ok(bytes) = BASE64.decode(text) else { return Self::Plain };
+        if bytes.starts_with(b"Salted__") {
+            return Self::Locked;
+        }
+        std::str::from_utf8(&bytes).map_or(Self::Plain, Self::of_text)
+    }
+
+    fn of_text(text: &str) -> Self {
+        if text.starts_with("#!") {
+            return Self::Script;
+        }
+        let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let is_key = |line: &str| {
+            let (number, key) = line.split_once(';').unwrap_or_default();
+            let digits = !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit());
+            digits && key.len() >= 32 && key.bytes().all(|it| it.is_ascii_hexdigit())
+        };
+        match lines().next() {
+            Some(first) if first.starts_with('[') && first.ends_with(']') => {
+                let options = lines().filter(|line| !line.starts_with(['[', ';', '!']));
+                let option = |line: &str| {
+                    let (name, value) = line.split_once('=').unwrap_or((line, ""));
+                    let name = name.trim().to_ascii_lowercase().replace('-', "_");
+                    (name, Fingerprint::of(value.trim().trim_matches(['"', '\''])))
+                };
+                Self::Options(options.map(option).collect())
+            }
+            Some(_) if lines().all(is_key) => {
+                Self::Keys(lines().map(|line| Fingerprint::of(&line.to_ascii_lowercase())).collect())
+            }
+            _ => Self::Plain,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for Hidden {
@@ -38,10 +102,7 @@ impl<'de> Deserialize<'de> for Hidden {
                 f.write_str("text")
             }
             fn visit_str<E>(self, text: &str) -> Result<Hidden, E> {
-                // "-----BEGIN", and the first bytes of a long DER sequence, in base64.
-                let certificate =
-                    text.starts_with("LS0tLS1CRUdJT") || text.starts_with("MII") && text.len() > 200;
-                Ok(Hidden { fingerprint: Fingerprint::of(text), certificate })
+                Ok(Hidden { fingerprint: Fingerprint::of(text), form: Form::of(text) })
             }
             fn visit_unit<E>(self) -> Result<Hidden, E> {
                 Ok(Hidden::default())
@@ -58,9 +119,9 @@ impl Secret {
         self.data.iter().filter(changed).map(|(key, _)| &**key).collect()
     }
 
-    /// The value of this key is a certificate, or a key of one.
-    pub fn is_certificate(&self, key: &str) -> bool {
-        self.data.get(key).is_some_and(|it| it.certificate)
+    /// What the value of this key shows itself to be; nothing, if there is none.
+    pub fn form(&self, key: &str) -> &Form {
+        self.data.get(key).map_or(&Form::Plain, |it| &it.form)
     }
 }
 
@@ -74,5 +135,25 @@ mod tests {
         let old = read(r#"{"data":{"a":"aHVudGVyMg==","b":"x","c":null}}"#);
         assert_eq!(old.changed_keys(&read(r#"{"data":{"a":"b3RoZXI=","b":"x","d":"new"}}"#)), ["a", "c"]);
         assert!(!format!("{old:?}").contains("aHVudGVyMg"));
+    }
+
+    #[test]
+    fn what_a_value_is_shows_in_its_lines() {
+        let key = "0123456789abcdef0123456789ABCDEF";
+        for (text, form) in [
+            (format!("# keys\n1;{key}\n 2;{key}\n"), "Keys({(hidden), (hidden)})"),
+            (format!("1;{key}\nhunter2\n"), "Plain"),
+            ("hunter2".to_owned(), "Plain"),
+            (
+                "[mysqld]\nwsrep-sst-auth = \"a:hunter2\"\n".to_owned(),
+                r#"Options({"wsrep_sst_auth": (hidden)})"#,
+            ),
+            ("[hunter2".to_owned(), "Plain"),
+            ("#!/bin/sh\n".to_owned(), "Script"),
+            ("Salted__x".to_owned(), "Locked"),
+            (String::new(), "Plain"),
+        ] {
+            assert_eq!(format!("{:?}", Form::of(&BASE64.encode(&text))), form, "{text}");
+        }
     }
 }

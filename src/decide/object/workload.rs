@@ -129,6 +129,9 @@ pub struct Resources {
     /// By resource, as written: `storage: 10Gi`.
     #[serde(deserialize_with = "or_default")]
     pub requests: ByName<Quantity>,
+    /// And no more than so much.
+    #[serde(deserialize_with = "or_default")]
+    pub limits: ByName<Quantity>,
 }
 
 /// How new pods take the place of old ones (Deployment).

@@ -255,12 +255,15 @@ impl Rollout<'_, '_> {
         if self.all_run(wanted) && !self.cluster.rolls() {
             return self.is_done(wanted);
         }
-        if self.view.state(self.cluster) == State::Forming {
+        let nobody_runs = match self.view.state(self.cluster) {
+            State::Forming => "nobody holds data yet",
+            // Members would otherwise start with the old one, and take the new one over one by one.
+            State::Stopped => "its members are stopped, and start with it together",
+            _ => "",
+        };
+        if !nobody_runs.is_empty() {
             let note = Note::settled(wanted.clone());
-            return Stage::Rolls(
-                "nobody holds data yet".to_owned(),
-                Some(self.write(note, None, Duration::ZERO)),
-            );
+            return Stage::Rolls(nobody_runs.to_owned(), Some(self.write(note, None, Duration::ZERO)));
         }
         let Some(first) = self.next_for(wanted) else {
             let rolls = self.cluster.rolls() && self.all_run(wanted);

@@ -169,14 +169,23 @@ fn weakened(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Option
         (Apart::Required, Apart::Unsaid | Apart::Waived) => "removed",
         _ => return None,
     };
+    let stays = match after {
+        // A label such as helm.sh/chart is another one after every upgrade.
+        Apart::Missing => format!(
+            "let its labelSelector hold only labels that members keep, which are those of spec.selector ({})",
+            new.spec.selector.match_labels.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
+        ),
+        _ => "keep it".to_owned(),
+    };
     Some(RULE.finding(
         Verdict::Deny,
         FIELD,
         format!("required podAntiAffinity on kubernetes.io/hostname is {how}"),
         "from the next restart on two members can share a node, and the loss of that node can \
          leave no majority",
-        "keep it; annotating the template with gatera.dev/anti-affinity: required does the \
-         same in one line",
+        format!(
+            "{stays}; or put the annotation gatera.dev/anti-affinity: required on the pod template in place of all of podAntiAffinity"
+        ),
     ))
 }
 

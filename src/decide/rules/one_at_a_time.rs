@@ -75,7 +75,7 @@ use crate::recovery;
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::Condition;
-use crate::view::{Cluster, Member, PodFact, State, View, transfer};
+use crate::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, transfer};
 
 pub(super) const RULE: Rule = Rule {
     id: "G02",
@@ -262,7 +262,20 @@ impl<'a> Leaving<'a> {
         let why = "a member that is killed does not tell the others that it leaves, and one that is only forgotten still runs: its successor \
                    opens the same files";
         let (again, node) = (self.again(), &self.pod.node);
-        let instead = if grace == 0 {
+        let instead = if self.goes_already() {
+            let away = self.view.node(node).filter(|it| !it.answers());
+            match away {
+                Some(_) => format!(
+                    "it is being deleted, and goes when node {node} answers again: {}",
+                    back_or_out_of_service(node)
+                ),
+                None => format!(
+                    "kubectl -n {} wait --for=delete pod/{} --timeout={}s: it is being deleted, and its server is stopping; if node {node} is \
+                     switched off: kubectl taint node {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute",
+                    self.review.namespace, self.review.name, self.pod.grace
+                ),
+            }
+        } else if grace == 0 {
             format!(
                 "{again}, without --force or --grace-period; if node {node} is switched off: kubectl taint node {node} \
                  node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"

@@ -1,7 +1,9 @@
 //! G12: a changed Secret changes no password in MariaDB.
 //!
 //! Refuses to change or remove a value that the servers of a cluster with data read from a Secret, or what prepares them.
-//! Certificates and keys of TLS may change, and so may what only a side-car reads.
+//! Certificates and keys of TLS may change, and so may what only a side-car reads, scripts, and variables that name no password.
+//! A file of encryption keys is known by its lines (`N;hex`): lines may be added, and none may go or change. An option file is
+//! judged by its options, as far as the guard can see them: it knows which of them change, and never to what.
 //!
 //! # Why
 //!
@@ -52,13 +54,20 @@
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED BY 'NEW';
 //!    ```
 //!
+//! Encryption keys are no passwords, and no statement changes them: whoever follows the steps above with a file of keys loses the
+//! tables. Keep every line, add new keys with new numbers, and change the Secret only when the new file holds all of the old one.
+//!
 //! # How to waive it
 //!
 //! Annotate the Secret, for an hour at most: `gatera.dev/override: "G12 until=2026-12-01T10:00:00Z reason=…"`.
 
+use std::collections::BTreeMap;
+
+use super::plain_password::is_secret_name;
 use super::{Rule, Verb};
+use crate::galera::options::keys::{self, Class};
 use crate::galera::server;
-use crate::object::{Kind, Object, Secret, Volume};
+use crate::object::{Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View};
@@ -77,10 +86,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let mut found = Findings::new();
     for cluster in view.concerned(review).into_iter().filter(|cluster| cluster.has_data()) {
-        for key in drifting(old, new, cluster, &review.name) {
-            let gone = if new.data.contains_key(key) { "changing" } else { "removing" };
-            found.push(finding(key, gone, cluster, review));
-        }
+        let spec = of_server(cluster);
+        let uses = spec.uses_of_secret(&review.name);
+        let mut changed = old.changed_keys(new);
+        changed.retain(|key| uses.reads(key) && !is_certificate(key));
+        found.extend(changed.into_iter().flat_map(|key| judge(key, old, new, &spec, cluster, review)));
     }
     // Two clusters may read the same key.
     found.sort_by(|a, b| a.field.cmp(&b.field));
@@ -88,8 +98,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-/// Keys with another value, or none, that a member reads.
-fn drifting<'a>(old: &'a Secret, new: &Secret, cluster: &Cluster, name: &str) -> Vec<&'a str> {
+/// The pod as its server sees it, and what prepares that.
+fn of_server(cluster: &Cluster) -> PodSpec {
     let template = &cluster.workload.spec.template;
     let mut spec = template.spec.clone();
     if let Some(server) = server::of(template) {
@@ -101,15 +111,98 @@ fn drifting<'a>(old: &'a Secret, new: &Secret, cluster: &Cluster, name: &str) ->
         };
         spec.volumes = spec.volumes.iter().filter(|it| mounted(it)).cloned().collect();
     }
-    let uses = spec.uses_of_secret(name);
-    let mut changed = old.changed_keys(new);
-    changed.retain(|key| uses.reads(key) && !is_certificate(key) && !old.is_certificate(key));
-    changed
+    spec
+}
+
+/// What is wrong with another value, or none, of a key that a member reads.
+fn judge(
+    key: &str,
+    old: &Secret,
+    new: &Secret,
+    spec: &PodSpec,
+    cluster: &Cluster,
+    review: &Review,
+) -> Findings {
+    let gone = if new.data.contains_key(key) { "changing" } else { "removing" };
+    match (old.form(key), new.form(key)) {
+        (Form::Certificate | Form::Script, _) => Findings::new(),
+        (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => Findings::new(),
+        (Form::Keys(old), Form::Keys(new)) => {
+            let lost =
+                format!("{} of its {} keys are gone, or another", old.difference(new).count(), old.len());
+            vec![keys_lost(key, &lost, cluster)]
+        }
+        (Form::Keys(_), _) => vec![keys_lost(key, "its keys are gone", cluster)],
+        (Form::Locked, _) => {
+            vec![keys_lost(key, "it is encrypted: which keys are in it cannot be seen", cluster)]
+        }
+        (Form::Options(old), Form::Options(new)) => options(key, old, new, cluster, review),
+        _ if names_no_password(key, spec, &review.name) => Findings::new(),
+        _ => vec![finding(key, gone, cluster, review)],
+    }
+}
+
+/// Only variables read it, and none of them means a password: a name, a host, a size.
+fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
+    let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
+    let of_containers = || spec.all_containers().map(|(_, it)| it);
+    let mut whole = of_containers().flat_map(|it| &it.env_from).filter_map(|it| it.secret_ref.as_ref());
+    let mut named = of_containers().flat_map(|it| &it.env).filter(|var| {
+        let source = var.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref());
+        source.is_some_and(|it| it.name == secret && it.key == key)
+    });
+    let whole = whole.any(|it| it.name == secret) && is_secret_name(key);
+    !files.uses_of_secret(secret).reads(key) && !whole && !named.any(|var| is_secret_name(&var.name))
+}
+
+/// An option file: its passwords, and options that are fixed for data, or common to all members.
+fn options(
+    key: &str,
+    old: &BTreeMap<String, Fingerprint>,
+    new: &BTreeMap<String, Fingerprint>,
+    cluster: &Cluster,
+    review: &Review,
+) -> Findings {
+    let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
+    let changed = names.filter(|name| old.get(*name) != new.get(*name));
+    let judge = |name: &String| {
+        // A password that is added is nobody's yet.
+        if !keys::may_be_shown(name) {
+            let gone = if new.contains_key(name) { "changing" } else { "removing" };
+            return old.contains_key(name).then(|| finding(key, gone, cluster, review));
+        }
+        let fixed = |class: &Class| match class {
+            Class::Format(_) | Class::Cluster { fatal: true, .. } => true,
+            Class::Kept(_) => !new.contains_key(name),
+            _ => false,
+        };
+        let row = keys::rows(name).iter().find(|row| fixed(&row.class))?;
+        let says = format!("{key} is an option file of {}, and {name} is another in it", cluster.id.name);
+        Some(RULE.finding(
+            Verdict::Deny,
+            format!("data[{key}].{name}"),
+            says,
+            row.why,
+            row.instead.replace("CLUSTER", &cluster.id.name),
+        ))
+    };
+    changed.filter_map(judge).collect()
 }
 
 /// Certificates are renewed all the time, and the server reads them by itself.
 fn is_certificate(key: &str) -> bool {
     [".crt", ".key", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
+}
+
+fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{key}]"),
+        format!("{key} holds encryption keys of {}, and {how}", cluster.id.name),
+        "pages that are encrypted with a key are read with that key alone: a member that restarts without it has lost those tables, and no \
+         statement brings them back",
+        "keep every line, and add new keys with new numbers; gatera explain G12 tells keys from passwords",
+    )
 }
 
 const WHY: &str = "passwords are taken from the Secret only when an empty data directory is initialised; from then on \

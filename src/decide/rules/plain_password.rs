@@ -39,7 +39,8 @@ use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
-use value::{in_sql, is_file, is_secret, is_secret_name, is_written_out};
+pub(super) use value::is_secret_name;
+use value::{in_sql, is_file, is_secret, is_written_out};
 
 pub(super) const RULE: Rule = Rule {
     id: "G11",
@@ -133,17 +134,27 @@ fn in_text<'a>(key: &'a str, text: &'a str) -> impl Iterator<Item = Finding> + '
         let group: String = it.group.chars().take(LONGEST_GROUP).collect();
         add(format!("data[{key}][{group}].{}", it.key), &format!("{key} line {}", it.line), what)
     });
+    let sql = !itself && STATEMENTS.iter().any(|sign| text.contains(sign));
     let script = !itself && SIGNS.iter().any(|sign| text.contains(sign));
-    let lines = text.lines().enumerate().take_while(move |_| script).filter_map(move |(index, line)| {
-        let what = in_shell(line)?;
-        let place = format!("{key} line {}", index + 1);
-        Some(add(format!("data[{place}]"), &place, what))
-    });
+    let lines =
+        text.lines().enumerate().take_while(move |_| script || sql).filter_map(move |(index, line)| {
+            let stated =
+                || (sql && !is_comment(line) && in_sql(line)).then_some("a password (in a statement)");
+            let what = in_shell(line).filter(|_| script).or_else(stated)?;
+            let place = format!("{key} line {}", index + 1);
+            Some(add(format!("data[{place}]"), &place, what))
+        });
     whole.into_iter().chain(settings).chain(lines)
 }
 
 /// Without one of these no line of a text holds a password on a command line.
-const SIGNS: [&str; 5] = ["-p", "--", "PASS", "PWD", "WSREP"];
+const SIGNS: [&str; 6] = ["-p", "--", "PASS", "PSW", "PW", "WSREP"];
+/// Without one of these no statement of a text sets one.
+const STATEMENTS: [&str; 6] = ["IDENTIFIED", "Identified", "identified", "PASSWORD", "Password", "password"];
+
+fn is_comment(line: &str) -> bool {
+    ["--", "#", "/*"].iter().any(|begin| line.trim_start().starts_with(begin))
+}
 
 /// A variable that says where data comes from, as exporters and applications have one.
 fn names_a_source(name: &str) -> bool {
@@ -277,6 +288,16 @@ mod tests {
             ("set-password.sql", "ALTER USER root IDENTIFIED BY 'hunter2';\n", 1),
             ("set-password.sql", "ALTER USER root IDENTIFIED BY '${PASSWORD}';\n", 0),
             ("root-password", "hunter2", 1),
+            ("users.sql", "CREATE USER app@'%' IDENTIFIED BY 'hunter2';\n-- IDENTIFIED BY 'x'\n", 1),
+            ("users.sql", "create user app identified by \"hunter2\";\n", 1),
+            ("users.sql", "SET PASSWORD FOR app = 'hunter2';\nSET PASSWORD = PASSWORD('hunter2');\n", 2),
+            (
+                "users.sql",
+                "CREATE USER app IDENTIFIED BY PASSWORD '*2470C0C06DEE42FD1618BBB99005ADCA2EC9D1E1';\n",
+                0,
+            ),
+            ("init.sh", "mariadb -e \"CREATE USER app IDENTIFIED BY '$APP'\"\n", 0),
+            ("init.sh", "mariadb -e \"CREATE USER app IDENTIFIED BY 'hunter2'\"\n", 1),
         ] {
             assert_eq!(in_text(key, text).count(), found, "{key}: {text}");
         }

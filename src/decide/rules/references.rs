@@ -34,6 +34,7 @@
 //! override of G03 on the cluster's StatefulSet releases it too.
 
 use super::{Rule, Verb, WRITTEN, owners};
+use crate::marks;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -111,6 +112,11 @@ fn deleted(review: &Review, view: &View<'_>) -> Option<Finding> {
             "change it in place, or let the StatefulSet refer to another one first and wait until all members have restarted"
                 .to_owned(),
             "members that run do not notice; on a node that does not hold the image the next one does not start",
+        ),
+        Kind::ConfigMap if review.old.as_ref().is_some_and(|it| it.meta().mark(marks::KEEPS).is_some()) => (
+            format!("it is gatera's copy of what the members of {whose} start with"),
+            "leave it: gatera deletes it when no member starts with it any more".to_owned(),
+            "members that run do not notice; the next one that restarts does not come back",
         ),
         Kind::ConfigMap | Kind::Secret => (
             format!("the members of {whose} read it when they start"),

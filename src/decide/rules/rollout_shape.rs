@@ -2,9 +2,10 @@
 //!
 //! A change of the pod template (a new image, `kubectl rollout restart`, `rollout undo`) waits until all members are
 //! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
-//! disruption budget that lets two members go or no longer protects them, and an autoscaler on a cluster, whichever of the two comes first. Warns about
-//! `podManagementPolicy: Parallel`, a grace period below 60 s, budgets that let nobody go or throw out members that are still
-//! joining, and a StatefulSet that takes over the only member that runs, which its template may restart.
+//! disruption budget that lets two members go or no longer protects them, an autoscaler on a cluster, whichever of the two comes
+//! first, and a command that runs no server in place of the server's while members serve. Warns about `podManagementPolicy: Parallel`,
+//! a grace period below 60 s, `stopSignal: SIGKILL`, budgets that let nobody go, throw out members that are still joining, count two
+//! clusters together or are outgrown by a scale, and a StatefulSet that takes over the only member that runs, which its template may restart.
 //!
 //! # Why
 //!
@@ -46,8 +47,10 @@
 //! disruption budget the StatefulSet will do as well, and for its deletion the override of G03 there.
 
 mod budgets;
+mod no_server;
 
 use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
+use crate::galera::server;
 use crate::galera::start_note::Doing;
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
@@ -58,7 +61,7 @@ pub(super) const RULE: Rule = Rule {
     id: "G14",
     name: "rollout-shape",
     touches: &[
-        (Kind::StatefulSet, WRITTEN),
+        (Kind::StatefulSet, &[Verb::Create, Verb::Update, Verb::Scale]),
         (Kind::Budget, &[Verb::Create, Verb::Update, Verb::Delete]),
         (Kind::Autoscaler, WRITTEN),
     ],
@@ -76,12 +79,28 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             .chain(budgets::waited_for(review, new, view))
             .chain(shape(new))
             .collect(),
-        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) if is_cluster(new, adoption) => {
+        (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
+            if is_cluster(old, adoption) || is_cluster(new, adoption) =>
+        {
+            let cluster = view.cluster(&review.namespace, &review.name);
+            if let Some(found) = no_server::judge(old, new, cluster, view) {
+                return vec![found];
+            }
+            if !is_cluster(new, adoption) {
+                return Findings::new();
+            }
             restarted(review, old, new, view)
                 .into_iter()
                 .chain(waited_for(review, view))
                 .chain(shape(new))
+                .chain(budgets::outgrown(review, &new.spec.template, old.replicas(), new.replicas(), view))
                 .collect()
+        }
+        (Some(Object::Scale(old)), Some(Object::Scale(new))) => {
+            let cluster = view.cluster(&review.namespace, &review.name);
+            let template = cluster.map(|it| &it.workload.spec.template);
+            let (from, to) = (old.spec.replicas, new.spec.replicas);
+            template.into_iter().flat_map(|it| budgets::outgrown(review, it, from, to, view)).collect()
         }
         (_, Some(Object::Autoscaler(new))) => autoscaled(review, new, view).into_iter().collect(),
         (Some(Object::Budget(_)), _) | (_, Some(Object::Budget(_))) => budgets::check(review, view),
@@ -274,7 +293,7 @@ fn shape(new: &Workload) -> Findings {
             "prefer OrderedReady; it cannot be changed later".into(),
         )
     });
-    at_once.into_iter().chain(parallel).chain(grace(new)).collect()
+    at_once.into_iter().chain(parallel).chain(grace(new)).chain(killed(new)).collect()
 }
 
 fn grace(new: &Workload) -> Option<Finding> {
@@ -294,6 +313,17 @@ fn grace(new: &Workload) -> Option<Finding> {
             Some(warn(FIELD, says, why, instead))
         }
     }
+}
+
+/// By a signal that no server hears.
+fn killed(new: &Workload) -> Option<Finding> {
+    let server = server::of(&new.spec.template).filter(|it| it.lifecycle.stop_signal == "SIGKILL")?;
+    Some(warn(
+        &format!("spec.template.spec.containers[{}].lifecycle.stopSignal", server.name),
+        "stopSignal SIGKILL kills each member instead of stopping it".into(),
+        "a server that is killed leaves the others without a word and writes nothing to disk: it starts as after a crash, every time",
+        "leave stopSignal out, or write SIGTERM".into(),
+    ))
 }
 
 fn autoscaled(review: &Review, new: &Autoscaler, view: &View<'_>) -> Option<Finding> {

@@ -157,12 +157,19 @@ fn changed(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> Find
              comes never joins",
             "gatera explain G04, a cluster without an identity (found it anew from one member first)".into(),
         )),
+        // What is not there is not kept, nor scaled.
+        () if step.to < step.from && cluster.is_some_and(|it| view.state(it) == State::Down) => {
+            not_down_now(step, cluster, view)
+        }
         () if step.to < step.from => too_far_down(step).or_else(|| not_down_now(step, cluster, view)),
         () => not_up_now(step, cluster, view),
     };
     match refused {
         Some(finding) => vec![finding],
-        None => unwise_size(step.to, step.arbitrators).into_iter().chain(uncertain(cluster, view)).collect(),
+        None => {
+            let found = unwise_size(step.to, step.arbitrators).into_iter().chain(claims_go(step, cluster));
+            found.chain(uncertain(cluster, view)).collect()
+        }
     }
 }
 
@@ -246,14 +253,14 @@ fn not_down_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) ->
             "it is not known whether the members that stay are Ready",
             UNTIL_SEEN.into(),
         ),
-        State::Down | State::Stopped => refuse(
-            Verdict::Deny,
-            "no member is Ready, so nothing is left to keep",
+        State::Down | State::Stopped => Some(deny(
+            format!("{asked}: no member is Ready, so nothing is left to keep ({})", view.describe(cluster)),
+            "its data is on the members' claims, and the one that is scaled away may have the newest",
             format!(
-                "{}: its data is still on the members' claims; scale when all are Ready",
+                "{}, which starts the one with the newest data; scale when all are Ready",
                 cluster.recover_command()
             ),
-        ),
+        )),
         // What leaves is exactly what is broken: this is the way out, not the way in.
         _ if cluster.leaving.is_empty() && stay_ready.clone().all(Member::ready) => None,
         _ if stay_ready.clone().all(Member::ready) => {
@@ -332,6 +339,26 @@ fn not_up_now(step: Resize<'_>, cluster: Option<&Cluster>, view: &View<'_>) -> O
         )),
         _ => None,
     }
+}
+
+/// Those who leave take their data along.
+fn claims_go(step: Resize<'_>, cluster: Option<&Cluster>) -> Option<Finding> {
+    let cluster = cluster.filter(|_| step.to < step.from)?;
+    let retention = &cluster.workload.spec.persistent_volume_claim_retention_policy;
+    let last = cluster.workload.ordinals().start + step.to;
+    let leave = cluster.members.iter().filter(|it| it.ordinal >= last).map(|it| &*it.name);
+    let leave = leave.collect::<Vec<_>>().join(" and ");
+    (retention.when_scaled == "Delete" && !leave.is_empty()).then(|| {
+        finding(
+            Verdict::Warn,
+            format!(
+                "{} -> {} replicas deletes the claims of {leave} (whenScaled: Delete)",
+                step.from, step.to
+            ),
+            "what is on a claim goes with it: a member that comes back later copies everything from another",
+            "write whenScaled: Retain first to keep them".into(),
+        )
+    })
 }
 
 /// Allowed, but on the word of a probe that cannot see Galera's state, or of an old view.

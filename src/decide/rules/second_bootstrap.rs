@@ -238,7 +238,11 @@ fn same_name(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding
         format!("{says}, and its label {key} is the same"),
         "bootstrap nodes and claims belong to a cluster by that label; what founds the new \
          one reaches the members of the other, and wipes them",
-        format!("give the pod template a label of its own: gatera.dev/cluster: {}", new.metadata.name),
+        format!(
+            "write {key}: {} in its selector and pod template, in place of {}, and make Services and a PodDisruptionBudget that select it: one \
+             label more would leave its members behind those of {}",
+            new.metadata.name, labels.get(key).map_or("it", |it| &**it), other.id.name
+        ),
     ))
 }
 

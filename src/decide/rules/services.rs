@@ -3,7 +3,8 @@
 //! Refuses a change after which a Service no longer selects the members it selected, be it a change of the Service or of
 //! the pod template's labels, and one that asks for a label which the template has and the running members do not have yet; refuses a governing Service (`spec.serviceName`) that is not headless, be it written before its
 //! cluster or after it, and to take `publishNotReadyAddresses` away from it. Warns when it is created without, and when a client Service would also
-//! lead to the bootstrap node. Disruption budgets that would lose the members by a change of labels are named as well.
+//! lead to the bootstrap node. Refuses a client Service that leads to the members of two clusters, be it by its selector or by the
+//! labels of a new cluster; warns where it is headless. Disruption budgets that would lose the members by a change of labels are named as well.
 //!
 //! # Why
 //!
@@ -33,10 +34,12 @@
 //! Annotate the Service or the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G16 until=2026-12-01T10:00:00Z reason=…"`.
 
+mod shared;
+
 use super::{Rule, WRITTEN};
 use crate::galera::adopt;
 use crate::galera::ports::USUAL as USUAL_PORT;
-use crate::object::{Kind, Labels, Object, Service, ServicePort, Workload};
+use crate::object::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, PodFact, View, is_cluster};
@@ -67,12 +70,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
             found
         }
         (None, Some(Object::StatefulSet(new))) if is_cluster(new, view.adoption()) => {
-            governed(ns, new, view).into_iter().collect()
+            governed(ns, new, view).into_iter().chain(shared::by_labels(review, new, view)).collect()
         }
         (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new)))
             if is_cluster(old, view.adoption()) =>
         {
-            relabelled(ns, old, new, view)
+            relabelled(review, old, new, view)
         }
         _ => Findings::new(),
     }
@@ -86,7 +89,8 @@ fn written(ns: &str, service: &Service, view: &View<'_>) -> Findings {
     let others = others.flat_map(|cluster| {
         to_bootstrap(cluster, service, view).into_iter().chain(to_no_port(ns, cluster, service, view))
     });
-    governed.chain(others).chain(unpublished(ns, service, view)).collect()
+    let shared = shared::by_selector(ns, service, view);
+    governed.chain(others).chain(unpublished(ns, service, view)).chain(shared).collect()
 }
 
 fn governs(service: &Service, cluster: &Cluster) -> bool {
@@ -160,12 +164,7 @@ fn to_bootstrap(cluster: &Cluster, service: &Service, view: &View<'_>) -> Option
 /// Clients would find nobody behind it: the servers listen on another port.
 fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -> Option<Finding> {
     let (spec, server) = cluster.server().filter(|_| service.selects(members(cluster)))?;
-    let target = |it: &ServicePort| {
-        let Some(target) = &it.target_port else { return Some(it.port) };
-        let named = server.ports.iter().find(|port| port.name == target.text());
-        named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
-    };
-    let led = service.spec.ports.iter().find(|it| target(it) == Some(USUAL_PORT))?;
+    let led = service.spec.ports.iter().find(|it| leads_to(it, server) == Some(USUAL_PORT))?;
     let port = view.ports(ns, spec, server).clients.filter(|port| *port != USUAL_PORT)?;
     Some(RULE.finding(
         Verdict::Warn,
@@ -177,6 +176,13 @@ fn to_no_port(ns: &str, cluster: &Cluster, service: &Service, view: &View<'_>) -
         "nothing listens there: whoever connects is refused",
         format!("write targetPort: {port}"),
     ))
+}
+
+/// The port of this server that a port of a Service leads to.
+fn leads_to(port: &ServicePort, server: &Container) -> Option<i64> {
+    let Some(target) = &port.target_port else { return Some(port.port) };
+    let named = server.ports.iter().find(|port| port.name == target.text());
+    named.map_or_else(|| target.text().parse().ok(), |port| Some(port.container_port))
 }
 
 /// What a Service gave to the members of a cluster and no longer gives.
@@ -298,7 +304,8 @@ fn governed(ns: &str, new: &Workload, view: &View<'_>) -> Option<Finding> {
 }
 
 /// New labels, which Services and budgets that led to the members do not select.
-fn relabelled(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
+fn relabelled(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -> Findings {
+    let ns = &*review.namespace;
     let (before, after) = (&old.spec.template.metadata.labels, &new.spec.template.metadata.labels);
     if before == after {
         return Findings::new();
@@ -316,5 +323,5 @@ fn relabelled(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -> Find
             format!("let {kind} {name} select labels that stay, then change the template"),
         )
     });
-    lost.collect()
+    lost.chain(shared::by_labels(review, new, view)).collect()
 }

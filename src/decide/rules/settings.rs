@@ -7,7 +7,7 @@
 //! nobody's or a second `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no
 //! ConfigMap shows. Files are judged together if one server reads them together, by what it mounts where; of a file for each
 //! member, or one that a script chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes
-//! that reads it.
+//! that reads it. What only an init container reads is a source from which it makes the server's file, so placeholders stay there.
 //!
 //! # Why
 //!
@@ -29,7 +29,8 @@
 //! The message names the option, the line and what to write. Server options belong under `[mysqld]` or `[galera]`; all
 //! provider options into one line, joined by `;`. What the data was made with (`innodb_page_size`,
 //! `lower_case_table_names`, …) changes only with a new cluster into which a dump is loaded. What all members must have
-//! in common (`wsrep_cluster_name`, TLS between members) changes with a full stop, or in the steps the message names.
+//! in common (`wsrep_cluster_name`, TLS between members) changes while the cluster is stopped, after `gatera stop`, or in the steps
+//! the message names: TLS is switched on when every member that runs was started with `socket.dynamic=yes`.
 //!
 //! # How to waive it
 //!
@@ -38,22 +39,24 @@
 //! mode in the settings or in the namespace; an option that was there before is only a warning anyway.
 
 mod files;
+mod memory;
 mod together;
+mod under;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Rule, WRITTEN, newly_read};
-use crate::galera::address::Address;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
-use crate::object::{ConfigMap, Kind, Object, Workload};
+use crate::object::{ConfigMap, Container, Kind, Object, Workload};
 use crate::review::Review;
 use crate::revision;
 use crate::verdict::{Findings, Verdict};
 use crate::view::{Cluster, View};
 
 use together::Sets;
+use under::Under;
 use values::Setting;
 
 pub(super) const RULE: Rule = Rule {
@@ -82,6 +85,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
                 _ => None,
             };
             let mut found = in_template(review.kind, new, view);
+            found.extend(memory::judge(ns, new, view));
             found.extend(newly_read::judged(review, view, |map, by| {
                 in_config(ns, map, view, Some((review.kind, by)))
             }));
@@ -101,7 +105,7 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
     let sets = Sets::of(ns, map, &files, view, coming.map(|(_, it)| it));
     let mut found: Findings = texts(map).flat_map(|(file, text)| files::judge(file, text, &sets)).collect();
     let of_one = match coming {
-        Some((kind, _)) => kind == Kind::Deployment,
+        Some((kind, reader)) => kind == Kind::Deployment || is_source(reader, &map.metadata.name),
         None => of_one_member(ns, map, view),
     };
     let place = Setting::in_file(of_one);
@@ -126,16 +130,17 @@ fn in_config(ns: &str, map: &ConfigMap, view: &View<'_>, coming: Coming<'_>) -> 
 fn changed_config(ns: &str, old: &ConfigMap, new: &ConfigMap, view: &View<'_>) -> Findings {
     let mut found = in_config(ns, new, view, None);
     let name = &new.metadata.name;
+    found.extend(view.readers_of(ns, name).find_map(|it| memory::judge(ns, &it.workload, &view.with(new))));
     let [was, is]: [BTreeMap<_, _>; 2] = [old, new].map(|map| texts(map).collect());
     let files = was.keys().chain(is.keys()).copied().collect();
     let sets = Sets::of(ns, new, &files, view, None);
     let changes_under = |cluster: &Cluster| {
-        let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-        let elsewhere = all_settings(ns, &cluster.workload, &view.with(new));
+        let [before, after] = [old, new].map(|map| all_settings(ns, &cluster.workload, &view.with(map)));
+        let under = Under::of(cluster, &before, &after, view);
         // Of files for one member each another one more changes nothing for those that are there.
         let changes = |set| {
             let [was, is] = [&was, &is].map(|files| effective(files, set));
-            Setting::in_file(false).changes(&was, &is, &whose, &elsewhere)
+            Setting::in_file(false).changes(&was, &is, &under)
         };
         sets.together.iter().chain([&sets.alone]).flat_map(changes).collect::<Findings>()
     };
@@ -158,14 +163,17 @@ fn texts(map: &ConfigMap) -> impl Iterator<Item = (&str, &str)> {
     all.filter(|(key, text)| options::is_file(key, text))
 }
 
-/// Members do not share this file: only the bootstrap node reads it, or it is made for one, since it founds a cluster.
+/// Members do not share this file, as far as is known: no server of several reads it as it is. Of one that nobody reads yet this is
+/// judged when its reader comes.
 fn of_one_member(ns: &str, map: &ConfigMap, view: &View<'_>) -> bool {
-    let name = &map.metadata.name;
-    let founds = |(_, text)| {
-        let address = options::effective(text, "wsrep_cluster_address");
-        address.is_some_and(|it| Address::read(it.look()) == Some(Address::NewCluster))
-    };
-    view.readers_of(ns, name).next().is_none() && (view.is_read(ns, name) || texts(map).any(founds))
+    view.readers_of(ns, &map.metadata.name).all(|cluster| is_source(&cluster.workload, &map.metadata.name))
+}
+
+/// An init container reads it and the server does not: what the server reads is made from it, for each member another.
+fn is_source(workload: &Workload, map: &str) -> bool {
+    let template = &workload.spec.template;
+    let reads = |it: &Container| revision::sources(&template.spec, it).contains_key(map);
+    template.spec.init_containers.iter().any(reads) && !server::of(template).is_some_and(reads)
 }
 
 fn in_template(kind: Kind, workload: &Workload, view: &View<'_>) -> Findings {
@@ -181,17 +189,17 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     else {
         return Findings::new();
     };
-    let whose = format!("cluster {} ({})", cluster.id.name, view.describe(cluster));
-    let elsewhere = all_settings(ns, new, view);
-    let mut found = Setting::in_container(name, false).changes(&was, &is, &whose, &elsewhere);
+    let [before, after] = [old, new].map(|it| all_settings(ns, it, view));
+    let under = Under::of(cluster, &before, &after, view);
+    let mut found = Setting::in_container(name, false).changes(&was, &is, &under);
     let maps =
         |of: &Workload| revision::reaching(&of.spec.template.spec).into_keys().collect::<BTreeSet<_>>();
     let (before, after) = (maps(old), maps(new));
     let known = |name: &String| view.config_map(ns, name).is_some();
     // What the same files say was judged when it was written, and of what is not known nothing follows.
     if before != after && before.iter().chain(&after).all(known) {
-        let (was, is) = (of_files(ns, old, view), of_files(ns, new, view));
-        let changes = Setting::in_file(false).changes(&was, &is, &whose, &elsewhere);
+        let [was, is] = [old, new].map(|it| of_files(ns, it, view));
+        let changes = Setting::in_file(false).changes(&was, &is, &under);
         found.extend(changes.into_iter().map(newly_read::of_template));
     }
     found
@@ -200,9 +208,8 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
 /// What a server of this workload is told by its files.
 fn of_files<'s>(ns: &str, workload: &'s Workload, view: &View<'s>) -> Effective<'s> {
     let files = view.files(ns, &workload.spec.template.spec);
-    Effective::of_files(
-        files.iter().filter(|file| options::is_file(file.key, file.text)).map(|file| (file.key, file.text)),
-    )
+    let files = files.iter().filter(|file| options::is_file(file.key, file.text));
+    Effective::of_files(files.map(|file| (file.key, file.text)))
 }
 
 /// What a server of this workload is told by its files and by its command line.

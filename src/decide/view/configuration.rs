@@ -156,14 +156,16 @@ impl<'a> View<'a> {
         live.filter(|live| *live == chosen).or(Some(chosen))
     }
 
+    /// A ConfigMap of a cluster with the content that this revision names, if that is known.
+    pub fn text_of(&self, cluster: &Cluster, revision: &Revision, source: &str) -> Option<&'a ConfigMap> {
+        let (ns, digest) = (&*cluster.id.namespace, revision.get(source)?);
+        let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
+        self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
+    }
+
     /// The options, and the other keys of ConfigMaps, in which two revisions of a cluster differ, as far as both are there.
     pub fn differences(&self, cluster: &Cluster, one: &Revision, other: &Revision) -> Vec<String> {
-        let ns = &*cluster.id.namespace;
-        let text = |revision: &Revision, source: &str| {
-            let digest = revision.get(source)?;
-            let is_live = cluster.live.as_ref().is_ok_and(|live| live.get(source) == Some(digest));
-            self.copy_of(ns, source, digest).or_else(|| self.config_map(ns, source).filter(|_| is_live))
-        };
+        let text = |revision: &Revision, source: &str| self.text_of(cluster, revision, source);
         let read = cluster.server().map(|(spec, server)| revision::sources(spec, server)).unwrap_or_default();
         let sources: BTreeSet<_> = one.iter().chain(other.iter()).map(|(source, _)| source).collect();
         let differ = |source: &&str| one.get(source) != other.get(source);

@@ -106,6 +106,13 @@ impl<'a> Effective<'a> {
             }
             return;
         }
+        // Of plugins those count that have the keys of encrypted pages.
+        if key.starts_with("plugin_load") {
+            if placed.look().contains("key_management") {
+                self.settings.insert(Cow::Borrowed("plugin_load_add"), placed);
+            }
+            return;
+        }
         if key != "wsrep_provider_options" {
             if keys::is_judged(&key) {
                 let earlier = self.settings.remove(&key);

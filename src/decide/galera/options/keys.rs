@@ -75,7 +75,15 @@ impl Bad {
             Self::Among(bad) => text.split(',').any(|word| bad.iter().any(|other| same(word.trim(), other))),
             Self::On => value.is_none() || switch(text) == Some(true),
             Self::Off => value.is_some() && switch(text) == Some(false),
-            Self::Local => text.starts_with("127.") || text == "::1" || text.starts_with("localhost"),
+            Self::Local if text.contains("://") => {
+                text.split_once("://").is_some_and(|(_, host)| self.is(Some(host.trim_start_matches('['))))
+            }
+            Self::Local => {
+                text.starts_with("127.")
+                    || text == "::1"
+                    || text.starts_with("::1]")
+                    || text.starts_with("localhost")
+            }
             Self::Closed => !text.is_empty() && !text.ends_with(','),
         }
     }
@@ -153,6 +161,8 @@ const fn key(name: &'static str, class: Class, why: &'static str, instead: &'sta
 
 const TAKE_OUT: &str = "take it out";
 const NO_NODE: &str = "take it out, since the server finds it out by itself; or give it per pod, as an argument with $(POD_NAME) or $(POD_IP)";
+const ENCRYPTED: &str = "pages that are encrypted are read only by a server that has the plugin, with their keys: without it a member does not start, or starts without those tables";
+const DECRYPT: &str = "leave it where it was, until SET GLOBAL innodb_encrypt_tables = OFF has decrypted all: no row of information_schema.innodb_tablespaces_encryption has a min_key_version other than 0";
 const RELOAD: &str = "take the change back; another value needs a new cluster into which a dump is loaded";
 const WRONG_FORMAT: &str = "it is written into the data files: with another value a member does not start, or starts without its data";
 const DIFFERENT: &str =
@@ -180,13 +190,15 @@ pub const KEYS: &[Key] = &[
     key("enforce_storage_engine", Deny(Not(&["InnoDB"])), "only InnoDB tables are replicated: rows of all others stay on one member", "write enforce_storage_engine = InnoDB"),
     key("evs.inactive_timeout", Cluster { default: &["PT15S"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("evs.suspect_timeout", Cluster { default: &["PT5S"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
-    key("file_key_management_filename", Cluster { default: &[], fatal: true }, "a member without the keys that its pages were encrypted with cannot read them", "keep the file, and only ever add keys to it"),
+    key("file_key_management_filename", Format(&[]), "a member without the keys that its pages were encrypted with cannot read them", "keep the file, and only ever add keys to it"),
+    key("file_key_management_filename", Kept(&[""]), ENCRYPTED, DECRYPT),
     key("gcache.dir", Cluster { default: &[], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "change it only while a full state transfer to every member is affordable"),
     key("gcache.name", Cluster { default: &["galera.cache"], fatal: false }, "a member that cannot find its write-set cache needs a full copy at its next start", "change it only while a full state transfer to every member is affordable"),
     key("gcs.max_packet_size", Cluster { default: &["64500"], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("gcs.vote_policy", Cluster { default: &["0"], fatal: true }, "members that count votes differently expel each other", "take the change back; it is chosen before the cluster starts"),
     key("gmcast.isolate", Deny(Not(&["0", "false"])), "it cuts the member off at every start", TAKE_OUT),
-    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast does not hear one without", "take the change back; it needs a full stop"),
+    key("gmcast.listen_addr", Warn(Local), "the others cannot reach a member that listens on itself alone: of members that all do so no two form a cluster", "take it out, or write gmcast.listen_addr=tcp://0.0.0.0:4567"),
+    key("gmcast.mcast_addr", Cluster { default: &[""], fatal: true }, "a member with multicast does not hear one without", "take the change back; it needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
     key("innodb_autoinc_lock_mode", Deny(Is(&["0", "1"])), "Galera needs interleaved numbers: with another mode members deadlock, and parallel appliers do not start", "write innodb_autoinc_lock_mode = 2"),
     key("innodb_autoinc_lock_mode", Kept(&["1"]), "without it a server has 1, with which members deadlock, and parallel appliers do not start", "leave innodb_autoinc_lock_mode = 2 where it was"),
     key("innodb_checksum_algorithm", Cluster { default: &[], fatal: false }, "the strict forms refuse pages that were written before", "write crc32 or full_crc32"),
@@ -215,6 +227,7 @@ pub const KEYS: &[Key] = &[
     key("pc.recovery", Warn(Off), "after a power failure the members do not find together by themselves", "take it out, or somebody must bootstrap after every power failure"),
     key("pc.wait_prim", Warn(Off), "a member starts without its cluster and refuses every query", "take it out, or a member counts as started before it has found its cluster"),
     key("pc.weight", Deny(Is(&["0"])), "where all members weigh nothing there is no majority", TAKE_OUT),
+    key("plugin_load_add", Kept(&[""]), ENCRYPTED, DECRYPT),
     key("read_only", Warn(On), "the member refuses writes of its clients", "clients of the member cannot write; set it per session instead"),
     key("repl.proto_max", Cluster { default: &[], fatal: false }, DIFFERENT, "members must understand each other: change it only as the upgrade notes of Galera say"),
     key("replicate_do_db", Warn(Any), FILTERED, TAKE_OUT),
@@ -224,11 +237,13 @@ pub const KEYS: &[Key] = &[
     key("replicate_wild_do_table", Warn(Any), FILTERED, TAKE_OUT),
     key("replicate_wild_ignore_table", Warn(Any), FILTERED, TAKE_OUT),
     key("report_host", Node, ONE_ADDRESS, NO_NODE),
+    key("skip_grant_tables", Warn(On), "everybody who reaches its port is root, without a password", "take it out; a root password that is lost is set with the option on one member, for minutes, without Services to it"),
     key("skip_networking", Deny(On), NO_TRANSFER, TAKE_OUT),
-    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes on all members first, then switch, then take it out again: three rollouts"),
+    key("socket.dynamic", Cluster { default: &["NO"], fatal: true }, "without it a member that speaks TLS and one that does not cannot talk, and not all members have made the same choice yet", "keep it until every member has restarted with the same socket.ssl: gatera status CLUSTER shows how far that is"),
+    key("socket.ssl", Cluster { default: &["NO"], fatal: true }, "a member that speaks TLS and one that does not cannot talk: the first that restarts is alone", "set socket.dynamic=yes, wait until every member runs with it (gatera status CLUSTER), then switch, then take it out again: three rollouts"),
     key("sql_mode", Cluster { default: &[], fatal: false }, DIFFERENT, ALL_AT_ONCE),
     key("wsrep_certify_nonpk", Cluster { default: &["ON"], fatal: false }, "members that differ in it accept different writes", ALL_AT_ONCE),
-    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop of the cluster"),
+    key("wsrep_cluster_name", Cluster { default: &["my_wsrep_cluster"], fatal: true }, "a member only joins members of the same cluster name: the first that restarts is alone", "keep the name; another one needs a full stop: gatera stop CLUSTER, then the change, then gatera start CLUSTER"),
     key("wsrep_data_home_dir", Format(&[]), "the member's position in the cluster is kept there; without it a full copy follows", "take the change back"),
     key("wsrep_desync", Deny(On), "the member does not keep up with the others; if all members do so, writes stop", TAKE_OUT),
     key("wsrep_dirty_reads", Warn(On), "a member that has lost the others goes on answering with old data", "set it per session instead"),
@@ -252,9 +267,11 @@ pub const KEYS: &[Key] = &[
     key("wsrep_slave_fk_checks", Deny(Off), "rows that break a foreign key get in, on one member or on all", TAKE_OUT),
     key("wsrep_sst_auth", Cluster { default: &[], fatal: false }, "the donor logs in with its own value, so until all members have restarted a state transfer may fail", "the user must exist with it on every donor before the first member restarts"),
     key("wsrep_sst_donor", Warn(Closed), "if the donors it names are away, the joiner does not start", "end the list with a comma"),
-    key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "restart one member first, and watch its transfer"),
+    key("wsrep_sst_method", Cluster { default: &["rsync"], fatal: false }, "the donor runs the method that the joiner asks for: its image must have the program, and its user the rights", "MariaDB has mariabackup, rsync and mysqldump: restart one member first, and watch its transfer"),
+    key("wsrep_sst_method", Warn(Not(&["backup", "clone", "mariabackup", "mysqldump", "rsync", "rsync_wan", "skip", "xtrabackup", "xtrabackup-v2"])), "no server brings a program for it along (wsrep_sst_METHOD): a member that needs a full copy never starts", "write mariabackup, rsync or mysqldump, which MariaDB has in every series"),
     key("wsrep_sst_receive_address", Deny(Local), NO_TRANSFER, TAKE_OUT),
     key("wsrep_sst_receive_address", Node, ONE_ADDRESS, NO_NODE),
+    key("wsrep_start_position", Warn(Not(&["", "00000000-0000-0000-0000-000000000000:-1"])), "a server believes it at every start, whatever its data says: it joins with what it lacks, and nobody notices", "take it out; gatera's step gives each member its own position at each start"),
     key("wsrep_sync_wait", Warn(Not(&["0"])), "every statement waits for the other members, probes included, and hangs where there is no majority", "set it per session instead"),
 ];
 

@@ -80,7 +80,7 @@ pub fn same(one: &str, other: &str) -> bool {
 }
 
 /// A number with its suffix: K, M, G, T, P, E.
-pub(super) fn number(text: &str) -> Option<u128> {
+pub fn number(text: &str) -> Option<u128> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let power = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" => 0,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::galera::address::{Address, Host};
 use crate::galera::adopt;
-use crate::object::{Labels, Workload, ordinal};
+use crate::object::{Labels, Service, Workload, ordinal};
 use crate::verdict::Verdict;
 use crate::view::View;
 
@@ -59,6 +59,20 @@ impl<'a> Members<'a> {
         format!("gcomm://{}{more}", names.collect::<Vec<_>>().join(","))
     }
 
+    /// The Service below which this host names one of them, if that is not theirs, and may have been.
+    fn under_another_service<'h>(&self, host: &'h str, view: &View<'_>) -> Option<&'h str> {
+        // Members that are seen have the names that they have.
+        let seen = view.cluster(self.namespace, self.name).is_some_and(|it| it.pods().next().is_some());
+        if seen && !view.supposed {
+            return None;
+        }
+        let Host::Name(pod, rest) = Host::read(host) else { return None };
+        let (name, service) = (pod.rsplit_once('-')?.0, rest.split('.').next()?);
+        let gives_names = view.service(self.namespace, service).is_none_or(Service::headless);
+        (name == self.name && !service.is_empty() && service != self.service && gives_names)
+            .then_some(service)
+    }
+
     fn set_it(&self) -> String {
         format!("set it to {}", self.list())
     }
@@ -105,7 +119,7 @@ pub(super) fn judge(
     let hosts: Vec<_> = hosts.iter().take(MOST).map(|host| (&**host, who(host, members, view))).collect();
     let mut faults: Vec<_> = hosts.iter().filter_map(|(host, who)| alone(host, who, members)).collect();
     if faults.iter().all(|fault| fault.verdict != Verdict::Deny) {
-        faults.extend(together(&hosts, members));
+        faults.extend(together(&hosts, members, view));
     }
     faults
 }
@@ -222,7 +236,7 @@ const SKIPPED: &str = "a name that does not resolve is skipped";
 const NOBODY: &str = "a member that starts asks these names, nobody answers, and it starts over and over; a list that gatera injects wins, but a member that starts while gatera is away has only this one";
 
 /// What is wrong with the list as a whole.
-fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
+fn together(hosts: &[(&str, Who)], members: &Members<'_>, view: &View<'_>) -> Option<Fault> {
     let fault = |verdict, says: String, why| {
         let instead = if verdict == Verdict::Deny { members.set_it() } else { members.list_them() };
         Some(Fault { verdict, host: None, says, why, instead })
@@ -233,11 +247,19 @@ fn together(hosts: &[(&str, Who)], members: &Members<'_>) -> Option<Fault> {
     let service = first(&|who| matches!(who, Who::Service { .. }));
     match (count, stranger, service) {
         _ if members.count() < 1 || members.service.is_empty() => None,
-        (0, Some(host), None) => fault(
-            Verdict::Deny,
-            format!("lists {host} instead of the members of cluster {}", members.name),
-            NOBODY,
-        ),
+        (0, Some(host), None) => {
+            let says = format!("lists {host} instead of the members of cluster {}", members.name);
+            let found = fault(Verdict::Deny, says, NOBODY)?;
+            let instead = match members.under_another_service(host, view) {
+                Some(service) => format!(
+                    "keep spec.serviceName: {service} if members run with it, since it never changes (gatera explain G08); of a new \
+                     cluster, {}",
+                    found.instead
+                ),
+                None => found.instead,
+            };
+            Some(Fault { instead, ..found })
+        }
         (0, _, Some(host)) => {
             let says = format!("lists no member by name; {host} leads to a random one");
             fault(

@@ -12,7 +12,7 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
 }
 
 /// A variable or key by whose name a password is meant, and nothing that only leads to one.
-pub(super) fn is_secret_name(name: &str) -> bool {
+pub(in crate::rules) fn is_secret_name(name: &str) -> bool {
     let name = one_case(name);
     let meant = ["PASSWORD", "PASSWD", "MYSQL_PWD", "WSREP_SST_AUTH"].iter().any(|word| name.contains(word));
     let about =
@@ -20,13 +20,31 @@ pub(super) fn is_secret_name(name: &str) -> bool {
             || ["ALLOW_EMPTY", "RANDOM", "EXPIRE", "ONETIME", "PASSWORD_POLICY"]
                 .iter()
                 .any(|word| name.contains(word));
-    meant && !about
+    (meant || is_abbreviated(&name)) && !about
+}
+
+/// Its last word ends in an abbreviation of "password" or "passphrase": `DB_PASS`, `LDAP_BINDPW`, `X_PSW`; the shell's own `PWD` is a
+/// folder.
+fn is_abbreviated(name: &str) -> bool {
+    let word = name.rsplit('_').next().unwrap_or_default();
+    let abbreviates = |short: &str, long: &str| {
+        let mut rest = long.chars();
+        short.chars().all(|c| rest.any(|it| it == c))
+    };
+    let is_one = |short: &str| {
+        let told_apart = short.contains("SS") || short.contains('W');
+        told_apart
+            && short.len() > 1
+            && ["PASSWORD", "PASSPHRASE"].iter().any(|long| abbreviates(short, long))
+    };
+    !["PWD", "OLDPWD"].contains(&name) && word.match_indices('P').any(|(at, _)| is_one(&word[at..]))
 }
 
 /// Under such a name any value is a password.
 fn ends_as_a_password(name: &str) -> bool {
     let name = one_case(name);
-    ["PASSWORD", "PASSWD", "PWD", "AUTH"].iter().any(|end| name.ends_with(end)) && !is_switch_name(&name)
+    ["PASSWORD", "PASSWD", "MYSQL_PWD", "AUTH"].iter().any(|end| name.ends_with(end))
+        && !is_switch_name(&name)
 }
 
 /// `USE_PASSWORD`, `SKIP_PASSWORD`.
@@ -65,12 +83,16 @@ pub(super) fn is_file(key: &str, text: &str) -> bool {
 /// A statement with a password in it.
 pub(super) fn in_sql(text: &str) -> bool {
     let upper = text.to_ascii_uppercase();
-    let quoted = |(at, word): (usize, &str)| {
-        let rest = text[at + word.len()..].trim_start().strip_prefix('\'')?;
-        rest.split('\'').next()
+    let quoted = |rest: &'_ str| {
+        let rest = rest.trim_start();
+        let quote = rest.chars().next().filter(|it| ['\'', '"'].contains(it))?;
+        rest[1..].split(quote).next().map(str::to_owned)
     };
     let words = ["IDENTIFIED BY ", "PASSWORD("].into_iter();
-    words.flat_map(|word| upper.match_indices(word)).filter_map(quoted).any(is_written_out)
+    let behind = words.flat_map(|word| upper.match_indices(word)).map(|(at, word)| &text[at + word.len()..]);
+    // `SET PASSWORD FOR app = '…'`
+    let set = upper.match_indices("SET PASSWORD").filter_map(|(at, _)| Some(text[at..].split_once('=')?.1));
+    behind.chain(set).filter_map(quoted).any(|it| is_written_out(&it) && !is_hash(&it))
 }
 
 /// Something stands there, and it is not only a reference to something that is filled in later.
@@ -127,6 +149,9 @@ mod tests {
             ("ROOT_PASSWORD_KEY", "root-password"),
             ("MARIADB_ROOT_PASSWORD", "`cat /run/secrets/root`"),
             ("MARIADB_ROOT_PASSWORD", "__ROOT_PASSWORD__"),
+            ("BACKUP_PWD", "/var/backup"),
+            ("TESTS_PASS", "12"),
+            ("BYPASS", "true"),
         ] {
             assert!(!is_secret(name, value), "{name}");
         }
@@ -140,6 +165,12 @@ mod tests {
             "MYSQL_PWD",
             "DB_PASSWD",
             "MARIADB_GALERA_MARIABACKUP_PASSWORD",
+            "LDAP_BINDPW",
+            "DB_PASS",
+            "ROOT_PASS",
+            "BACKUP_PWD",
+            "KEY_PASSPHRASE",
+            "X_PSW",
         ] {
             assert!(is_secret_name(name), "{name}");
         }
@@ -149,6 +180,11 @@ mod tests {
             "MYSQL_RANDOM_ROOT_PASSWORD",
             "PWD",
             "HOME",
+            "POD",
+            "MYSQL_PORT",
+            "PROXY",
+            "HTTP",
+            "DB_PASS_FILE",
         ] {
             assert!(!is_secret_name(name), "{name}");
         }

@@ -2,6 +2,7 @@
 
 use super::RULE;
 use super::together::is_numbered;
+use super::under::Under;
 use crate::galera::options::keys::{self, Class, Key};
 use crate::galera::options::{Effective, Placed, same};
 use crate::verdict::{Finding, Findings, Verdict};
@@ -55,19 +56,13 @@ impl<'a> Setting<'a> {
         keys::rows(key).iter().filter_map(judge).collect()
     }
 
-    /// What may not change while `whose` data exists. `elsewhere`: what sets a key in another place, if it is not set here any more.
-    pub(super) fn changes(
-        &self,
-        old: &Effective<'_>,
-        new: &Effective<'_>,
-        whose: &str,
-        elsewhere: &Effective<'_>,
-    ) -> Findings {
+    /// What may not change while this cluster has its data.
+    pub(super) fn changes(&self, old: &Effective<'_>, new: &Effective<'_>, under: &Under<'_>) -> Findings {
         let gone =
             old.iter().filter(|(key, _)| new.get(key).is_none()).map(|(key, was)| (key, Some(was), None));
         let there = new.iter().map(|(key, now)| (key, old.get(key), Some(now)));
         let all = there.chain(gone);
-        all.flat_map(|(key, was, now)| self.change(key, was, now, whose, elsewhere.get(key))).collect()
+        all.flat_map(|(key, was, now)| self.change(key, was, now, under)).collect()
     }
 
     fn change(
@@ -75,18 +70,23 @@ impl<'a> Setting<'a> {
         key: &str,
         was: Option<&Placed<'_>>,
         now: Option<&Placed<'_>>,
-        whose: &str,
-        elsewhere: Option<&Placed<'_>>,
+        under: &Under<'_>,
     ) -> Vec<Finding> {
         let Some(placed) = now.or(was) else { return Vec::new() };
+        // What sets it in another place, if it is not set here any more.
+        let (whose, elsewhere) = (&under.whose, under.after.get(key));
         let judge = |row: &Key| {
             let (verdict, default, of) = match row.class {
                 Class::Format(default) => (Verdict::Deny, default, format!(", but there is data of {whose}")),
+                Class::Cluster { .. } if under.stopped || under.understands(key) => return None,
                 Class::Cluster { default, fatal: true } => {
                     (Verdict::Deny, default, format!(" under {whose}"))
                 }
-                Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
                 // A value that is bad by itself is told where it stands.
+                Class::Cluster { fatal: false, .. } if now.is_some_and(|now| is_bad(key, now)) => {
+                    return None;
+                }
+                Class::Cluster { default, fatal: false } => (Verdict::Warn, default, String::new()),
                 Class::Kept(default)
                     if now.is_none() && !matter(elsewhere.map(Placed::look), None, default) =>
                 {
@@ -96,10 +96,17 @@ impl<'a> Setting<'a> {
             };
             let changes = matter(was.map(Placed::look), now.or(elsewhere).map(Placed::look), default);
             let says = format!("{}{of}", self.says(placed, &changed(key, was, now)));
-            changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, row.instead))
+            let instead = row.instead.replace("CLUSTER", &under.named);
+            changes.then(|| RULE.finding(verdict, self.field(key, placed), says, row.why, instead))
         };
         keys::rows(key).iter().filter_map(judge).collect()
     }
+}
+
+fn is_bad(key: &str, placed: &Placed<'_>) -> bool {
+    let value = placed.value.as_ref().map(|_| placed.look());
+    let bad = |row: &Key| matches!(&row.class, Class::Deny(bad) | Class::Warn(bad) if bad.is(value));
+    keys::rows(key).iter().any(bad)
 }
 
 /// The server would behave differently, as far as that is known: where nothing is set, its default counts.
@@ -146,7 +153,7 @@ fn shown(key: &str, value: Option<&str>) -> String {
 }
 
 /// Short, and on one line.
-fn clean(value: &str) -> String {
+pub(super) fn clean(value: &str) -> String {
     let mut text: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).take(60).collect();
     if value.chars().count() > 60 {
         text.push('…');
