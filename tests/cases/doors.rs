@@ -132,7 +132,12 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
         "in this scene pods run what no member ran",
-        &["G17/a-second-series-step", "G17/going-back-from"],
+        &[
+            "G17/a-second-series-step",
+            "G17/going-back-from",
+            "G16/a-client-service-asked-for",
+            "G16/a-governing-service-asked-for",
+        ],
     ),
     ("orphaned", "the mutating call takes it out before", &["G18/a-mark-of-injection"]),
     (
@@ -158,6 +163,10 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
         &[
             "G18",
             "G09/a-faster-commit",
+            "G09/a-member-that-listens",
+            "G09/a-server-that-asks",
+            "G09/a-start-position",
+            "G09/a-transfer-method",
             "G09/a-file-that-somebody",
             "G09/an-include",
             "G09/files-of-which",

@@ -1,7 +1,7 @@
 //! `kubectl delete statefulset --cascade=orphan`, and then `helm upgrade`, which applies every other object first: on real members,
 //! under a writer. Part of `make drills`.
 
-use crate::galera::Galera;
+use crate::galera::{Galera, patiently};
 use crate::guard::{chart, guarded, status};
 use crate::install::{formed, password};
 use crate::lab::{Output, User};
@@ -26,12 +26,14 @@ fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
 
     galera.kubectl(&["delete", &set, "--cascade=orphan"]).succeeded();
     galera.until_gone(&set);
+    patiently("the guard to see that the StatefulSet is gone", || {
+        let output = galera.kubectl(&["delete", "pod", &galera.member(1), "--dry-run=server"]);
+        if output.stderr.contains("[G02] ") { Ok(()) } else { Err(output.to_string()) }
+    });
     let config = format!("configmap/{}-nodeconfig", galera.name);
-    for (arguments, rule) in [
-        (["delete", "pod", &galera.member(1)], "[G02] "),
-        (["delete", "pvc", "--all"], "[G07] "),
-        (["delete", &config, "--wait=false"], "[G10] "),
-    ] {
+    for (arguments, rule) in
+        [(["delete", "pvc", "--all"], "[G07] "), (["delete", &config, "--wait=false"], "[G10] ")]
+    {
         let refused = galera.kubectl(&[&arguments[..], &["--dry-run=server"]].concat());
         println!("{refused}");
         assert!(refused.status == 1 && refused.stderr.contains(rule), "{arguments:?}: {refused}");

@@ -30,7 +30,7 @@ pub(super) fn judged(
         let judged_before = view.is_galeras(&review.namespace, map);
         let news =
             judge(map, new).into_iter().filter(move |it| !judged_before || it.verdict == Verdict::Deny);
-        news.map(of_template)
+        news.map(|finding| of_template(finding, &format!("its ConfigMap {}", map.metadata.name)))
     });
     found.collect()
 }
@@ -40,11 +40,11 @@ fn adopted<'a>(object: Option<&'a Object>, view: &View<'_>) -> Option<&'a Worklo
     Some(&**it).filter(|it| view.adoption().adopts(&it.spec.template.metadata.labels))
 }
 
-/// Said of the template. Not by the ConfigMap's name: what stood in one of another name is no news.
-pub(super) fn of_template(finding: Finding) -> Finding {
+/// Said of the template. The field does not name the ConfigMap: what stood in one of another name is no news.
+pub(super) fn of_template(finding: Finding, map: &str) -> Finding {
     Finding {
         field: format!("spec.template.spec.volumes: {}", finding.field),
-        says: format!("in its ConfigMaps {}", finding.says),
+        says: format!("{map}: {}", finding.says),
         ..finding
     }
 }

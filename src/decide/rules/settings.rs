@@ -200,7 +200,7 @@ fn changed_template(ns: &str, old: &Workload, new: &Workload, view: &View<'_>) -
     if before != after && before.iter().chain(&after).all(known) {
         let [was, is] = [old, new].map(|it| of_files(ns, it, view));
         let changes = Setting::in_file(false).changes(&was, &is, &under);
-        found.extend(changes.into_iter().map(newly_read::of_template));
+        found.extend(changes.into_iter().map(|it| newly_read::of_template(it, "its ConfigMaps")));
     }
     found
 }

@@ -80,7 +80,9 @@ fn is_unknown(cluster: &Cluster, view: &View<'_>) -> bool {
 
 /// A member whose StatefulSet is gone: whoever stops it stops it for good.
 pub(super) fn left_behind(review: &Review, shown: Option<&PodFact>, view: &View<'_>) -> Option<Finding> {
-    let cluster = cluster_of(review, shown, view).filter(|it| it.left)?;
+    // The StatefulSet lets them go before it goes itself.
+    let left = |it: &&Cluster| it.left || it.workload.metadata.going() && it.pods().any(|pod| pod.left);
+    let cluster = cluster_of(review, shown, view).filter(left)?;
     let stays = |pod: &&PodFact| pod.running && !pod.going;
     shown.or(cluster.pod(&review.name)).filter(stays)?;
     let others = cluster.pods().filter(|pod| pod.left && pod.name != review.name).filter(stays).count();
