@@ -54,6 +54,18 @@ fn a_change_is_judged_and_not_what_there_is() {
             CLUSTER.to_owned(),
             with("serviceName: galera-instance-hs", "serviceName: prod-headless"),
         ),
+        (
+            "a configuration of another name, as kustomize makes them, with other letters of tables",
+            CLUSTER.to_owned(),
+            CLUSTER
+                .replace("galera-instance-nodeconfig", "galera-instance-nodeconfig-7k2b")
+                .replace(METHOD, &format!("{METHOD}\n    lower_case_table_names = 1")),
+        ),
+        (
+            "a configuration of another name that says the same",
+            CLUSTER.to_owned(),
+            CLUSTER.replace("galera-instance-nodeconfig", "galera-instance-nodeconfig-7k2b"),
+        ),
         ("TLS between members at once", CLUSTER.to_owned(), with(METHOD, &format!("{METHOD}\n    {TLS}"))),
         (
             "TLS between members that speak both",

@@ -144,7 +144,9 @@ impl<'a> Stage<'a> {
                 Deployed::of(object, &item.id.namespace, adoption).put_into(&mut facts);
             }
         }
-        for was in pairs.gone.iter().filter(|it| it.kind() == Kind::Namespace) {
+        // A ConfigMap may only have got another name: its readers are compared with what it said.
+        let stays = |it: &&&Item| matches!(it.kind(), Kind::Namespace | Kind::ConfigMap);
+        for was in pairs.gone.iter().filter(stays) {
             was.put_into(&mut facts);
         }
         let world = World::build(facts.clone(), Freshness::Current);
