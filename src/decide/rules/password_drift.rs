@@ -3,7 +3,8 @@
 //! Refuses to change or remove a value that the servers of a cluster with data read from a Secret, or what prepares them.
 //! Certificates and keys of TLS may change, and so may what only a side-car reads, scripts, and variables that name no password.
 //! A file of encryption keys is known by its lines (`N;hex`): lines may be added, and none may go or change. An option file is
-//! judged by its options, as far as the guard can see them: it knows which of them change, and never to what.
+//! judged by its options, as far as the guard can see them: it knows which of them change, and never to what. A template that takes a
+//! password from another Secret, or another key, is a warning: the guard keeps no values, so it cannot tell whether that is another one.
 //!
 //! # Why
 //!
@@ -67,7 +68,7 @@ use super::plain_password::is_secret_name;
 use super::{Rule, Verb};
 use crate::galera::options::keys::{self, Class};
 use crate::galera::server;
-use crate::object::{Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume};
+use crate::object::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
 use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View};
@@ -75,12 +76,16 @@ use crate::view::{Cluster, View};
 pub(super) const RULE: Rule = Rule {
     id: "G12",
     name: "password-drift",
-    touches: &[(Kind::Secret, &[Verb::Update])],
+    touches: &[(Kind::Secret, &[Verb::Update]), (Kind::StatefulSet, &[Verb::Update])],
     source: include_str!("password_drift.rs"),
     check,
 };
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
+    if let (Some(Object::StatefulSet(old)), Some(Object::StatefulSet(new))) = (&review.old, &review.new) {
+        let cluster = view.cluster(&review.namespace, &review.name).filter(|it| it.has_data());
+        return cluster.map_or_else(Findings::new, |_| taken_from_elsewhere(old, new));
+    }
     let (Some(Object::Secret(old)), Some(Object::Secret(new))) = (&review.old, &review.new) else {
         return Findings::new();
     };
@@ -96,6 +101,32 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.sort_by(|a, b| a.field.cmp(&b.field));
     found.dedup_by(|a, b| a.field == b.field);
     found
+}
+
+/// A password that the server takes from another Secret, or another key, than before. Values are not kept, so whether it is another
+/// one is not known.
+fn taken_from_elsewhere(old: &Workload, new: &Workload) -> Findings {
+    let passwords = |of: &Workload| -> BTreeMap<String, (String, String)> {
+        let server = server::of(&of.spec.template);
+        let variables = server.into_iter().flat_map(|it| &it.env).filter(|it| is_secret_name(&it.name));
+        let source = |variable: &EnvVar| {
+            let from = variable.value_from.as_ref()?.secret_key_ref.as_ref()?;
+            Some((variable.name.clone(), (from.name.clone(), from.key.clone())))
+        };
+        variables.filter_map(source).collect()
+    };
+    let (was, is) = (passwords(old), passwords(new));
+    let changed = is.iter().filter_map(|(name, to)| Some((name, was.get(name)?, to)));
+    let told = changed.filter(|(_, from, to)| from != to).map(|(name, from, to)| {
+        RULE.finding(
+            Verdict::Warn,
+            format!("spec.template.spec.containers.env[{name}]"),
+            format!("{name} comes from key {} of Secret {} instead of {} of {}", to.1, to.0, from.1, from.0),
+            WHY,
+            "if its value is another one, ALTER USER in MariaDB first: gatera explain G12",
+        )
+    });
+    told.collect()
 }
 
 /// The pod as its server sees it, and what prepares that.
