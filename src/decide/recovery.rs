@@ -81,6 +81,10 @@ pub fn serves(cluster: &Cluster) -> bool {
 pub fn way_back(cluster: &Cluster, view: &View<'_>) -> Option<String> {
     let (start, recover) = (cluster.start_command(), cluster.recover_command());
     match view.state(cluster) {
+        _ if cluster.left => Some(
+            "apply the StatefulSet again as it was (kubectl apply, helm upgrade): it takes its pods back"
+                .to_owned(),
+        ),
         State::Stopped => Some(format!(
             "{start}, which compares where each member's data ends with what was recorded at the stop, and starts the newest first"
         )),
