@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{STATEFUL_SET, running_cluster};
+use crate::guarded;
 use crate::lab::{User, eventually};
 
 /// Between `delete --cascade=orphan` and the next apply the members are nobody's, and still the cluster. The manifest that
@@ -25,6 +26,17 @@ fn members_without_a_stateful_set_are_still_the_cluster() {
     assert_eq!((claims.status, claims.stderr.matches("[G07] ").count()), (1, 3), "{claims}");
     let gone = plane.kubectl(User::Admin, &["delete", "namespace", &ns, "--dry-run=server"]);
     assert!(gone.status == 1 && gone.stderr.contains("[G03] Namespace "), "{gone}");
+
+    let ask = |arguments: &[&str]| {
+        let output =
+            guarded::ask(&plane.kubeconfig(User::Admin), &[arguments, &["--namespace", &ns]].concat());
+        [output.stdout, output.stderr].concat()
+    };
+    let seen = ask(&["status", STATEFUL_SET]);
+    assert!(seen.contains("DEGRADED  3 of 3 members Synced, without a StatefulSet"), "{seen}");
+    assert!(seen.contains("apply the StatefulSet again as it was"), "{seen}");
+    let stopped = ask(&["stop", STATEFUL_SET, "--yes"]);
+    assert!(stopped.contains("was deleted, and 3 of its members still run; apply it again"), "{stopped}");
 
     // What they read, are reached by and are protected by stays guarded.
     for (what, rule) in [
