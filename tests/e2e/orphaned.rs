@@ -43,13 +43,16 @@ fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
     assert!(seen.contains("DEGRADED") && seen.contains("without a StatefulSet"), "{seen}");
 
     for (offence, rule) in [
-        ("--set=image.tag=10.6", "[G17] "),
-        ("--set=nodeCount=1", "[G01] "),
-        ("--set=antiAffinity=false", "[G13] "),
+        (&["--set=image.tag=10.6"][..], "[G17] "),
+        (&["--set=nodeCount=1", "--set=allowEvenOrSmall=true"], "[G01] "),
+        (&["--set=antiAffinity=false"], "[G13] "),
     ] {
-        let refused = upgrade(&galera, &[offence]);
-        println!("helm upgrade {offence}\n{refused}");
-        assert!(refused.status != 0 && refused.stderr.contains(rule), "{offence}: {refused}");
+        let refused = upgrade(&galera, offence);
+        println!(
+            "helm upgrade {offence:?}
+{refused}"
+        );
+        assert!(refused.status != 0 && refused.stderr.contains(rule), "{offence:?}: {refused}");
     }
     writer.until_writes();
     let taken_back = upgrade(&galera, &[]);

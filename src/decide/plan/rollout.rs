@@ -98,7 +98,7 @@ pub struct Configure {
 /// How far this cluster is.
 pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     if cluster.left {
-        return Stage::Absent;
+        return Stage::Held("its StatefulSet is gone".to_owned());
     }
     if let Some(why) = super::looks_only(cluster, view) {
         return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
