@@ -48,10 +48,7 @@ fn a_cluster_without_its_stateful_set_comes_back_as_it_was_and_not_otherwise() {
         (&["--set=antiAffinity=false"], "[G13] "),
     ] {
         let refused = upgrade(&galera, offence);
-        println!(
-            "helm upgrade {offence:?}
-{refused}"
-        );
+        println!("helm upgrade {offence:?}\n{refused}");
         assert!(refused.status != 0 && refused.stderr.contains(rule), "{offence:?}: {refused}");
     }
     writer.until_writes();
