@@ -184,7 +184,7 @@ pub async fn one(name: &str, look: &Look, site: &Site) -> anyhow::Result<Seen> {
     let id = cluster.id.clone();
     if cluster.left {
         anyhow::bail!(
-            "StatefulSet {id} was deleted, and {} of its members still run; apply it again as it was, which takes its pods back",
+            "StatefulSet {id} was deleted, and {} of its pods are still there; apply it again as it was, which takes its pods back",
             cluster.pods().filter(|pod| pod.left).count()
         );
     }

@@ -46,7 +46,7 @@ pub use secret::{Form, Secret};
 pub use selector::Selector;
 pub use service::{Service, ServicePort};
 pub use unreadable::{Unreadable, read};
-pub use workload::{ClaimTemplate, Scale, Workload, WorkloadSpec, ordinal};
+pub use workload::{ClaimTemplate, Retention, Scale, Workload, WorkloadSpec, ordinal};
 
 pub(crate) use meta::or_default;
 

@@ -102,7 +102,14 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
         "nothing brings a missing member back while its StatefulSet is away, so only one that starts is waited for; annotations of others \
          are not kept of a pod",
         &[
-            "G14",
+            "G14/a-change-of-",
+            "G14/a-change-on-delete",
+            "G14/a-change-while-one-keeps",
+            "G14/a-parallel-change-while",
+            "G14/a-restart-",
+            "G14/an-override-lets-a-rollout",
+            "G14/letting-a-held-rollout",
+            "G14/other-ordinals-let",
             "G11/the-state-of-the-cluster",
             "G13/removing-it-while",
             "G04/a-single-member-that-founds",
@@ -113,15 +120,25 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
     ("orphaned", "deleting the StatefulSet alone is the way to change this", &["G08"]),
     (
         "orphaned",
-        "injection sets probes and preStop, and pods show nothing of strategies: what they do not show may have been there before",
-        &["G07/deleting-claims", "G11/a-password-in-a", "G11/several-passwords", "G15"],
+        "injection sets probes and preStop: what they were before is not shown",
+        &["G11/a-password-in-a", "G11/several-passwords", "G15"],
+    ),
+    (
+        "orphaned",
+        "pods show no strategy, and one that stops several at once is not taken for granted",
+        &["G14/several-at-once-that-were"],
     ),
     ("orphaned", "a recovery is asked of a StatefulSet that is there", &["G20"]),
     ("orphaned", "an Instance owns the StatefulSet that is gone, and no member", &["K05"]),
     (
         "orphaned",
-        "an owner that was there went with the StatefulSet",
-        &["G03/an-owner-from-before", "G10/the-stateful-set-may-own"],
+        "an owner went with the StatefulSet, and a program may make it again with its own",
+        &[
+            "G03/an-operator-that-takes-over",
+            "G03/an-owner-that-a-program-gives",
+            "G03/an-owner-from-before",
+            "G10/the-stateful-set-may-own",
+        ],
     ),
     (
         "orphaned",

@@ -90,6 +90,8 @@ pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value
     let claims = claims
         .map(|it| json!({ "name": it, "persistentVolumeClaim": { "claimName": format!("{it}-{name}") } }));
     let own = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+    // The controller keeps them in no order.
+    let claims = claims.collect::<Vec<_>>().into_iter().rev();
     pod["spec"]["volumes"] = own.into_iter().chain(claims).collect();
     if let (true, Ok(Object::Pod(read))) = (marked, Object::read(Kind::Pod, &pod.to_string())) {
         inject::into_pod(&mut pod, &read, NAMESPACE, view);

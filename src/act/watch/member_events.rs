@@ -178,7 +178,8 @@ fn waiting(guard: &Guard) -> Vec<(Run, String)> {
         let namespace = cluster.id.namespace.clone();
         let server = |pod: &PodFact| Run { uid: pod.uid.clone(), since: pod.since, about: Topic::Probes };
         // Before it holds data it is somebody's manifest, and nobody waits for it here.
-        let missing = cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
+        let missing =
+            !cluster.left && cluster.has_data() && cluster.members.iter().any(|it| it.pod.is_none());
         let set = &cluster.workload.metadata.uid;
         let creation = missing.then(|| Run { uid: set.clone(), since: None, about: Topic::Creation });
         waits.map(server).chain(creation).map(|run| (run, namespace.clone())).collect::<Vec<_>>()

@@ -305,14 +305,14 @@ fn corrected(review: &Review, new: &Object, view: &View<'_>) -> Findings {
             (Origin::Audit, _) if !it.in_template => return None,
             (Origin::Audit, _) => (Verdict::Warn, " and means nothing in a template"),
             // Another replica, which had not seen the same claims, may have set it a moment ago.
-            (Origin::Validating, wanted) if review.old.is_none() && is_data(&it.key) && !it.in_template => {
+            (Origin::Validating, wanted) if !review.is_there() && is_data(&it.key) && !it.in_template => {
                 let hides = wanted.is_some() && new.meta().mark(marks::DATA) == Some("none");
                 return hides.then(|| belief(Verdict::Deny, place, &it.key, ""));
             }
             (Origin::Validating, _) => (Verdict::Deny, ""),
             (_, None) if it.in_template => (Verdict::Amend, " and is taken out of the pod template"),
             (_, None) => (Verdict::Amend, " and is taken out"),
-            (_, Some(_)) if review.old.is_some() => (Verdict::Amend, " and is put back as it was"),
+            (_, Some(_)) if review.is_there() => (Verdict::Amend, " and is put back as it was"),
             (_, Some(_)) => (Verdict::Amend, ", which sets it itself"),
         };
         Some(belief(verdict, place, &it.key, becomes))

@@ -45,7 +45,7 @@ pub(crate) fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>
     };
     // What a program applies may have been exported where something owned it.
     let is_data = matches!(review.kind, Kind::Claim | Kind::Pod)
-        || review.kind == Kind::StatefulSet && review.old.is_some();
+        || review.kind == Kind::StatefulSet && review.is_there();
     let is_program = review.user.starts_with("system:serviceaccount:");
     let mut owners = new.owner_references.iter().filter(|owner| !before.contains(&coordinates(owner)));
     owners.find_map(|owner| {

@@ -94,7 +94,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let spec = of_server(cluster);
         let uses = spec.uses_of_secret(&review.name);
         let mut changed = old.changed_keys(new);
-        changed.retain(|key| uses.reads(key) && !is_certificate(key));
+        changed.retain(|key| uses.reads(key));
         found.extend(changed.into_iter().flat_map(|key| judge(key, old, new, &spec, cluster, review)));
     }
     // Two clusters may read the same key.
@@ -154,9 +154,12 @@ fn judge(
     cluster: &Cluster,
     review: &Review,
 ) -> Findings {
-    let gone = if new.data.contains_key(key) { "changing" } else { "removing" };
+    let stays = new.data.contains_key(key);
+    let gone = if stays { "changing" } else { "removing" };
     match (old.form(key), new.form(key)) {
-        (Form::Certificate | Form::Script, _) => Findings::new(),
+        (Form::Certificate, _) => Findings::new(),
+        (Form::Script, _) if stays => Findings::new(),
+        (Form::Script, _) => vec![taken_away(key, cluster)],
         (Form::Keys(old), Form::Keys(new)) if old.is_subset(new) => Findings::new(),
         (Form::Keys(old), Form::Keys(new)) => {
             let lost =
@@ -168,7 +171,14 @@ fn judge(
             vec![keys_lost(key, "it is encrypted: which keys are in it cannot be seen", cluster)]
         }
         (Form::Options(old), Form::Options(new)) => options(key, old, new, cluster, review),
-        _ if names_no_password(key, spec, &review.name) => Findings::new(),
+        _ if is_certificate(key) => Findings::new(),
+        _ if names_no_password(key, spec, &review.name) => {
+            if stays {
+                Findings::new()
+            } else {
+                vec![taken_away(key, cluster)]
+            }
+        }
         _ => vec![finding(key, gone, cluster, review)],
     }
 }
@@ -203,7 +213,11 @@ fn options(
             return old.contains_key(name).then(|| finding(key, gone, cluster, review));
         }
         let fixed = |class: &Class| match class {
-            Class::Format(_) | Class::Cluster { fatal: true, .. } => true,
+            Class::Format(_) => true,
+            // Stopped in order all members start with the same, and one that speaks both understands everybody.
+            Class::Cluster { fatal: true, .. } => {
+                !cluster.is_stopped() && (name != "socket.dynamic" || old.contains_key(name))
+            }
             Class::Kept(_) => !new.contains_key(name),
             _ => false,
         };
@@ -214,7 +228,7 @@ fn options(
             format!("data[{key}].{name}"),
             says,
             row.why,
-            row.instead.replace("CLUSTER", &cluster.id.name),
+            row.instead.replace("CLUSTER", &format!("{} -n {}", cluster.id.name, cluster.id.namespace)),
         ))
     };
     changed.filter_map(judge).collect()
@@ -222,7 +236,18 @@ fn options(
 
 /// Certificates are renewed all the time, and the server reads them by itself.
 fn is_certificate(key: &str) -> bool {
-    [".crt", ".key", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
+    [".crt", ".pem", ".p12", ".jks"].iter().any(|end| key.ends_with(end))
+}
+
+/// No password, and a pod that refers to it cannot be started without it.
+fn taken_away(key: &str, cluster: &Cluster) -> Finding {
+    RULE.finding(
+        Verdict::Deny,
+        format!("data[{key}]"),
+        format!("the members of {} refer to key {key}, and it is taken away", cluster.id.name),
+        "Kubernetes starts no container whose variables or files refer to a key that is not there: the next member that restarts stays away",
+        "keep the key, or first change the template so that nothing refers to it and wait until all members have restarted",
+    )
 }
 
 fn keys_lost(key: &str, how: &str, cluster: &Cluster) -> Finding {

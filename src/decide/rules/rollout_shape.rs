@@ -157,7 +157,8 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     let first = departure::first_to_roll(old, new)?;
     // As long as its StatefulSet is away nothing brings a missing member back, so only one that comes by itself is waited for.
     let comes = |it: &Cluster| view.state(it) == State::Unknown || it.members.iter().any(Member::starting);
-    if left.is_some_and(|it| !comes(it)) {
+    // With podManagementPolicy Parallel the controller does not begin with the missing one.
+    if left.is_some_and(|it| !comes(it) && (!new.parallel() || it.members.iter().all(Member::ready))) {
         return None;
     }
     match cluster {

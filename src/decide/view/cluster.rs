@@ -139,17 +139,18 @@ impl Cluster {
             Member { ordinal, name, pod, reader }
         });
         let members = members.collect();
-        let leaving = own.into_values().collect();
+        // A pod that is only called like a member is none.
+        let gone = !facts.stateful_sets.contains_key(&id);
+        let leaving = own.into_values().filter(|pod| gone || !pod.left).collect();
         let (bootstrap, arbitrators) = beside::of(&id, &workload, facts);
         let identity = workload.metadata.mark(marks::IDENTITY).and_then(Identity::read);
         let live = live(&id, &workload, facts);
         let note = workload.metadata.mark(marks::CONFIGURATION).and_then(Note::read);
         let recovery = recovery(&workload).map(Box::new);
-        let left = !facts.stateful_sets.contains_key(&id);
         Self {
             id,
             workload,
-            left,
+            left: gone,
             members,
             leaving,
             readers,
@@ -303,7 +304,8 @@ impl Cluster {
     pub fn wait_command(&self) -> String {
         let (Id { namespace, name }, replicas) = (&self.id, self.workload.replicas());
         if self.left {
-            let pods: Vec<_> = self.members.iter().map(|member| format!("pod/{}", member.name)).collect();
+            let pods = self.members.iter().filter_map(|member| member.pod.as_ref());
+            let pods: Vec<_> = pods.map(|pod| format!("pod/{}", pod.name)).collect();
             return format!(
                 "kubectl -n {namespace} wait {} --for=condition=Ready --timeout=10m",
                 pods.join(" ")

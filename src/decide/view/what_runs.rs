@@ -3,14 +3,15 @@
 //! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
 //! ([`shown_by`]), and what a StatefulSet that takes them over is compared with ([`as_it_was`]). Must not know: rules.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Facts, Id, TEMPLATE, View};
+use super::{Facts, Id, TEMPLATE, View, is_cluster};
 use crate::galera::{added, adopt, server, start};
 use crate::marks;
 use crate::object::{
-    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Template, Term,
-    Volume, Workload, WorkloadSpec, ordinal,
+    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Retention, Template,
+    Term, Volume, Workload, WorkloadSpec, ordinal,
 };
 use crate::review::{Operation, Review};
 use crate::revision::{Digest, Revision};
@@ -18,11 +19,16 @@ use crate::revision::{Digest, Revision};
 /// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     let meta = &pod.metadata;
-    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| ordinal(&meta.name, set).is_some())?;
+    let is_a_members =
+        |set: &str| ordinal(&meta.name, set).is_some_and(|it| (0..MOST_ORDINALS).contains(&it));
+    let (set, _) = meta.name.rsplit_once('-').filter(|(set, _)| is_a_members(set))?;
     let has_own_claim = pod.spec.volumes.iter().any(|volume| is_from_a_template(volume, &meta.name));
     let is_member = has_own_claim && meta.controller().is_none() && !adopt::is_bootstrap(&meta.labels);
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
+
+/// No cluster has a member of a higher ordinal: a pod that says so would make a crowd of members that are missing.
+const MOST_ORDINALS: i64 = 10_000;
 
 /// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
 fn is_from_a_template(volume: &Volume, pod: &str) -> bool {
@@ -64,24 +70,35 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
 
 /// What this StatefulSet left behind, unless all of it goes, too: as its first member that is Ready shows it, or else its first.
 pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
-    let from = facts.shown.range(Id::new(&set.namespace, &format!("{}-", set.name))..);
-    let here = from.take_while(|(id, _)| id.namespace == set.namespace && id.name.starts_with(&*set.name));
-    let stays = |(id, shown): (&Id, &'_ Arc<Workload>)| {
-        let pod = facts.pod(id).filter(|pod| !pod.going)?;
-        Some((!pod.ready, ordinal(&id.name, &set.name)?, Arc::clone(shown)))
-    };
-    let all: Vec<_> = here.filter_map(stays).collect();
+    let all: Vec<_> = shown_of(set, facts).collect();
     let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
     let (first, last) = (ordinals.clone().min()?, ordinals.max()?);
     let (_, _, shown) = all.into_iter().min_by_key(|(waits, ordinal, _)| (*waits, *ordinal))?;
-    let mut left = Workload::clone(&shown);
+    let mut left = Workload::clone(shown);
     left.spec.ask_for(first..last + 1);
     Some(left)
 }
 
-/// By the StatefulSet controller.
-const ADDED_LABELS: [&str; 3] =
-    [TEMPLATE, "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"];
+/// What its pods show that stay: whether each is not Ready, its ordinal, and the StatefulSet.
+fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
+    let (set, begins) = (set.clone(), format!("{}-", set.name));
+    let from = facts.shown.range(Id::new(&set.namespace, &begins)..);
+    let (namespace, name) = (set.namespace, set.name);
+    let here = from.take_while(move |(id, _)| id.namespace == namespace && id.name.starts_with(&begins));
+    here.filter_map(move |(id, shown)| {
+        let pod = facts.pod(id).filter(|pod| !pod.going)?;
+        Some((!pod.ready, ordinal(&id.name, &name)?, shown))
+    })
+}
+
+/// By the StatefulSet controller, and by the API server where the pod has a node.
+const ADDED_LABELS: [&str; 5] = [
+    TEMPLATE,
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+];
 /// By the API server: the token of the ServiceAccount.
 const TOKEN: &str = "kube-api-access-";
 /// By the API server: pods stay for some minutes on a node that is not heard.
@@ -141,23 +158,36 @@ impl View<'_> {
     pub fn taken_over(&self, review: &Review) -> Option<Review> {
         let created = review.operation == Operation::Create && review.subresource.is_empty();
         let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| created) else { return None };
-        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left)?;
-        let old = Some(Object::StatefulSet(Box::new(as_it_was(&cluster.workload, new))));
+        // One that an operator makes again for itself is its operator's.
+        let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
+        let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
+        // Where members differ, the one counts that runs what comes.
+        let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
+        let same = |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
+        let mut all = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
+        let was = all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new));
+        let old = Some(Object::StatefulSet(Box::new(was)));
         Some(Review { operation: Operation::Update, takes_over: true, old, ..review.clone() })
     }
 }
 
-/// What a StatefulSet that takes these members over is compared with: what the pods show, and for all else itself.
-fn as_it_was(left: &Workload, new: &Workload) -> Workload {
+/// What a StatefulSet that takes these members over is compared with: what a pod of theirs shows, and for all else itself. What would
+/// delete claims or stop several members at once is not taken for granted.
+fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     let mut was = new.clone();
-    let (shown, asked) = (&left.spec, &new.spec);
+    let (shown, asked) = (&shown.spec, &new.spec);
     (was.metadata.owner_references, was.metadata.marks) = (Vec::new(), Labels::default());
-    was.spec.keep_members_of(shown);
+    was.spec.persistent_volume_claim_retention_policy = Retention::default();
+    if let Some(details) = &mut was.spec.update_strategy.rolling_update {
+        details.max_unavailable = None;
+    }
+    was.spec.keep_members_of(&left.spec);
     was.spec.service_name.clone_from(&shown.service_name);
     if !asked.selector.selects(&shown.template.metadata.labels) {
         was.spec.selector = shown.selector.clone();
     }
-    let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<Vec<_>>();
+    // A pod has them in any order.
+    let names = |of: &[ClaimTemplate]| of.iter().map(|it| it.metadata.name.clone()).collect::<BTreeSet<_>>();
     if names(&shown.volume_claim_templates) != names(&asked.volume_claim_templates) {
         was.spec.volume_claim_templates.clone_from(&shown.volume_claim_templates);
     }
@@ -166,10 +196,30 @@ fn as_it_was(left: &Workload, new: &Workload) -> Workload {
         (shown.template.metadata.labels.clone(), shown.template.metadata.marks.clone());
     template.spec = completed(&shown.template, &asked.template);
     take_off_added_terms(&mut template.spec.affinity.pod_anti_affinity, asked);
-    if *template != asked.template {
+    if !says_all_of(template, &asked.template) {
         template.fingerprint = Fingerprint::default();
     }
     was
+}
+
+/// It differs from what comes in nothing but what others add to pods: containers, volumes and labels that the template does not name, and
+/// resources.
+fn says_all_of(was: &Template, asked: &Template) -> bool {
+    let mut was = was.clone();
+    let (spec, of) = (&mut was.spec, &asked.spec);
+    spec.volumes.retain(|volume| of.volumes.iter().any(|it| it.name == volume.name));
+    spec.tolerations.retain(|it| of.tolerations.contains(it));
+    for (all, asked) in
+        [(&mut spec.containers, &of.containers), (&mut spec.init_containers, &of.init_containers)]
+    {
+        all.retain(|container| asked.iter().any(|it| it.name == container.name));
+        for (container, asked) in all.iter_mut().zip(asked) {
+            container.resources = asked.resources.clone();
+        }
+    }
+    let labels = was.metadata.labels.iter().filter(|(key, _)| asked.metadata.labels.contains_key(key));
+    let labels: Labels = labels.map(|(key, value)| (key.clone(), value.clone())).collect();
+    was.spec == asked.spec && labels == asked.metadata.labels && was.metadata.marks == asked.metadata.marks
 }
 
 /// Injection keeps members apart by the selector of their StatefulSet.

@@ -8,20 +8,25 @@ use crate::view::{Cluster, Member, State, View};
 
 /// The members that run while their StatefulSet is gone are taken over, and those that it does not ask for are stopped.
 pub(super) fn stranded(new: &Workload, cluster: &Cluster) -> Option<Finding> {
-    let run = |member: &&Member| member.pod.as_ref().is_some_and(|pod| pod.running && !pod.going);
-    let running: Vec<_> = cluster.members.iter().filter(run).map(|it| it.ordinal).collect();
-    let first = running.iter().min()?;
-    let (from, asked) = (running.len(), new.ordinals());
-    let kept = running.iter().filter(|ordinal| asked.contains(ordinal)).count();
-    (kept == 0 || count(kept) < floor_of_one_step(count(from))).then(|| {
+    let stays = |member: &&Member| member.pod.as_ref().is_some_and(|pod| !pod.going);
+    let there: Vec<_> = cluster.members.iter().filter(stays).map(|it| it.ordinal).collect();
+    let (lowest, highest) = (there.iter().min()?, there.iter().max()?);
+    let (from, asked) = (there.len(), new.ordinals());
+    let kept = there.iter().filter(|ordinal| asked.contains(ordinal)).count();
+    // Of members that are down each may have the newest data.
+    let enough = if cluster.ready() == 0 { count(from) } else { floor_of_one_step(count(from)).max(1) };
+    (count(kept) < enough).then(|| {
         deny(
             format!(
-                "{} replicas from ordinal {} keep {kept} of the {from} members that run without a StatefulSet",
+                "{} replicas from ordinal {} keep {kept} of the {from} members that are there without a StatefulSet",
                 new.replicas(),
                 asked.start
             ),
             "a StatefulSet takes over the pods of its name and stops those that it does not ask for",
-            format!("write replicas: {from} and ordinals from {first}, and change them in steps afterwards"),
+            format!(
+                "write replicas: {} and ordinals from {lowest}, and change them in steps afterwards",
+                highest - lowest + 1
+            ),
         )
     })
 }
