@@ -62,7 +62,8 @@ impl<'a> Patient<'a> {
             return None;
         }
         let cluster = match owner {
-            Some(owner) => view.cluster(namespace, &owner.name),
+            // Where it is drawn from the pods it left behind, a newer one is there that was not seen yet.
+            Some(owner) => view.cluster(namespace, &owner.name).filter(|it| !it.left),
             None => view.cluster_of(namespace, labels),
         };
         let profile = Profile::of(server, read.metadata.mark(marks::PROFILE));

@@ -27,6 +27,8 @@ pub struct Departure {
 
 /// The member that this review takes away, if it is a real one and is allowed.
 pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
+    let taken_over = view.taken_over(review);
+    let review = taken_over.as_ref().unwrap_or(review);
     let judged = review.origin == Origin::Validating
         && !review.dry_run
         && !exempt::passes(&review.user, review.operation, review.kind)
@@ -44,7 +46,7 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
     };
     let uid = &cluster.member(&pod)?.pod.as_ref().filter(|pod| !pod.going)?.uid;
     let known = if review.kind == Kind::Pod { uid } else { &cluster.workload.metadata.uid };
-    let real = |old: &Object| old.meta().uid == *known;
+    let real = |old: &Object| review.takes_over || old.meta().uid == *known;
     let counts = review.old.as_ref().is_none_or(real) && view.mode(rule, &review.namespace) != Mode::Off;
     counts.then(|| Departure { cluster: cluster.id.clone(), pod, uid: uid.clone(), rule })
 }

@@ -183,6 +183,15 @@ fn judge(
     }
 }
 
+/// What a variable holds whose name ends so is no password.
+const NO_PASSWORDS: [&str; 12] =
+    ["USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET", "TIMEZONE"];
+
+fn names_another_thing(name: &str) -> bool {
+    let last = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
+    NO_PASSWORDS.iter().any(|word| last.eq_ignore_ascii_case(word)) && !is_secret_name(name)
+}
+
 /// Only variables read it, and none of them means a password: a name, a host, a size.
 fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
     let files = PodSpec { volumes: spec.volumes.clone(), ..PodSpec::default() };
@@ -192,8 +201,9 @@ fn names_no_password(key: &str, spec: &PodSpec, secret: &str) -> bool {
         let source = var.value_from.as_ref().and_then(|from| from.secret_key_ref.as_ref());
         source.is_some_and(|it| it.name == secret && it.key == key)
     });
-    let whole = whole.any(|it| it.name == secret) && is_secret_name(key);
-    !files.uses_of_secret(secret).reads(key) && !whole && !named.any(|var| is_secret_name(&var.name))
+    let whole = whole.any(|it| it.name == secret) && !names_another_thing(key);
+    let variables = named.all(|var| names_another_thing(&var.name));
+    !files.uses_of_secret(secret).reads(key) && !whole && variables
 }
 
 /// An option file: its passwords, and options that are fixed for data, or common to all members.

@@ -244,6 +244,7 @@ impl<'a> Scene<'a> {
             Condition::NodeAway => back_or_out_of_service(pod.map(|pod| &*pod.node).unwrap_or_default()),
             Condition::Missing => match self.not_created.filter(|why| why.contains(&**name)) {
                 Some(why) => format!("it cannot be created: {why}{}", self.brought_back(why)),
+                None if self.cluster.left => "its StatefulSet is gone, so nothing creates it".to_owned(),
                 None => {
                     let set = &self.cluster.id.name;
                     format!("kubectl -n {ns} describe statefulset {set} says why it is not created")
