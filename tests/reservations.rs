@@ -149,7 +149,10 @@ fn of_all_that_ask_at_once_at_three_replicas_one_member_goes() {
 
 /// The review that deletes a member.
 fn deletion(alive: &Alive, ordinal: usize) -> Value {
-    ways(alive).swap_remove(ordinal * 2).1
+    let name = format!("{STATEFUL_SET}-{ordinal}");
+    let deletes =
+        |(member, review): &(String, Value)| *member == name && review["request"]["operation"] == "DELETE";
+    ways(alive).into_iter().find(deletes).expect("each member can be deleted").1
 }
 
 /// What one replica allowed, the next one knows: also one that has just started.

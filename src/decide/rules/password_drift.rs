@@ -184,8 +184,10 @@ fn judge(
 }
 
 /// What a variable holds whose name ends so is no password.
-const NO_PASSWORDS: [&str; 12] =
-    ["USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET", "TIMEZONE"];
+const NO_PASSWORDS: [&str; 12] = [
+    "USER", "USERNAME", "DATABASE", "DB", "HOST", "PORT", "NAME", "ADDRESS", "SIZE", "MODE", "CHARSET",
+    "TIMEZONE",
+];
 
 fn names_another_thing(name: &str) -> bool {
     let last = name.rsplit(['_', '-', '.']).next().unwrap_or_default();
