@@ -1,25 +1,25 @@
-//! By what is recognised what injection added to a pod. The injection itself is `amend/inject.rs`.
+//! The names by which the parts that injection adds to a pod are recognised. The injection itself is `amend/inject.rs`.
 
 use crate::object::{Container, EnvVar, Literal};
 
-/// The volume of scripts and option file.
+/// The volume with the scripts and the option file.
 pub const VOLUME: &str = "gatera";
-/// Where it is mounted.
+/// Where that volume is mounted.
 pub const FOLDER: &str = "/etc/gatera";
-/// The volume that the server writes its status to.
+/// The volume to which the server writes its status file.
 pub const RUN_VOLUME: &str = "gatera-run";
-/// Both.
+/// Both volumes.
 pub const VOLUMES: [&str; 2] = [VOLUME, RUN_VOLUME];
-/// The step in front of the server.
+/// The step script in front of the server.
 pub const START_SCRIPT: &str = "/etc/gatera/start-member.sh";
-/// What the server writes there.
+/// The status file of the server.
 pub const STATUS_FILE: &str = "/run/gatera/wsrep_status.json";
-/// How Bitnami's image is told so.
+/// The option that sets the path of the status file in Bitnami's image.
 pub const STATUS_FLAG: &str = "--loose-wsrep-status-file=/run/gatera/wsrep_status.json";
-/// The variable for it.
+/// The variable from which Bitnami's images take further options.
 pub const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
 
-/// Takes variables and the step off a server, as far as injection added them.
+/// Removes the variables and the step script that injection added to a server container.
 pub fn take_off(server: &mut Container) {
     let is_added =
         |it: &EnvVar| it.name.starts_with("GATERA_") || it.name == "MYSQL_HOME" && it.value.look() == FOLDER;

@@ -203,11 +203,6 @@ pub struct Ordinals {
 }
 
 impl WorkloadSpec {
-    /// Asks for the members that this one asks for.
-    pub fn keep_members_of(&mut self, other: &Self) {
-        (self.replicas, self.ordinals) = (other.replicas, other.ordinals);
-    }
-
     /// Asks for exactly these members.
     pub fn ask_for(&mut self, members: std::ops::Range<i64>) {
         (self.replicas, self.ordinals.start) = (Some(members.end - members.start), members.start);

@@ -27,7 +27,7 @@ pub(super) fn left_by(pod: &Pod) -> Option<&str> {
     (is_member && server::in_pod(meta, &pod.spec).is_some()).then_some(set)
 }
 
-/// No cluster has a member of a higher ordinal: a pod that says so would make a crowd of members that are missing.
+/// No cluster has a member with a higher ordinal. Without this bound one pod name could invent thousands of missing members.
 const MOST_ORDINALS: i64 = 10_000;
 
 /// The volume has the name of the claim template, and its claim is called TEMPLATE-POD.
@@ -68,7 +68,7 @@ pub(super) fn shown_by(pod: &Pod) -> Option<Workload> {
     Some(all)
 }
 
-/// What this StatefulSet left behind, unless all of it goes, too: as its first member that is Ready shows it, or else its first.
+/// The StatefulSet as its lowest Ready pod shows it, or its lowest pod if none is Ready; `None` if every pod is being deleted.
 pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
     let all: Vec<_> = shown_of(set, facts).collect();
     let ordinals = all.iter().map(|(_, ordinal, _)| *ordinal);
@@ -79,7 +79,7 @@ pub(super) fn left_of(set: &Id, facts: &Facts) -> Option<Workload> {
     Some(left)
 }
 
-/// What its pods show that stay: whether each is not Ready, its ordinal, and the StatefulSet.
+/// For each pod that is not being deleted: whether it is not Ready, its ordinal, and the StatefulSet that it shows.
 fn shown_of<'f>(set: &Id, facts: &'f Facts) -> impl Iterator<Item = (bool, i64, &'f Arc<Workload>)> {
     let (set, begins) = (set.clone(), format!("{}-", set.name));
     let from = facts.shown.range(Id::new(&set.namespace, &begins)..);
@@ -154,14 +154,14 @@ impl View<'_> {
         self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
     }
 
-    /// The creation of a StatefulSet whose members run already, as the change of what they run that it is.
+    /// If this request creates a StatefulSet whose members already run: the same request as an update of what they run.
     pub fn taken_over(&self, review: &Review) -> Option<Review> {
         let created = review.operation == Operation::Create && review.subresource.is_empty();
         let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| created) else { return None };
-        // One that an operator makes again for itself is its operator's.
+        // An operator that re-creates its own StatefulSet is not held up.
         let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
         let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
-        // Where members differ, the one counts that runs what comes.
+        // If members differ, compare with the one that already runs the new template.
         let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
         let same = |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
         let mut all = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
@@ -171,8 +171,8 @@ impl View<'_> {
     }
 }
 
-/// What a StatefulSet that takes these members over is compared with: what a pod of theirs shows, and for all else itself. What would
-/// delete claims or stop several members at once is not taken for granted.
+/// The old side of the comparison: what a pod shows; fields that no pod shows are copied from the new StatefulSet. A retention policy and
+/// `maxUnavailable` are not copied, because they would delete claims or stop several members at once.
 fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     let mut was = new.clone();
     let (shown, asked) = (&shown.spec, &new.spec);
@@ -181,7 +181,7 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     if let Some(details) = &mut was.spec.update_strategy.rolling_update {
         details.max_unavailable = None;
     }
-    was.spec.keep_members_of(&left.spec);
+    was.spec.ask_for(left.ordinals());
     was.spec.service_name.clone_from(&shown.service_name);
     if !asked.selector.selects(&shown.template.metadata.labels) {
         was.spec.selector = shown.selector.clone();
@@ -202,8 +202,8 @@ fn as_it_was(shown: &Workload, left: &Workload, new: &Workload) -> Workload {
     was
 }
 
-/// It differs from what comes in nothing but what others add to pods: containers, volumes and labels that the template does not name, and
-/// resources.
+/// The templates are equal, apart from what other webhooks add to pods: containers, volumes and labels that the new template does not name,
+/// and resources.
 fn says_all_of(was: &Template, asked: &Template) -> bool {
     let mut was = was.clone();
     let (spec, of) = (&mut was.spec, &asked.spec);

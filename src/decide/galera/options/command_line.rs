@@ -1,6 +1,7 @@
 //! Options on a server's command line.
 
 use super::{Value, one_spelling_and_switch};
+use crate::galera::added::EXTRA_FLAGS;
 use crate::galera::programs;
 use crate::galera::runs::SERVERS;
 use crate::object::{Container, Literal};
@@ -19,10 +20,7 @@ pub struct Flag<'a> {
     pub value: Option<Value<'a>>,
 }
 
-/// Bitnami's images take further options for the server from here.
-const EXTRA_FLAGS: &str = "MARIADB_EXTRA_FLAGS";
-
-/// Of what they take in variables of their own: variable, option, field.
+/// Options that Bitnami's images take as variables: variable, option, field.
 const VARIABLES: [(&str, &str, &str); 1] =
     [("MARIADB_GALERA_CLUSTER_NAME", "wsrep_cluster_name", "env[MARIADB_GALERA_CLUSTER_NAME]")];
 
