@@ -95,7 +95,13 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
     (
         "orphaned",
         "nothing replaces a member whose StatefulSet is gone, so none may go, and an override on the StatefulSet went with it",
-        &["G02", "odd/two-clusters-of-one", "G05/an-override-on", "G10/one-override-on"],
+        &[
+            "G02",
+            "odd/two-clusters-of-one",
+            "odd/pods-that-are-only-called",
+            "G05/an-override-on",
+            "G10/one-override-on",
+        ],
     ),
     (
         "orphaned",

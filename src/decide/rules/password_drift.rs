@@ -55,7 +55,7 @@
 //!    ALTER USER 'ACCOUNT'@'HOST' IDENTIFIED BY 'NEW';
 //!    ```
 //!
-//! Encryption keys are no passwords, and no statement changes them: whoever follows the steps above with a file of keys loses the
+//! An encryption key is not a password, and no SQL statement changes it. With a key file the steps above lose the encrypted
 //! tables. Keep every line, add new keys with new numbers, and change the Secret only when the new file holds all of the old one.
 //!
 //! # How to waive it

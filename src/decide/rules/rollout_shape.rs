@@ -4,7 +4,7 @@
 //! Ready, and is refused while the cluster has lost its identity. Refuses `maxUnavailable` above 1, a grace period of 0, a
 //! disruption budget that lets two members go or no longer protects them, an autoscaler on a cluster, whichever of the two comes
 //! first, and a command that runs no server in place of the server's while members serve. Warns about `podManagementPolicy: Parallel`,
-//! a grace period below 60 s, `stopSignal: SIGKILL`, budgets that let nobody go, throw out members that are still joining, count two
+//! a grace period below 60 s, `stopSignal: SIGKILL`, budgets that block every drain, evict members that are still joining, count two
 //! clusters together or are outgrown by a scale, and a StatefulSet that takes over the only member that runs, which its template may restart.
 //!
 //! # Why
@@ -49,7 +49,7 @@
 mod budgets;
 mod no_server;
 
-use super::{Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
+use super::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
 use crate::galera::server;
 use crate::galera::start_note::Doing;
 use crate::object::{Autoscaler, Kind, Object, Workload};
@@ -232,10 +232,15 @@ fn may_restart(
 
 fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let says = format!("{what} while a member is not Ready ({})", view.describe(cluster));
-    let instead = format!(
-        "{}, then repeat the command; a rollout that hangs: gatera explain G14",
-        cluster.wait_command()
-    );
+    // Nothing creates the missing member as long as its StatefulSet is away.
+    let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
+        format!("{APPLY_AGAIN}; change its template when all members are Ready")
+    } else {
+        format!(
+            "{}, then repeat the command; a rollout that hangs: gatera explain G14",
+            cluster.wait_command()
+        )
+    };
     wait(Verdict::Wait, says, instead)
 }
 

@@ -12,7 +12,7 @@
 //! Ready. Without `publishNotReadyAddresses` that name does not exist yet: nobody can send the joiner its data, and with
 //! some images every member that finds no other founds a cluster of its own. A client Service whose selector is the
 //! instance label alone also leads to the bootstrap node, which is about to be removed. A selector that matches nothing
-//! is no error to Kubernetes: the Service is simply empty, and a budget protects nobody. It goes by the labels of pods: those that
+//! is no error to Kubernetes: the Service is simply empty, and the budget protects no pod. Both select by the labels of pods: labels that
 //! a template was given later (with `updateStrategy: OnDelete`, a partition, or a rollout that has not begun) are on no pod yet.
 //!
 //! # Example

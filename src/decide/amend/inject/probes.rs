@@ -84,7 +84,7 @@ pub(super) fn replaces_readiness(server: &Container, meta: &Meta) -> Option<&'st
     let kept = meta.mark(marks::READINESS) == Some("keep");
     let own = server.readiness_probe.as_ref().filter(|probe| !kept && !sees_galera(probe))?;
     Some(if own.http_get.is_some() {
-        "asks over HTTP, and what the answer says of Galera's state cannot be told: it"
+        "asks over HTTP, and gatera cannot know whether the answer depends on Galera's state: it"
     } else {
         "cannot see Galera's state and"
     })
