@@ -191,7 +191,7 @@ fn of_a_probe_that_asks_over_http_no_more_is_said_than_is_known() {
     let probe = json!({ "readinessProbe": { "exec": null, "httpGet": { "path": "/health", "port": 5555 } } });
     let (after, remarks) = injected(&with_server(&probe), &Scene::default());
     assert!(remarks.contains(
-        &"readinessProbe of container mariadb asks over HTTP, and what the answer says of Galera's state cannot be told: it is replaced; gatera.dev/readiness: keep keeps it"
+        &"readinessProbe of container mariadb asks over HTTP, and gatera cannot know whether the answer depends on Galera's state: it is replaced; gatera.dev/readiness: keep keeps it"
             .to_owned()
     ), "{remarks:?}");
     assert!(after["spec"]["containers"][0]["readinessProbe"]["exec"].is_object());
