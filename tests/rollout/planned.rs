@@ -66,8 +66,10 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
          RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; its \
-         log goes with its pod, so why its server did not start stands only where logs are collected; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
+         log goes with its pod, and is left only where logs are collected; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
     );
+    let named = Situation::under_way(Some(2), [old, old, ("ended unknown variable x", File::New)]);
+    assert_eq!(named.stage().0, "galera-2 keeps failing with max_connections (unknown variable x)");
     let hangs = Situation::under_way(Some(2), [old, old, ("starting", File::New)]);
     let (says, does) = hangs.stage();
     assert_eq!(says, "galera-2 starts with max_connections");

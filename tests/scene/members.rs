@@ -64,8 +64,15 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
         told if told.starts_with("told ") => {
             starts(&mut pod, &format!("start of 2026-12-01T09:29:00Z: {}", &told["told ".len()..]));
         }
-        refused if refused.starts_with("refused ") => {
-            starts(&mut pod, &format!("gatera did not start the server: {}", &refused["refused ".len()..]));
+        refused if refused.starts_with("refused ") || refused.starts_with("ended ") => {
+            let words = match refused.split_once(' ') {
+                Some(("refused", why)) => format!("gatera did not start the server: {why}"),
+                _ => format!(
+                    "start of 2026-12-01T09:29:00Z: position {ENDED}; the server ended: {}",
+                    &refused["ended ".len()..]
+                ),
+            };
+            starts(&mut pod, &words);
             pod["status"]["containerStatuses"][0]["state"] =
                 json!({ "waiting": { "reason": "CrashLoopBackOff" } });
         }
@@ -73,6 +80,8 @@ pub fn pod(ordinal: usize, word: &str) -> Option<Value> {
     }
     Some(pod)
 }
+
+const ENDED: &str = "66373a7e-e610-11f1-91b9-7e68ccac15f1:363, stopped in order, safe_to_bootstrap 0";
 
 /// The same member as its StatefulSet makes it from its template, and injection leaves it.
 pub fn made_from(stateful_set: &Value, member: &Value, view: &View<'_>) -> Value {

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use decide::galera::start_note;
+use decide::galera::start_note::{self, StartNote};
 
 use super::pod::{Pod, START, for_each, status};
 use super::start::{ID, VIEW, ZEROS, run, server, state};
@@ -86,6 +86,42 @@ fn the_exit_code_is_the_servers() {
         server(pod, "");
         pod.tool("mariadbd", end);
         run(pod, "mariadbd --datadir=DATA").exits(*code);
+    });
+}
+
+/// A start that fails by an option names it, so that `gatera status` and a rollout that is given up can say it. Never a value.
+#[test]
+fn the_option_that_ended_the_server_is_told() {
+    let rows = [
+        ("mariadbd: unknown variable 'max_conections=350'", 7, "unknown variable max_conections"),
+        ("mariadbd: unknown variable 'wsrep_sst_authx=sst:hunter2'", 7, "unknown variable wsrep_sst_authx"),
+        ("mariadbd: unknown option '--max_connections 3'", 7, "unknown option --max_connections"),
+        (
+            "Buffered error: mariadbd: Error while setting value 'hunter2' to 'port'",
+            7,
+            "a value that the server does not take, of port",
+        ),
+        ("mariadbd: unknown variable 'a;b=1'", 7, ""),
+        ("mariadbd: Can't start server: Bind on TCP/IP port", 7, ""),
+        ("mariadbd: unknown variable 'not_asked=1'", 0, ""),
+    ];
+    for_each(&rows, |pod, &(error, code, told)| {
+        server(pod, "");
+        pod.write(
+            "help",
+            format!("2026-11-26 15:30:15 0 [Warning] open_files\n2026-11-26 15:30:15 0 [ERROR] {error}\n"),
+        );
+        pod.tool(
+            "mariadbd",
+            &format!(
+                r#"case $* in *--help*) while IFS= read -r line; do echo "$line"; done <"$POD/help" >&2; exit 7 ;; esac; exit {code}"#
+            ),
+        );
+        let outcome = run(pod, "mariadbd --datadir=DATA").exits(code);
+        let message = fs::read_to_string(pod.path("termination")).unwrap();
+        let ended = StartNote::read(&message).unwrap();
+        assert_eq!(ended.ended().unwrap_or_default(), told, "{message}");
+        assert!(!message.contains("hunter2") && !outcome.err.contains("hunter2"), "{message} {outcome:?}");
     });
 }
 

@@ -1,4 +1,5 @@
-//! The step in front of a real server, where one is installed: whatever option files say, the position is printed.
+//! The step in front of a real server, where one is installed: whatever option files say, the position is printed, and an option that
+//! the server does not take is named.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,5 +47,13 @@ fn no_option_keeps_a_real_server_from_printing_its_position() {
         let outcome = Outcome::of(&step).exits(0);
         let told = fs::read_to_string(pod.path("start")).unwrap();
         assert!(told.contains("position unknown: InnoDB holds none"), "{options}: {told} {outcome:#?}");
+        let bad = pod
+            .env("GATERA_ONLY_TELLS", "")
+            .step(&format!("{args} --max-conections=hunter2"))
+            .output()
+            .unwrap();
+        let message = fs::read_to_string(pod.path("termination")).unwrap();
+        let ended = message.ends_with("; the server ended: unknown variable max-conections\n");
+        assert!(ended, "{message} {:#?}", Outcome::of(&bad));
     });
 }

@@ -28,6 +28,8 @@ pub struct Start {
     pub safe_to_bootstrap: Option<bool>,
     /// What it did when a probe looked.
     pub doing: Option<Doing>,
+    /// Why the server ended, where that is an option that it does not take.
+    pub ended: Option<String>,
 }
 
 /// What a server does that runs and is not Ready.
@@ -138,6 +140,8 @@ impl fmt::Display for Position {
 
 /// What a refusal begins with.
 pub const REFUSED: &str = "gatera did not start the server: ";
+/// What stands before the reason of the server's end.
+const ENDED: &str = "; the server ended: ";
 /// A line is short; what is longer was not written by the script.
 const LONGEST_NOTE: usize = 1000;
 
@@ -154,13 +158,18 @@ impl StartNote {
         }
         let (at, rest) = line("start of ")?.split_once(": ")?;
         let (words, safe) = rest.rsplit_once(", safe_to_bootstrap ")?;
+        let (safe, ended) = match safe.split_once(ENDED) {
+            Some((safe, ended)) => (safe, Some(ended.to_owned())),
+            None => (safe, None),
+        };
         let safe_to_bootstrap = match safe {
             "0" => Some(false),
             "1" => Some(true),
             _ => None,
         };
         let from = position(words).unwrap_or_else(|| Beginning::Words(words.to_owned()));
-        Some(Self::Started(Start { at: at.parse().ok()?, from, safe_to_bootstrap, doing: Doing::read(text) }))
+        let at = at.parse().ok()?;
+        Some(Self::Started(Start { at, from, safe_to_bootstrap, doing: Doing::read(text), ended }))
     }
 
     /// What Galera will compare: no DDL was under way, and `grastate.dat` belongs to the data.
@@ -176,11 +185,19 @@ impl StartNote {
         }
     }
 
+    /// Why its server ended, where that is an option that it does not take.
+    pub fn ended(&self) -> Option<&str> {
+        match self {
+            Self::Started(start) => start.ended.as_deref(),
+            Self::Refused(_) => None,
+        }
+    }
+
     /// Only where it began.
     #[must_use]
     pub fn without_doing(self) -> Self {
         match self {
-            Self::Started(start) => Self::Started(Start { doing: None, ..start }),
+            Self::Started(start) => Self::Started(Start { doing: None, ended: None, ..start }),
             refused @ Self::Refused(_) => refused,
         }
     }
@@ -217,7 +234,7 @@ impl fmt::Display for StartNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(why) => write!(f, "gatera's step did not start the server: {why}"),
-            Self::Started(Start { at, from, safe_to_bootstrap, doing }) => {
+            Self::Started(Start { at, from, safe_to_bootstrap, doing, ended }) => {
                 match from {
                     Beginning::Position(position, how) => write!(f, "at {position}, {how}")?,
                     Beginning::Words(words) => f.write_str(words)?,
@@ -226,7 +243,8 @@ impl fmt::Display for StartNote {
                     write!(f, ", safe_to_bootstrap {}", u8::from(*safe))?;
                 }
                 write!(f, "; reported at {at:.0}")?;
-                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.says()))
+                doing.map_or(Ok(()), |doing| write!(f, "; {}", doing.says()))?;
+                ended.as_ref().map_or(Ok(()), |ended| write!(f, "{ENDED}{ended}"))
             }
         }
     }
@@ -282,6 +300,12 @@ mod tests {
         assert_eq!(probed.to_string(), says);
         assert_eq!(StartNote::read(&probe.replace("DISC", "C")).unwrap().doing(), Some(Doing::Waits));
         assert_eq!(StartNote::read(&probe.replace("DISCONNECTED", "EVIL")).unwrap().doing(), None);
+        let ended = told(&format!(
+            "position {ID}:41, stopped in order, safe_to_bootstrap 1; the server ended: unknown variable max_conections"
+        ));
+        let ended = ended.unwrap();
+        assert_eq!(ended.ended(), Some("unknown variable max_conections"));
+        assert!(ended.to_string().ends_with("safe_to_bootstrap 1; reported at 2026-11-22T01:02:48Z; the server ended: unknown variable max_conections"), "{ended}");
         let refused = StartNote::read("gatera did not start the server: there are prepared transactions\n");
         assert_eq!(refused, Some(StartNote::Refused("there are prepared transactions".into())));
     }

@@ -50,7 +50,9 @@ impl Rollout<'_, '_> {
         if patience == HANGS && self.cluster.ready() == 0 {
             return starts();
         }
-        match self.gives_up(revision, format!("{name} {does} with {names}"), patience) {
+        let ended = member.pod.as_ref().and_then(|pod| pod.start_note.as_ref()?.ended());
+        let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
+        match self.gives_up(revision, format!("{name} {does} with {names}{ended}"), patience) {
             // That is how everybody begins.
             Stage::Rolls(_, step) if patience == HANGS => {
                 Stage::Rolls(format!("{name} starts with {names}"), step)
@@ -62,8 +64,8 @@ impl Rollout<'_, '_> {
     /// Nobody else starts with this revision, and whoever did goes back.
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, so why its \
-             server did not start stands only where logs are collected; change {}, or take the change back ({revision})",
+            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, and is left only where \
+             logs are collected; change {}, or take the change back ({revision})",
             revision.config_maps()
         );
         let retried = Wish::of(&self.cluster.workload.metadata).and_then(Wish::retry);
