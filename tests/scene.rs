@@ -162,8 +162,8 @@ impl Scene {
             if self.claims {
                 let name = format!("datadir-{STATEFUL_SET}-{ordinal}");
                 let ended = self.ended.get(ordinal).map(|seqno| match seqno {
-                    0 => "unknown of=3 since=2026-12-01T09:00:00Z".to_owned(),
-                    seqno => format!("{ID}:{seqno} of=3 since=2026-12-01T09:00:00Z"),
+                    0 => "unknown of=3 since=2026-12-01T09:00:00Z by=alice".to_owned(),
+                    seqno => format!("{ID}:{seqno} of=3 since=2026-12-01T09:00:00Z by=alice"),
                 });
                 let marks = json!({ "gatera.dev/stopped": ended });
                 let claim = json!({ "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": name, "namespace": NAMESPACE, "labels": member_labels(), "annotations": ended.map(|_| marks) }, "status": { "phase": "Bound" } });

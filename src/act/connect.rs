@@ -6,8 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 
 /// To a connection, with TLS.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -102,4 +104,11 @@ mod tests {
         }
         server_runs.abort();
     }
+}
+
+/// What the API server calls the user of this client.
+pub async fn user(client: &Client) -> kube::Result<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    Ok(review.status.and_then(|it| it.user_info?.username).unwrap_or_default())
 }

@@ -22,9 +22,7 @@ use decide::config::Settings;
 use decide::view::World;
 use decide::webhooks::Destination;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::PostParams;
-use kube::{Api, Client};
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::sync::watch as channel;
 use tracing::{info, warn};
@@ -232,9 +230,8 @@ async fn and_stay(done: impl Future<Output = ()>) {
 
 /// Who we are to the API server: our own writes are not judged.
 async fn own_user(client: &Client) -> Option<String> {
-    let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    match api.create(&PostParams::default(), &SelfSubjectReview::default()).await {
-        Ok(review) => review.status?.user_info?.username,
+    match connect::user(client).await {
+        Ok(user) => Some(user).filter(|it| !it.is_empty()),
         Err(error) => {
             warn!(%error, "the API server does not say who we are; our own writes will be judged like others");
             None

@@ -16,9 +16,6 @@ use decide::review::Review;
 use decide::rules;
 use decide::simulate::{Compared, Passage, There};
 use decide::view::{Freshness, View, World};
-use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use kube::api::PostParams;
-use kube::{Api, Client};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,6 +24,7 @@ use super::Exit;
 use super::look::{self, Look, Output};
 use super::site::Site;
 use crate::act::config_maps::ConfigMaps;
+use crate::act::connect;
 use crate::act::relay::Relay;
 
 /// Options of `gatera simulate`.
@@ -140,7 +138,8 @@ async fn judged(site: &Site, namespace: Option<&str>, heard: &[Passage]) -> anyh
         return Ok(Vec::new());
     }
     let client = &site.client;
-    let user = myself(client).await;
+    // Nothing hangs on it but for the control plane's own, so it need not be known.
+    let user = connect::user(client).await.unwrap_or_default();
     let namespaces = heard.iter().map(|it| &*it.target.namespace).filter(|it| !it.is_empty()).collect();
     let otherwise = namespace.unwrap_or(client.default_namespace());
     let listed =
@@ -164,13 +163,6 @@ async fn judged(site: &Site, namespace: Option<&str>, heard: &[Passage]) -> anyh
         compared.push(said);
     }
     Ok(compared)
-}
-
-/// As the API server calls whoever asks. Nothing hangs on it but for the control plane's own, so it need not be told.
-async fn myself(client: &Client) -> String {
-    let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let told = api.create(&PostParams::default(), &SelfSubjectReview::default()).await;
-    told.ok().and_then(|it| it.status?.user_info?.username).unwrap_or_default()
 }
 
 fn exit(all: &[Compared], code: Option<i32>) -> Exit {

@@ -24,6 +24,7 @@ use tokio::time::{sleep, timeout};
 use super::Exit;
 use super::look::{self, Seen};
 use super::walk::{LOOK, Of, Said, agrees, is_away};
+use crate::act::connect;
 
 /// For so long the last one may be stopped.
 const ASKED: SignedDuration = SignedDuration::from_mins(2);
@@ -186,7 +187,8 @@ fn is_conflict(problem: &anyhow::Error) -> bool {
 async fn record(seen: &Seen, claims: &[String], position: Option<Position>) -> anyhow::Result<()> {
     let cluster = seen.cluster()?;
     let of = cluster.workload.replicas().max(cluster.stopped_members().unwrap_or_default());
-    let record = Record { position, of, since: seen.in_time(SignedDuration::ZERO)? };
+    let by = connect::user(&seen.client).await.unwrap_or_default();
+    let record = Record { position, of, since: seen.in_time(SignedDuration::ZERO)?, by };
     seen.record(claims, Some(&record.to_string())).await
 }
 

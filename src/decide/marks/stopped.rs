@@ -1,7 +1,7 @@
 //! What stands on a member's claim since `gatera stop` stopped that member: where its data ends, of how many members it was one,
-//! and since when.
+//! since when, and by whom.
 //!
-//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z"`; in place of the position
+//! `gatera.dev/stopped: "66373a7e-e610-11f1-91b9-7e68ccac15f1:363 of=3 since=2026-12-01T09:30:00Z by=alice"`; in place of the position
 //! `unknown`, where the member did not tell it. It outlives the StatefulSet. People may write it as they please: it makes a start
 //! more careful (`recovery/table.rs`), and a cluster of 0 replicas without a pod STOPPED, not DOWN (`view/cluster.rs`). Must
 //! not know: clusters.
@@ -25,29 +25,33 @@ pub struct Record {
     pub of: i64,
     /// When that was written.
     pub since: Timestamp,
+    /// Who did it, as the API server calls that user; empty: not known.
+    pub by: String,
 }
 
 impl Record {
     /// Of the annotation's value.
     pub fn read(text: &str) -> Option<Self> {
         let (begin, since) = text.split_once(" since=")?;
+        let (since, by) = since.split_once(" by=").unwrap_or((since, ""));
         let (position, of) = begin.split_once(" of=")?;
         let position = match position {
             UNKNOWN => None,
             position => Some(Position::read(position)?),
         };
         let of = of.parse().ok().filter(|of| (1..=MOST).contains(of))?;
-        Some(Self { position, of, since: since.parse().ok()? })
+        Some(Self { position, of, since: since.parse().ok()?, by: by.to_owned() })
     }
 }
 
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { position, of, since } = self;
+        let Self { position, of, since, by } = self;
         match position {
-            Some(position) => write!(f, "{position} of={of} since={since}"),
-            None => write!(f, "{UNKNOWN} of={of} since={since}"),
+            Some(position) => write!(f, "{position} of={of} since={since}")?,
+            None => write!(f, "{UNKNOWN} of={of} since={since}")?,
         }
+        if by.is_empty() { Ok(()) } else { write!(f, " by={by}") }
     }
 }
 
@@ -61,6 +65,7 @@ mod tests {
         for text in [
             format!("{ID}:363 of=3 since=2026-12-01T09:30:00Z"),
             "unknown of=1 since=2026-12-01T09:30:00Z".to_owned(),
+            "unknown of=3 since=2026-12-01T09:30:00Z by=oidc:a person".to_owned(),
         ] {
             assert_eq!(Record::read(&text).unwrap().to_string(), text);
         }

@@ -282,9 +282,12 @@ impl Cluster {
 
     /// "3 of 3 members Synced", or as much of that as is known; of one that is stopped, how many there were, and since when.
     pub fn count(&self) -> String {
-        let last = self.claims.iter().filter_map(|claim| Some(claim.stopped.as_ref()?.since)).max();
-        if let (true, Some(members), Some(last)) = (self.is_stopped(), self.stopped_members(), last) {
-            return format!("its {members} members were stopped in order at {last}");
+        let records = self.claims.iter().filter_map(|claim| claim.stopped.as_ref());
+        if let (true, Some(members), Some(last)) =
+            (self.is_stopped(), self.stopped_members(), records.max_by_key(|it| it.since))
+        {
+            let by = if last.by.is_empty() { String::new() } else { format!(" by {}", last.by) };
+            return format!("its {members} members were stopped in order at {}{by}", last.since);
         }
         let word = if self.unverified().next().is_some() { "Ready (not proven Synced)" } else { "Synced" };
         format!("{} of {} members {word}", self.ready(), self.workload.replicas())
