@@ -1,5 +1,5 @@
 //! The same change by another door: what is refused or warned of in place is judged the same where it comes as a creation around
-//! members that run.
+//! members that run, or under a new name.
 
 use std::collections::BTreeSet;
 
@@ -88,6 +88,17 @@ fn renamed(case: &Case) -> Option<(Scene, Asked)> {
             ..asked
         },
     ))
+}
+
+/// The template has named the changed ConfigMap already, and that is made afterwards.
+fn late(case: &Case) -> Option<(Scene, Asked)> {
+    let (mut given, asked) = renamed(case)?;
+    let map = given.also.pop()?;
+    let in_place = case.asked();
+    let file = in_place.old["data"]["galera.cnf"].as_str()?.to_owned();
+    given.started_with.get_or_insert(file);
+    given.also.push(asked.new);
+    Some((given, Asked { operation: "CREATE", old: Value::Null, new: map, ..in_place }))
 }
 
 /// Doors by which a change is judged otherwise, and why: a rule, or one case of it.
@@ -197,6 +208,7 @@ const OTHERWISE: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("renamed", "an override at the ConfigMap is about the ConfigMap", &["G09/an-override-lets"]),
+    ("late", "no pod says what its members ran with", &["G09/another-page-size-while"]),
     ("renamed", "all files together said the same before", &["G09/galera-that-is-switched-off"]),
 ];
 
@@ -205,7 +217,8 @@ fn a_change_is_judged_the_same_by_every_door() {
     let mut differ = BTreeSet::new();
     for (name, case) in all() {
         let in_place = found(&case.given, &case.asked(), &case.user);
-        for (door, change) in [("orphaned", orphaned(&case)), ("renamed", renamed(&case))] {
+        let doors = [("orphaned", orphaned(&case)), ("renamed", renamed(&case)), ("late", late(&case))];
+        for (door, change) in doors {
             let there = change.map(|(given, asked)| found(&given, &asked, &case.user));
             if there.is_some_and(|there| there != in_place) {
                 differ.insert((door, name.clone()));

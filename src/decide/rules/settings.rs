@@ -7,7 +7,7 @@
 //! nobody's or a second `wsrep_provider_options` replaces them. Warns of what is merely risky, and of `!include` of what no
 //! ConfigMap shows. Files are judged together if one server reads them together, by what it mounts where; of a file for each
 //! member, or one that a script chooses, each is judged by itself. A ConfigMap that was nobody's is judged when a template comes
-//! that reads it. What only an init container reads is a source from which it makes the server's file, so placeholders stay there.
+//! that reads it; one that is made after the template that names it is compared with what members run with. What only an init container reads is a source from which it makes the server's file, so placeholders stay there.
 //!
 //! # Why
 //!

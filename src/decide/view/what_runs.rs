@@ -1,7 +1,7 @@
 //! The StatefulSet as its pods show it, where it is gone: `kubectl delete --cascade=orphan` leaves the members running.
 //!
 //! They are still the cluster. Owns: which pods are such members ([`left_by`]), the StatefulSet that one of them shows
-//! ([`shown_by`]), and what a StatefulSet that takes them over is compared with ([`as_it_was`]). Must not know: rules.
+//! ([`shown_by`]), and what a StatefulSet that takes them over, or a ConfigMap that comes after its template, is compared with. Must not know: rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::{Facts, Id, TEMPLATE, View, is_cluster};
 use crate::galera::{added, adopt, server, start};
 use crate::marks;
 use crate::object::{
-    AntiAffinity, ClaimTemplate, Container, Fingerprint, Labels, Object, Pod, PodSpec, Retention, Template,
-    Term, Volume, Workload, WorkloadSpec, ordinal,
+    AntiAffinity, ClaimTemplate, ConfigMap, Container, Fingerprint, Labels, Meta, Object, Pod, PodSpec,
+    Retention, Template, Term, Volume, Workload, WorkloadSpec, ordinal,
 };
 use crate::review::{Operation, Review};
-use crate::revision::{Digest, Revision};
+use crate::revision::{self, Digest, Revision};
 
 /// The StatefulSet that left this pod behind: no controller owns the pod, a server runs in it, and it has a claim named after it.
 pub(super) fn left_by(pod: &Pod) -> Option<&str> {
@@ -154,10 +154,19 @@ impl View<'_> {
         self.world.facts.pods_of(&set).any(|pod| pod.server && pod.running && !pod.going)
     }
 
-    /// If this request creates a StatefulSet whose members already run: the same request as an update of what they run.
+    /// If this request creates a StatefulSet whose members already run, or a ConfigMap in place of one that they read: the same
+    /// request as an update of what they run with.
     pub fn taken_over(&self, review: &Review) -> Option<Review> {
         let created = review.operation == Operation::Create && review.subresource.is_empty();
-        let Some(Object::StatefulSet(new)) = review.new.as_ref().filter(|_| created) else { return None };
+        let old = match review.new.as_ref().filter(|_| created)? {
+            Object::StatefulSet(new) => Object::StatefulSet(Box::new(self.template_before(review, new)?)),
+            Object::ConfigMap(new) => Object::ConfigMap(self.config_map_before(review, new)?),
+            _ => return None,
+        };
+        Some(Review { operation: Operation::Update, takes_over: true, old: Some(old), ..review.clone() })
+    }
+
+    fn template_before(&self, review: &Review, new: &Workload) -> Option<Workload> {
         // An operator that re-creates its own StatefulSet is not held up.
         let operators = new.metadata.operator().is_some() && !is_cluster(new, self.adoption());
         let cluster = self.cluster(&review.namespace, &review.name).filter(|it| it.left && !operators)?;
@@ -165,9 +174,24 @@ impl View<'_> {
         let shown = shown_of(&cluster.id, &self.world.facts).map(|(.., shown)| &**shown);
         let same = |was: &Workload| was.spec.template.fingerprint == new.spec.template.fingerprint;
         let mut all = shown.map(|shown| as_it_was(shown, &cluster.workload, new));
-        let was = all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new));
-        let old = Some(Object::StatefulSet(Box::new(was)));
-        Some(Review { operation: Operation::Update, takes_over: true, old, ..review.clone() })
+        Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
+    }
+
+    /// A template may name a ConfigMap before that exists: what members read under the one name that the template no longer has.
+    fn config_map_before(&self, review: &Review, new: &ConfigMap) -> Option<ConfigMap> {
+        let ns = &*review.namespace;
+        let cluster = self.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
+        let (spec, server) = cluster.server()?;
+        let named = revision::sources(spec, server);
+        let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
+        let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
+        let ran = ran.or_else(|| Some(&cluster.note.as_ref()?.good))?;
+        let mut gone = ran.iter().map(|(source, _)| source);
+        let is_gone = |source: &&str| !named.contains_key(*source) || self.config_map(ns, source).is_none();
+        let (before, None) = (gone.find(is_gone)?, gone.find(is_gone)) else { return None };
+        let mut was = self.text_of(cluster, ran, before)?.clone();
+        was.metadata = Meta { name: new.metadata.name.clone(), namespace: ns.to_owned(), ..Meta::default() };
+        Some(was)
     }
 }
 

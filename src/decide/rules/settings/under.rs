@@ -4,7 +4,7 @@
 
 use super::command_line;
 use crate::galera::options::{Effective, Placed, is_file, switch};
-use crate::revision::{self, Revision};
+use crate::revision::{self, Keys, Revision};
 use crate::view::{Cluster, Freshness, PodFact, State, View};
 
 /// A cluster with data under which options change.
@@ -72,7 +72,9 @@ fn speaks(pod: &PodFact, cluster: &Cluster, view: &View<'_>) -> Option<(bool, bo
         Some(read) => {
             let sources = revision::sources(spec, server);
             for (source, _) in read.iter() {
-                let (keys, map) = (sources.get(source)?, view.text_of(cluster, read, source)?);
+                // A template that came since may name another ConfigMap.
+                let keys = sources.get(source).unwrap_or(&Keys::ALL);
+                let map = view.text_of(cluster, read, source)?;
                 let all = map.data.iter().map(|(key, text)| (&**key, text.look()));
                 files.extend(all.filter(|(key, text)| keys.hold(key) && is_file(key, text)));
             }
