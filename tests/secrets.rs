@@ -236,7 +236,7 @@ fn what_is_planted_is_noticed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn no_secret_is_ever_printed(
