@@ -5,7 +5,6 @@
 //! * What is known: [`watch`] fills the World, [`reload`] follows the settings.
 //! * The leader: [`lease`] says who it is, [`reconcile`] does its steps.
 //! * The guard itself: [`certs`] and [`register`] show API servers the way here, [`ownership`] says whose its objects are.
-//! * A person: [`relay`] lets dry runs of another program pass, and hears them.
 //! * All of them: [`connect`], [`events`], [`telemetry`].
 //!
 //! Must not know: the command line.
@@ -20,7 +19,6 @@ pub mod lease;
 pub mod ownership;
 pub mod reconcile;
 pub mod register;
-pub mod relay;
 pub mod reload;
 pub mod reserve;
 pub mod telemetry;

@@ -17,7 +17,6 @@ pub mod recover;
 pub mod rollout;
 pub mod selftest;
 pub mod serve;
-pub mod simulate;
 pub mod site;
 pub mod status;
 pub mod stop;
@@ -29,7 +28,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use decide::report::visible;
 use jiff::Timestamp;
 
@@ -64,6 +63,7 @@ enum Command {
     Check(Box<check::Options>),
     /// Print what a shell reads to complete commands: source <(gatera completions bash)
     #[command(
+        hide = true,
         after_help = "Examples:\n  source <(gatera completions bash)\n  gatera completions fish > ~/.config/fish/completions/gatera.fish"
     )]
     Completions(generate::Completions),
@@ -73,11 +73,16 @@ enum Command {
         after_help = "Examples:\n  gatera doctor\n  gatera doctor --namespace db\n  gatera doctor --output json | jq -r '.rows[] | select(.state == \"wrong\") | .says'"
     )]
     Doctor(look::Survey),
-    /// Print the manual page of a rule
-    #[command(after_help = "Examples:\n  gatera explain G04\n  gatera explain second-bootstrap")]
+    /// List the rules, or print the manual page of one
+    #[command(
+        after_help = "Examples:\n  gatera explain\n  gatera explain G04\n  gatera explain second-bootstrap\n  gatera explain --output json | jq -r '.[].id'"
+    )]
     Explain(explain::Options),
     /// Print a page for man: gatera man check | man -l -
-    #[command(after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1")]
+    #[command(
+        hide = true,
+        after_help = "Examples:\n  gatera man | man -l -\n  gatera man check > gatera-check.1"
+    )]
     Man(generate::Man),
     /// Recover a cluster that is down, from its newest member: exit 0 if it serves, 1 if refused, 2 if undecided
     #[command(
@@ -96,9 +101,8 @@ enum Command {
         after_help = "Examples:\n  gatera rollout status galera -n db --watch\n  gatera rollout history galera -n db\n  gatera rollout undo galera -n db"
     )]
     Rollout(rollout::Ask),
-    /// List the rules
-    #[command(after_help = "Examples:\n  gatera rules\n  gatera rules --output json | jq -r '.[].id'")]
-    Rules(explain::ListOptions),
+    #[command(hide = true, disable_help_flag = true)]
+    Rules(Gone),
     /// Ask the API server, as a dry run, for what must be refused: exit 0 if it is (or warned of, where rules only warn), 1 if
     /// not, 2 if it could not be asked
     #[command(after_help = "Examples:\n  gatera selftest\n  gatera selftest --namespace db")]
@@ -108,12 +112,8 @@ enum Command {
         after_help = "Examples:\n  gatera serve --namespace gatera --config settings.yaml\n  gatera serve --kubeconfig ~/.kube/config --webhook-url https://192.0.2.7:8443"
     )]
     Serve(Box<serve::Options>),
-    /// Show what the API server (as a dry run) and this program would answer to a kubectl command, and whether they agree: exit 0 if
-    /// nothing would be refused, 1 if something would, 2 if it cannot be told
-    #[command(
-        after_help = "Examples:\n  gatera simulate -- kubectl delete pod galera-0 -n db\n  gatera simulate -- kubectl scale statefulset galera -n db --replicas=1\n  gatera simulate -n db -f galera.yaml\n\nkubectl runs with --dry-run=server, on a way to the API server that lets nothing else pass."
-    )]
-    Simulate(simulate::Options),
+    #[command(hide = true, disable_help_flag = true)]
+    Simulate(Gone),
     /// Start a cluster again that was stopped, with as many members as it had: otherwise like recover
     #[command(after_help = "Examples:\n  gatera start galera -n db")]
     Start(recover::Options),
@@ -136,8 +136,7 @@ impl Command {
         match self {
             Self::Audit(options) | Self::Doctor(options) => options.is_for_people(),
             Self::Check(options) => options.is_for_people(),
-            Self::Rules(options) => options.is_for_people(),
-            Self::Simulate(options) => options.is_for_people(),
+            Self::Explain(options) => options.is_for_people(),
             Self::Status(options) => options.of.look().is_for_people(),
             Self::BreakGlass(_)
             | Self::Recover(_)
@@ -148,6 +147,13 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// A command of an earlier release, with whatever was given to it: it says what took its place.
+#[derive(Debug, Args)]
+struct Gone {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _given: Vec<String>,
 }
 
 /// What a pipeline branches on.
@@ -224,10 +230,7 @@ impl Cli {
                 rollout::run(&ask, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Rules(options) => {
-                explain::list(&options, &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Rules(_) => anyhow::bail!("there is no rules any more: gatera explain lists them"),
             Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
             Command::Serve(options) => {
                 drop(out);
@@ -235,7 +238,9 @@ impl Cli {
                 serve::run(*options, settings)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Simulate(options) => Ok(simulate::run(&options, &mut out)?.into()),
+            Command::Simulate(_) => anyhow::bail!(
+                "there is no simulate any more: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
+            ),
             Command::Start(options) => {
                 Ok(recover::run(&options, recover::To::StartAll, out.listener())?.into())
             }

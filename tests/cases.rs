@@ -1,7 +1,7 @@
 //! Rule cases: one behaviour a file, `tests/cases/<rule>/<the sentence that fails>.yaml`.
 //!
 //! Every case runs through the router, as an API server would ask; what it says is compared whole with a snapshot, and
-//! with what `evaluate` says by itself; `ways.rs` asks `gatera check`, `simulate` and the audit the same, and `real.rs`
+//! with what `evaluate` says by itself; `ways.rs` asks `gatera check` and the audit the same, and `real.rs`
 //! a real API server. A meta-test finds states, verbs and rules without a case.
 
 pub mod asked;

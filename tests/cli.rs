@@ -127,7 +127,7 @@ fn settings_change_the_mode() {
     std::fs::write(settings.path(), "modes: {G99: warn}\n").unwrap();
     let ran = gatera(&["check", "--config", path, "seed.yaml"], b"");
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("there is no rule G99; `gatera rules` lists them"), "{}", ran.err);
+    assert!(ran.err.contains("there is no rule G99; `gatera explain` lists them"), "{}", ran.err);
 }
 
 /// What is wrong with a start is said once, and never by quoting a file that holds a token.
@@ -191,7 +191,7 @@ fn without_times(page: &str) -> String {
 
 #[test]
 fn rules_are_listed_and_explained() {
-    let ran = gatera(&["rules"], b"");
+    let ran = gatera(&["explain"], b"");
     assert_eq!(ran.code, 0);
     let lines: Vec<_> = ran.out.lines().collect();
     assert_eq!(lines.len(), decide::rules::RULES.len());
@@ -210,15 +210,29 @@ fn rules_are_listed_and_explained() {
     assert!(shown.contains("\n\u{1b}[1mWhy\u{1b}[0m\n"), "{shown}");
 }
 
+#[test]
+fn commands_that_are_gone_name_what_took_their_place() {
+    for (asked, place) in [
+        (
+            &["simulate", "-n", "db", "--", "kubectl", "delete", "pod", "x"][..],
+            "add --dry-run=server to the kubectl command",
+        ),
+        (&["rules", "--output", "json"], "gatera explain lists them"),
+    ] {
+        let ran = gatera(asked, b"");
+        assert!(ran.code == 2 && ran.err.contains(place), "{asked:?}: {} {}", ran.code, ran.err);
+    }
+}
+
 /// For programs, and for pages.
 #[test]
 fn rules_are_listed_for_programs_as_well() {
     let json: serde_json::Value =
-        serde_json::from_str(&gatera(&["rules", "--output=json"], b"").out).unwrap();
+        serde_json::from_str(&gatera(&["explain", "--output=json"], b"").out).unwrap();
     assert_eq!(json.as_array().unwrap().len(), decide::rules::RULES.len());
     assert_eq!(json[0]["id"], "G01");
     assert_eq!(json[0]["touches"][0]["kind"], "StatefulSet");
-    let table = gatera(&["rules", "-omarkdown"], b"").out;
+    let table = gatera(&["explain", "-omarkdown"], b"").out;
     let readme = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     // Those of packs have a page of their own.
     let of_galera = table.lines().take(2 + decide::rules::GALERA.len()).collect::<Vec<_>>().join("\n");

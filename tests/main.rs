@@ -60,7 +60,6 @@ mod screen;
 mod script;
 mod secrets;
 mod sim;
-mod simulate;
 mod site;
 mod stall;
 mod status;

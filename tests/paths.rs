@@ -45,11 +45,12 @@ impl Terminal {
         self.page.push_str(&text.replace(&self.ns, "db"));
     }
 
-    fn refused(&mut self, line: &str, rule: &str) {
+    fn refused(&mut self, line: &str, rule: &str) -> Output {
         let output = self.types(line);
         assert_ne!(output.status, 0, "{line}: {output}");
         assert!(output.stderr.contains(&format!("[{rule}] ")), "{line}: {output}");
         assert!(!output.stderr.contains("immutable"), "{line}: {output}");
+        output
     }
 
     fn allowed(&mut self, line: &str) {
@@ -108,7 +109,7 @@ fn eviction(pod: &str, grace: Option<i64>) -> Value {
 }
 
 /// What an editor of the namespace may type, and the rule that stands in the way.
-pub fn everything_that_destroys() -> Vec<(String, &'static str)> {
+fn everything_that_destroys() -> Vec<(String, &'static str)> {
     let claim = format!("galera-instance-datadir-{STATEFUL_SET}-1");
     vec![
         (format!("delete statefulset {STATEFUL_SET}"), "G03"),
@@ -206,7 +207,11 @@ pub fn everything_that_destroys() -> Vec<(String, &'static str)> {
 fn what_stops_or_removes_a_healthy_cluster_is_refused_on_every_path() {
     let mut it = Terminal::new("paths");
     for (line, rule) in everything_that_destroys() {
-        it.refused(&line, rule);
+        let dry = it.run(&format!("{line} --dry-run=server").split(' ').collect::<Vec<_>>());
+        let [foretold, said] = [dry, it.refused(&line, rule)].map(|output| {
+            output.stderr.lines().filter(|line| line.contains("] ")).map(str::to_owned).collect::<Vec<_>>()
+        });
+        assert_eq!(foretold, said, "{line}: a dry run says something else");
     }
     it.user = User::Admin;
     let ns = it.ns.clone();

@@ -63,7 +63,7 @@ fn at_each(typed: &str) -> String {
 #[test]
 fn what_people_see_ends_where_their_terminal_does() {
     snapshot("screen-check", &at_each("NO_COLOR=1 gatera check seed-operator.yaml"));
-    snapshot("screen-rules", &at_each("gatera rules"));
+    snapshot("screen-rules", &at_each("gatera explain"));
     snapshot("screen-explain", &at_each("NO_COLOR=1 gatera explain G05"));
 }
 
@@ -124,7 +124,7 @@ fn what_programs_read_is_the_same_on_a_terminal() {
         let arguments = format!("check seed.yaml --color never --output {format}");
         assert_eq!(at(40, &format!("gatera {arguments}")).text, piped(&arguments), "{format}");
     }
-    for arguments in ["rules --output json", "rules --output markdown", "completions bash", "man check"] {
+    for arguments in ["explain --output json", "explain --output markdown", "completions bash", "man check"] {
         assert_eq!(at(40, &format!("gatera {arguments}")).text, piped(arguments), "{arguments}");
     }
     // What fits is not touched, and a pipe is no terminal.

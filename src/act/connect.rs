@@ -69,6 +69,13 @@ async fn file(path: &Path, context: Option<&str>) -> anyhow::Result<Config> {
     Config::from_custom_kubeconfig(file, &options).await.context("understanding the kubeconfig")
 }
 
+/// What the API server calls the user of this client.
+pub async fn user(client: &Client) -> kube::Result<String> {
+    let api: Api<SelfSubjectReview> = Api::all(client.clone());
+    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
+    Ok(review.status.and_then(|it| it.user_info?.username).unwrap_or_default())
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -104,11 +111,4 @@ mod tests {
         }
         server_runs.abort();
     }
-}
-
-/// What the API server calls the user of this client.
-pub async fn user(client: &Client) -> kube::Result<String> {
-    let api: Api<SelfSubjectReview> = Api::all(client.clone());
-    let review = api.create(&PostParams::default(), &SelfSubjectReview::default()).await?;
-    Ok(review.status.and_then(|it| it.user_info?.username).unwrap_or_default())
 }

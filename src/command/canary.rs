@@ -1,13 +1,12 @@
 //! The canary: one request that a guard must refuse, sent as a dry run, and what became of it.
 //!
-//! Owns: that request, and what its answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
+//! Owns: that request, and whose an API server's answer is. It goes the whole way (API server, webhook entries, Service, certificate, rules), so
 //! it can only be refused where a cluster is guarded. Must not know: what the answer should have been; `selftest`, `doctor` and
 //! `break-glass` do. Nothing is left behind.
 
 use axum::http::header::WARNING;
 use decide::galera::adopt::{Adoption, Requirement, Selector};
 use decide::rules;
-use decide::simulate::{There, is_a_guards};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{PostParams, Request};
 use kube::client::Body;
@@ -15,7 +14,6 @@ use kube::core::Status;
 use kube::{Client, Resource as _};
 use serde_json::{Map, Value, json};
 
-use crate::act::relay;
 use crate::act::telemetry::chain;
 
 /// Its name, which no rule looks at.
@@ -67,23 +65,34 @@ pub async fn ask(client: &Client, namespace: &str, adoption: &Adoption) -> anyho
 /// Whose refusal of anything this is.
 pub fn refused(code: u16, message: &str) -> Answer {
     let first = |words: &str| words.lines().next().unwrap_or_default().to_owned();
-    match There::of(code, message) {
-        There::Refused(words) => Answer::Refused(first(&words)),
-        There::Unanswered(words) => Answer::Unanswered(first(&words)),
-        There::Other(401, words) => Answer::NotAllowed(first(&words)),
-        There::Other(403, words)
-            if first(&words).contains("is forbidden: User ") && !words.starts_with("admission webhook ") =>
-        {
-            Answer::NotAllowed(first(&words))
+    let is_ours = |(webhook, _): &(&str, &str)| webhook.ends_with(".gatera.dev");
+    let denied = message.strip_prefix("admission webhook \"");
+    let denied = denied.and_then(|it| it.split_once("\" denied the request: ")).filter(is_ours);
+    let called = message.split_once("failed calling webhook \"");
+    let called = called.and_then(|(_, it)| it.split_once("\": ")).filter(is_ours);
+    match (denied, called) {
+        // An eviction is refused with 429, so that a drain waits.
+        (Some((_, words)), _) if matches!(code, 403 | 429) && rules::said_by(words).is_some() => {
+            Answer::Refused(first(words))
         }
-        There::Other(code, words) => Answer::Other(code, first(&words)),
-        There::Allowed => Answer::Other(code, first(message)),
+        (Some((_, words)), _) | (None, Some((_, words))) => Answer::Unanswered(first(words)),
+        _ if code == 401 => Answer::NotAllowed(first(message)),
+        _ if code == 403
+            && first(message).contains("is forbidden: User ")
+            && !message.starts_with("admission webhook ") =>
+        {
+            Answer::NotAllowed(first(message))
+        }
+        _ => Answer::Other(code, first(message)),
     }
 }
 
 /// The guard's own words in a warning header (`299 - "[G11] …"`).
 fn warning(header: &str) -> Option<String> {
-    relay::warning(header).filter(|words| is_a_guards(words))
+    let words = header.strip_prefix("299 ")?.split_once(" \"")?.1.strip_suffix('"')?;
+    let words = words.replace("\\\"", "\"").replace("\\\\", "\\");
+    // They begin with a rule, or say that a namespace is open.
+    Some(words).filter(|words| rules::said_by(words).is_some() || words.starts_with("until "))
 }
 
 /// The rule that these words begin with.

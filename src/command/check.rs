@@ -130,7 +130,7 @@ fn destination(text: &str) -> Result<Destination, String> {
 
 fn rule(text: &str) -> Result<&'static str, String> {
     let found = rules::named(text).map(|rule| rule.id);
-    found.ok_or_else(|| format!("there is no rule {text}; `gatera rules` lists them"))
+    found.ok_or_else(|| format!("there is no rule {text}; `gatera explain` lists them"))
 }
 
 fn mode(text: &str) -> Result<Mode, String> {

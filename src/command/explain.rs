@@ -1,4 +1,4 @@
-//! `gatera explain` and `gatera rules`: the manual.
+//! `gatera explain`: the rules, and the manual page of each.
 
 use std::io::Write;
 
@@ -18,24 +18,19 @@ const ANY_TIME: &str = "until=2026-12-01T10:00:00Z";
 /// Options of `gatera explain`.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Id or name of a rule, for example G01 or scale-order; G00 is what cannot be read
-    rule: String,
+    /// Id or name of a rule, for example G01 or scale-order; G00 is what cannot be read. Without it all rules are listed
+    rule: Option<String>,
+    /// How to print the list
+    #[arg(long, short, value_enum, default_value_t = Form::Text, conflicts_with = "rule")]
+    output: Form,
     #[command(flatten)]
     colour: Colour,
 }
 
-/// Options of `gatera rules`.
-#[derive(Clone, Debug, Args)]
-pub struct ListOptions {
-    /// How to print them
-    #[arg(long, short, value_enum, default_value_t = Form::Text)]
-    output: Form,
-}
-
-impl ListOptions {
-    /// A person is to read it.
+impl Options {
+    /// A list for a person; a page lays itself out.
     pub fn is_for_people(&self) -> bool {
-        matches!(self.output, Form::Text)
+        self.rule.is_none() && matches!(self.output, Form::Text)
     }
 }
 
@@ -50,9 +45,10 @@ enum Form {
     Markdown,
 }
 
-/// The page of one rule: rendered where somebody reads it on a terminal, else as it was written.
+/// All rules, or the page of one: rendered on a terminal, else as it was written.
 pub fn run(options: &Options, now: Timestamp, out: &mut impl Write) -> anyhow::Result<()> {
-    let page = named(&options.rule)?;
+    let Some(rule) = &options.rule else { return list(options.output, out) };
+    let page = named(rule)?;
     let until = format!("until={}", overrides::example_end(now));
     let text = page.text().replace(ANY_TIME, &until);
     match options.colour.width() {
@@ -88,9 +84,8 @@ pub fn documentation(page: &Page) -> String {
     })
 }
 
-/// All of them.
-pub fn list(options: &ListOptions, out: &mut impl Write) -> anyhow::Result<()> {
-    match options.output {
+fn list(form: Form, out: &mut impl Write) -> anyhow::Result<()> {
+    match form {
         Form::Text => {
             for rule in RULES {
                 writeln!(out, "{}  {:<18} {}", rule.id, rule.name, rule.summary())?;

@@ -10,7 +10,6 @@ use anyhow::Context as _;
 use clap::Args;
 use decide::marks::{OVERRIDE, PREFIX, STOPPED};
 use decide::report::visible;
-use decide::simulate::There;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -21,6 +20,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::canary::{self, Answer};
 use super::look::{self, Look, Output, Seen};
 use super::site::Site;
 use crate::act::telemetry::chain;
@@ -189,7 +189,7 @@ pub fn is_away(problem: &anyhow::Error) -> bool {
 pub fn is_by_the_guard(problem: &anyhow::Error) -> bool {
     match problem.chain().find_map(|it| it.downcast_ref::<kube::Error>()) {
         Some(kube::Error::Api(it)) => {
-            matches!(There::of(it.code, &it.message), There::Refused(_) | There::Unanswered(_))
+            matches!(canary::refused(it.code, &it.message), Answer::Refused(_) | Answer::Unanswered(_))
         }
         _ => false,
     }

@@ -208,7 +208,7 @@ pub enum Error {
     )]
     AdoptsNothing,
     /// A rule that does not exist.
-    #[error("modes: there is no rule {0}; `gatera rules` lists them")]
+    #[error("modes: there is no rule {0}; `gatera explain` lists them")]
     UnknownRule(String),
     /// A pack that does not exist.
     #[error("packs: there is no pack {name:?}; there are {known}", known = packs_in_words())]

@@ -9,7 +9,6 @@
 //!                        ├─> plan ──> the leader's next steps
 //!                        ├─> audit ─> what would be refused today
 //!   manifest ──> check ──┘            what would be refused of files
-//!   stored ────> simulate              what would be said of a command, and whether it is
 //!                        ├─> recovery, stop ─> what `gatera recover`, `start`, `stop` do next
 //!                        └─> story ─> what `gatera status` tells
 //! ```
@@ -36,7 +35,6 @@ pub mod report;
 pub mod review;
 pub mod revision;
 pub mod rules;
-pub mod simulate;
 pub mod stop;
 pub mod stored;
 pub mod story;

@@ -11,7 +11,6 @@ pub mod manual;
 pub mod pages;
 pub mod recovery;
 pub mod rollout;
-pub mod simulate;
 pub mod status;
 pub mod stop;
 

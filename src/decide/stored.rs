@@ -5,7 +5,6 @@
 //! raw JSON out: what it means is read afterwards (`object.rs`).
 
 mod applied;
-mod patch;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -14,7 +13,6 @@ use serde_json::Value;
 use crate::object::Kind;
 
 pub use applied::{applied, last};
-pub use patch::{Patch, patched};
 
 /// By what items of lists are told apart, as Kubernetes' types say it (`patchMergeKey`).
 const KEYS: [(&str, &[&str]); 11] = [

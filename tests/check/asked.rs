@@ -119,7 +119,7 @@ fn several_formats_at_once_go_to_files() {
             "there is no format yaml; there are text, concise, json, sarif, junit, github, gitlab, markdown",
         ),
         (&["open.yaml", "-ojson="], "there is no file behind the ="),
-        (&["open.yaml", "--rule=G99"], "there is no rule G99; `gatera rules` lists them"),
+        (&["open.yaml", "--rule=G99"], "there is no rule G99; `gatera explain` lists them"),
         (&["open.yaml", "--mode=maybe"], "choose enforce, warn, audit or off"),
     ] {
         let (code, out, err) = check(folder.path(), arguments, "");

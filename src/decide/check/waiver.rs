@@ -130,7 +130,7 @@ fn parse(words: &str) -> Result<(Vec<&'static str>, String), String> {
             None if word.eq_ignore_ascii_case(UNREADABLE) => {
                 return Err(format!("{UNREADABLE} is about what cannot be judged, and cannot be waived"));
             }
-            None => return Err(format!("there is no rule {word}; `gatera rules` lists them")),
+            None => return Err(format!("there is no rule {word}; `gatera explain` lists them")),
         }
     }
     if rules.is_empty() { Err(format!("it names no rule; {FORM}")) } else { Ok((rules, reason.to_owned())) }
@@ -206,7 +206,7 @@ spec:
             ),
             (
                 "# gatera: waive G99 reason=x",
-                "this comment waives nothing: there is no rule G99; `gatera rules` lists them",
+                "this comment waives nothing: there is no rule G99; `gatera explain` lists them",
             ),
             (
                 "# gatera: waive g00 reason=x",
