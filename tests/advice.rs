@@ -22,7 +22,7 @@ fn advice(output: &Output) -> Vec<String> {
 }
 
 /// As a shell would split it: single quotes hold words together.
-fn words(command: &str) -> Vec<String> {
+pub fn words(command: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (index, part) in command.split('\'').enumerate() {
         if index % 2 == 1 {

@@ -9,6 +9,7 @@ mod doors;
 mod moved;
 mod play;
 mod real;
+mod way_out;
 mod ways;
 
 use std::collections::{BTreeMap, BTreeSet};

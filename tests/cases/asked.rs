@@ -86,13 +86,13 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn write(old: Value, new: Value) -> Self {
+    pub fn write(old: Value, new: Value) -> Self {
         let kind = scene::kind_of(&new);
         let operation = if old.is_null() { "CREATE" } else { "UPDATE" };
         Self { operation, kind, of: kind, subresource: "", old, new, options: Value::Null }
     }
 
-    fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
+    pub fn scale(of: Kind, name: &str, from: i64, to: i64) -> Self {
         let scale = |replicas: i64| {
             // As the API server sends it: no replicas at all means 0.
             let spec = if replicas == 0 { json!({}) } else { json!({ "replicas": replicas }) };

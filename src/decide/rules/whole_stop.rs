@@ -2,7 +2,8 @@
 //!
 //! Refuses to delete the StatefulSet of a cluster that has data, and a namespace in which such a cluster lives, or waits on its
 //! claims since `gatera stop`; and to give either an owner (`metadata.ownerReferences`) with which it would be deleted, or by
-//! which the cluster becomes another operator's. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready, with advice.
+//! which the cluster becomes another operator's. Deleting only the StatefulSet object (`--cascade=orphan`) is allowed while all members are Ready,
+//! or stopped in order, with advice.
 //!
 //! # Why
 //!
@@ -76,6 +77,13 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
     if old.is_some_and(crate::object::Meta::going) || !lives(cluster, view) {
         return None;
     }
+    let stopped = view.state(cluster) == State::Stopped;
+    if stopped && (review.options.orphans() || cluster.keeps_claims()) {
+        let says = "its members are stopped already, and their claims stay".to_owned();
+        let instead =
+            format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
+        return Some(finding(Verdict::Warn, says, instead));
+    }
     if review.options.orphans() {
         if let Some(waits) = not_now(cluster, view) {
             return Some(waits);
@@ -84,16 +92,22 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         let instead = "apply the new StatefulSet within minutes, with the same selector, serviceName and claim templates";
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
-    if view.state(cluster) == State::Stopped && cluster.keeps_claims() {
-        let says = "its members are stopped already, and their claims stay".to_owned();
-        let instead =
-            format!("to have it back, apply it again under the same name, then {}", cluster.start_command());
-        return Some(finding(Verdict::Warn, says, instead));
+    if stopped {
+        let says = format!(
+            "persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, so its claims go with it ({})",
+            view.count(cluster)
+        );
+        let instead = format!(
+            "change whenDeleted to Retain, then delete it; to remove the cluster for good: take a backup, then {}",
+            release("statefulset", Some(ns), name, view)
+        );
+        let why = "the data of members that are stopped is on their claims, and nowhere else".to_owned();
+        return Some(Finding { why, ..finding(Verdict::Deny, says, instead) });
     }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));
     let instead = format!(
-        "to change a fixed field: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the new one; to have it gone \
-         for a while: gatera stop {name} -n {ns}, then delete it; to remove the cluster for good: take a backup, then {}",
+        "to change a fixed field, with all members Ready: kubectl -n {ns} delete statefulset {name} --cascade=orphan, then apply the \
+         new one; to have it gone for a while: gatera stop {name} -n {ns}, then delete it; to remove the cluster for good: take a backup, then {}",
         release("statefulset", Some(ns), name, view)
     );
     Some(finding(Verdict::Deny, says, instead))
@@ -108,7 +122,6 @@ fn not_now(cluster: &Cluster, view: &View<'_>) -> Option<Finding> {
         state => {
             let first = match state {
                 State::Down => cluster.recover_command(),
-                State::Stopped => cluster.start_command(),
                 _ => format!("gatera status -n {} tells what each needs", cluster.id.namespace),
             };
             let release = release("statefulset", Some(&cluster.id.namespace), &cluster.id.name, view);

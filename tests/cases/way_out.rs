@@ -1,0 +1,147 @@
+//! The way out of every denial, followed as printed: no rule refuses its first step, and afterwards the rule that printed it lets the
+//! same request pass.
+//!
+//! Followed are the commands of kubectl that annotate, scale or delete, and its waits for members that are Ready. `tests/advice.rs`
+//! follows some of them to their end on a real API server.
+
+use std::collections::BTreeSet;
+
+use decide::config::Settings;
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::verdict::{Decision, Effect};
+use decide::view::View;
+use serde_json::{Value, json};
+
+use super::all;
+use super::asked::{Asked, body};
+use crate::scene::{self, Scene};
+
+fn judged(given: &Scene, asked: &Asked, user: &str) -> Decision {
+    let settings = Settings::default();
+    let world = given.world(&settings);
+    let view = View::new(&world, scene::now(), &settings);
+    let bytes = serde_json::to_vec(&body(asked, user)).unwrap();
+    rules::evaluate(&review::read(&bytes, Origin::Validating).unwrap().review, &view)
+}
+
+/// The first command of each alternative, and whether it is for a cluster whose members are all Ready.
+fn ways(instead: &str) -> impl Iterator<Item = (Vec<String>, bool)> {
+    let before = |at: usize| instead[..at].rsplit(['\n', ';']).next().unwrap_or_default();
+    let begins = instead.match_indices("kubectl ").map(|(at, _)| at);
+    let begins = begins.filter(|at| !before(*at).contains("kubectl "));
+    let commands = begins.map(|at| {
+        let rest = &instead[at..];
+        let end = [", ", "; ", " (", ")", "\n"].iter().filter_map(|end| rest.find(end)).min();
+        let command = crate::advice::words(&rest[..end.unwrap_or(rest.len())]);
+        (command, before(at).contains("all members Ready"))
+    });
+    commands.collect::<Vec<_>>().into_iter()
+}
+
+/// The same cluster, healthy.
+fn all_ready(given: &Scene) -> Scene {
+    let count = match given.replicas {
+        None | Some(0) => given.members.len().max(3),
+        Some(replicas) => replicas.try_into().unwrap(),
+    };
+    let also = given.also.iter().filter(|object| object["kind"] != "Pod").cloned().collect();
+    Scene {
+        members: vec!["ready".to_owned(); count],
+        replicas: None,
+        also,
+        view: "current".to_owned(),
+        ..given.clone()
+    }
+}
+
+/// What a command does, as an API server asks about it, and the scene and the first request after it.
+fn followed(command: &[String], given: &Scene, asked: Asked) -> Option<(Option<Asked>, Scene, Asked)> {
+    let rest: Vec<_> = command
+        .iter()
+        .map(|word| if word == "pvc" { "persistentvolumeclaim" } else { word })
+        .filter(|word| !["-n", "db"].contains(word))
+        .collect();
+    let object = |kind: &str, name: &str| {
+        let mut all = given.objects().into_iter();
+        all.find(|(it, object)| it.name().eq_ignore_ascii_case(kind) && object["metadata"]["name"] == name)
+    };
+    match rest[1..] {
+        ["annotate", kind, name, ref marks @ ..] => {
+            let mark = marks.iter().find(|it| !it.starts_with("--"))?;
+            let annotated = |object: &Value| {
+                let mut object = object.clone();
+                if let Some((key, value)) = mark.split_once('=') {
+                    object["metadata"]["annotations"][key] = json!(value.replace('…', "as printed"));
+                }
+                object
+            };
+            let same = asked.of.name().eq_ignore_ascii_case(kind) && asked.name() == name;
+            let mut after = given.clone();
+            let step = object(kind, name).map(|(_, old)| {
+                let new = annotated(&old);
+                after.also.push(new.clone());
+                Asked::write(old, new)
+            });
+            let sent = |object: Value| if same && object.is_object() { annotated(&object) } else { object };
+            let asked = match asked.subresource {
+                "" | "status" | "resize" => Asked { old: sent(asked.old), new: sent(asked.new), ..asked },
+                _ => asked,
+            };
+            Some((step, after, asked))
+        }
+        ["wait", what, ready, ..] if what.starts_with("statefulset/") && ready.contains("readyReplicas") => {
+            Some((None, all_ready(given), asked))
+        }
+        ["delete", kind, name, ref flags @ ..] => {
+            let (kind, old) = object(kind, name)?;
+            let orphan = flags.contains(&"--cascade=orphan").then_some("Orphan");
+            let options = json!({ "kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "propagationPolicy": orphan });
+            let delete =
+                Asked { operation: "DELETE", new: Value::Null, options, ..Asked::write(old.clone(), old) };
+            let step = Asked { kind, of: kind, ..delete };
+            Some((Some(step), given.clone(), asked))
+        }
+        ["scale", "statefulset", name, to] if name == scene::STATEFUL_SET => {
+            let to: i64 = to.strip_prefix("--replicas=")?.parse().ok()?;
+            let from = given.stateful_set()["spec"]["replicas"].as_i64()?;
+            let step = Asked::scale(decide::object::Kind::StatefulSet, name, from, to);
+            Some((Some(step), given.clone(), asked))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn what_is_printed_is_permitted_and_leads_on() {
+    let (mut walked, mut stuck) = (0, BTreeSet::new());
+    for (name, case) in all() {
+        let decision = judged(&case.given, &case.asked(), &case.user);
+        for judged_before in decision.with(Effect::Refused) {
+            let (rule, instead) = (judged_before.finding.rule, &judged_before.finding.instead);
+            for (command, when_ready) in ways(instead) {
+                let given = if when_ready { all_ready(&case.given) } else { case.given.clone() };
+                let Some((step, after, again)) = followed(&command, &given, case.asked()) else {
+                    continue;
+                };
+                walked += 1;
+                let line = command.join(" ");
+                if let Some(step) =
+                    step.map(|step| judged(&given, &step, "editor")).filter(|it| !it.allowed())
+                {
+                    let says: Vec<_> = step.with(Effect::Refused).map(|it| it.finding.says.clone()).collect();
+                    stuck.insert(format!("{name}: {line}: refused by {says:?}"));
+                }
+                let leads_on = command.iter().any(|word| ["annotate", "wait"].contains(&&**word));
+                let refuses = judged(&after, &again, &case.user);
+                if leads_on && refuses.with(Effect::Refused).any(|it| it.finding.rule == rule) {
+                    let says =
+                        refuses.with(Effect::Refused).map(|it| it.finding.says.clone()).collect::<Vec<_>>();
+                    stuck.insert(format!("{name}: {line}: refused all the same: {says:?}"));
+                }
+            }
+        }
+    }
+    assert!(walked > 60, "only {walked} ways were walked");
+    assert!(stuck.is_empty(), "no way out: {stuck:#?}");
+}
