@@ -155,7 +155,7 @@ impl Command {
 pub enum Exit {
     /// Nothing would be refused.
     Clean = 0,
-    /// Something would be refused.
+    /// Something would be refused, or is not done.
     Refused = 1,
     /// Something could not be read.
     Undecided = 2,
@@ -220,10 +220,7 @@ impl Cli {
                 bundle::run(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Rollout(ask) => {
-                rollout::run(&ask, &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
             Command::Rules(options) => {
                 explain::list(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
