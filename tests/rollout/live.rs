@@ -203,9 +203,9 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
     let hangs = r#"{"spec":{"template":{"metadata":{"annotations":{"gatera.lab/ready":"false"}}}}}"#;
     alive.kubectl(&["patch", "statefulset", STATEFUL_SET, "--patch", hangs]).succeeded();
     let last = format!("{STATEFUL_SET}-2");
-    let path = "--output=jsonpath={.metadata.annotations.gatera\\.lab/ready} {.status.phase}";
+    let shows = "--output=jsonpath={.metadata.annotations.gatera\\.lab/ready} {.status.phase}";
     eventually("the last member to hang", || {
-        (alive.admin(&["get", "pod", &last, path]).stdout == "false Running").then_some(())
+        (alive.admin(&["get", "pod", &last, shows]).stdout == "false Running").then_some(())
     });
     let another = eventually("another template to be refused", || {
         let patch = hangs.replace("gatera.lab/ready", "another");
