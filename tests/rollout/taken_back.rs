@@ -51,6 +51,9 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
     assert_eq!(does, "");
     let replaced = "galera-2 does not become Ready with an earlier template, and is replaced";
     assert_eq!(since("2026-12-01T09:20:00Z"), (replaced.to_owned(), "evict galera-2 after 30s".to_owned()));
+    // It hangs with the second one: deleting it is refused until the first one is what it is to be.
+    let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
+    assert!(says.ends_with("if it hangs for 10 minutes it is replaced"), "{says}");
     // Another one is missing: nobody leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
     assert_eq!(does, "");
@@ -130,7 +133,14 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     // It hangs with the second one: the first one runs the new template, and goes back when the second one is Ready.
     let half =
         Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
-    assert!(changed(&half, &["a", "b", "b"], "a", true).starts_with("its pod template goes back to "));
+    let goes_back = changed(&half, &["a", "b", "b"], "a", true);
+    let replaced = format!(
+        "; gatera replaces {STATEFUL_SET}-1 when it has not been Ready for 10 minutes, then the others, one at a time"
+    );
+    assert!(
+        goes_back.starts_with("its pod template goes back to ") && goes_back.ends_with(&replaced),
+        "{goes_back}"
+    );
     // With Parallel it would go back at once, while the second one is away.
     let half = Scene { parallel: true, ..half };
     let parallel = changed(&half, &["a", "b", "b"], "a", true);

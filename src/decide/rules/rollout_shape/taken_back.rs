@@ -20,9 +20,9 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
     let pods = || cluster.members.iter().filter_map(|member| member.pod.as_deref());
     let hangs = pods().find(|pod| !pod.ready && pod.template != known)?;
     let runs_it = |pod: &PodFact| pod.ready && pod.template == known;
+    let all_others_run_it = pods().all(|pod| runs_it(pod) || pod.name == hangs.name);
     // With podManagementPolicy Parallel the controller waits for nothing, so it may find no other member to restart.
-    let is_safe = !new.parallel()
-        || pods().all(|pod| runs_it(pod) || pod.name == hangs.name) && hangs.doing() != Some(Doing::Receives);
+    let is_safe = !new.parallel() || all_others_run_it && hangs.doing() != Some(Doing::Receives);
     let counts = is_safe && pods().any(runs_it) && cluster.leaving.is_empty() && !cluster.has_no_identity();
     (counts && view.state(cluster) != State::Unknown).then(|| {
         warn(
@@ -33,12 +33,21 @@ pub(super) fn judge(cluster: &Cluster, new: &Workload, view: &View<'_>) -> Optio
                 view.count(cluster)
             ),
             "a member that hangs with another template holds up all the others",
-            format!(
-                "kubectl -n {} delete pod {}; else gatera replaces it when it has not been Ready for {} minutes",
-                cluster.id.namespace,
-                hangs.name,
-                HANGS.as_mins()
-            ),
+            replaced(cluster, hangs, all_others_run_it),
         )
     })
+}
+
+/// What becomes of the pod that hangs. While others are to be replaced as well it may not be deleted by hand (G02).
+fn replaced(cluster: &Cluster, hangs: &PodFact, may_be_deleted: bool) -> String {
+    let (ns, name, minutes) = (&cluster.id.namespace, &hangs.name, HANGS.as_mins());
+    if may_be_deleted {
+        format!(
+            "kubectl -n {ns} delete pod {name}; else gatera replaces it when it has not been Ready for {minutes} minutes"
+        )
+    } else {
+        format!(
+            "gatera replaces {name} when it has not been Ready for {minutes} minutes, then the others, one at a time"
+        )
+    }
 }
