@@ -98,7 +98,7 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     told.chain(recovery).collect()
 }
 
-/// A warning says it, too, and many clients show none: it is told on the StatefulSet each time.
+/// The request gets a warning as well, but many clients show none.
 fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
     let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| decision.allowed()) else {
         return None;

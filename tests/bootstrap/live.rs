@@ -89,7 +89,7 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
         here.filter(|it| it.resource != "events").collect::<Vec<_>>()
     };
     let before = writes();
-    // Told each time: many clients show no warning.
+    // Each time, because many clients show no warning.
     let kept = eventually("the Event", || events(&alive, "BootstrapKeptAtZero").pop());
     assert!(kept.starts_with("Deployment galera-instance-bootstrap is kept at 0 replicas: "), "{kept}");
     // One that comes beside a change of the object is refused (409), and the object is judged again.

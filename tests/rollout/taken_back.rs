@@ -54,7 +54,7 @@ fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten
     // It hangs with the second one: deleting it is refused until the first one is what it is to be.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
     assert!(says.ends_with("if it hangs for 10 minutes it is replaced"), "{says}");
-    // Another one is missing: nobody leaves.
+    // Another one is missing: no member leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
     assert_eq!(does, "");
 }
@@ -118,7 +118,7 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
              minutes"
         )
     );
-    // Any other one waits, and is told of that.
+    // Any other one waits, and the answer names that way.
     let other = changed(&hangs, &revisions, "c", true);
     assert!(
         other.contains("[G14]") && other.contains("the template before it is let through at once"),

@@ -33,7 +33,7 @@
 //! after ten minutes gatera replaces it. Any other template waits, and so does that one where gatera was started in the middle of
 //! the rollout, and never saw it. Then hold the rollout with a `partition` above all ordinals, delete the pod that hangs (it comes
 //! back with the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
-//! above all ordinals and `OnDelete` restart nobody and never wait; lowering the partition lets the rollout go on, so that waits.
+//! above all ordinals and `OnDelete` restart no member and never wait; lowering the partition lets the rollout go on, so that waits.
 //!
 //! Budget: one per cluster, `maxUnavailable: 1`, which stays right when the cluster grows. The guard answers evictions
 //! itself, but only while it runs; the budget is there always, so the last one is kept while a member runs. To replace

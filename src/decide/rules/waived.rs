@@ -59,7 +59,7 @@ fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
     match review.origin {
         Origin::Validating | Origin::Live => {
-            // A `helm upgrade` writes half a dozen of them, and the StatefulSet, where it is told once.
+            // A `helm upgrade` writes half a dozen of them beside the StatefulSet, whose own warning is enough.
             let is_beside = matches!(
                 review.kind,
                 Kind::ConfigMap | Kind::Secret | Kind::Service | Kind::ServiceAccount | Kind::Budget

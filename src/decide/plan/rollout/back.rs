@@ -112,7 +112,7 @@ impl Rollout<'_, '_> {
     }
 }
 
-/// A pod that is not Ready and was made from an earlier template: its StatefulSet controller may wait for ever until it is, although
+/// A pod that is not Ready and was made from an earlier template: its StatefulSet controller waits until it is, even where
 /// that template was taken back. It is made again from the newest: at once if it keeps failing, else when it hangs.
 pub(super) fn of_an_earlier_template(
     cluster: &Cluster,
