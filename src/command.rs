@@ -161,7 +161,7 @@ struct Gone {
 pub enum Exit {
     /// Nothing would be refused.
     Clean = 0,
-    /// Something would be refused.
+    /// Something would be refused, or is not done.
     Refused = 1,
     /// Something could not be read.
     Undecided = 2,
@@ -226,10 +226,7 @@ impl Cli {
                 bundle::run(&options, &mut out)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Rollout(ask) => {
-                rollout::run(&ask, &mut out)?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
             Command::Rules(_) => anyhow::bail!("there is no rules any more: gatera explain lists them"),
             Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
             Command::Serve(options) => {

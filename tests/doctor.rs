@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use decide::config::Settings;
 use decide::doctor::{self, Replica, State};
+use decide::view::View;
 use gatera::command::doctor::rights::{GRANTS, Where};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::guarded::{self, CHART, Guard, OUTSIDE, Start, install, program};
 use crate::lab::{self, ControlPlane, Output, User, eventually};
+use crate::scene::{self, Scene};
 
 const GALERA: &str = include_str!("fixtures/galera.yaml");
 
@@ -300,4 +303,28 @@ fn a_ca_that_ends_is_told_before_and_after() {
     assert_eq!(state("2026-12-01T09:30:00Z"), State::Wrong);
     let unread = doctor::authority(&entries, |_| Err("it is no PEM".into()), now).unwrap();
     assert!(unread.state == State::Wrong && unread.says.contains("it is no PEM"), "{unread:?}");
+}
+
+/// An installation that failed leaves it behind, and it runs on.
+#[test]
+fn a_bootstrap_node_whose_stateful_set_is_not_there_is_named() {
+    let settings = Settings::default();
+    let rows =
+        |scene: &Scene| doctor::lone_founders(&View::new(&scene.world(&settings), scene::now(), &settings));
+    let alone =
+        Scene { exists: false, members: Vec::new(), bootstrap: "running".to_owned(), ..Scene::default() };
+    let [row] = &rows(&alone)[..] else { panic!("one is to be named") };
+    assert_eq!(
+        (row.state, &*row.instead),
+        (
+            State::Remark,
+            "kubectl -n db delete deployment galera-instance-bootstrap, then its Service and ConfigMap",
+        )
+    );
+    assert!(row.says.starts_with(
+        "Deployment db/galera-instance-bootstrap runs, and there is no StatefulSet whose members join it; if its installation failed: kubectl"
+    ));
+    for held in [Scene { exists: true, ..alone.clone() }, Scene { bootstrap: "held".to_owned(), ..alone }] {
+        assert_eq!(rows(&held), [], "{held:?}");
+    }
 }

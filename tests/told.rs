@@ -31,9 +31,13 @@ fn set(change: impl Fn(&mut Value)) -> Value {
 }
 
 fn told(world: &World, body: &Value, proven: bool) -> Vec<String> {
+    told_by(Origin::Validating, world, body, proven)
+}
+
+fn told_by(origin: Origin, world: &World, body: &Value, proven: bool) -> Vec<String> {
     let (settings, bytes) = (Settings::default(), body.to_string());
     let view = View::new(world, scene::now(), &settings);
-    let review = review::read(bytes.as_bytes(), Origin::Validating).unwrap().review;
+    let review = review::read(bytes.as_bytes(), origin).unwrap().review;
     let decision = rules::evaluate(&review, &view);
     events::notices(&review, &decision, &view, proven).iter().map(|it| format!("{it:?}")).collect()
 }
@@ -83,9 +87,47 @@ fn what_the_view_does_not_hold_is_told_of_its_cluster() {
         notes.iter().all(|it| it.contains(&about) && it.contains(&format!("uid: Some({uid:?})"))),
         "{notes:?}"
     );
+    let which = format!("\"Secret {secret} may not be deleted: ");
+    assert!(notes.iter().all(|it| it.contains(&which)), "the Event stands on another object: {notes:?}");
     assert_eq!(
         told(&world, &deletion("secrets", "Secret", "", &object("strange")), false),
         Vec::<String>::new()
+    );
+}
+
+/// Many clients drop warnings, and take what is amended for an error of their own.
+#[test]
+fn a_bootstrap_deployment_that_is_kept_at_zero_is_told_on_the_stateful_set() {
+    let applied = |dry_run: bool| {
+        json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+            "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "Deployment" },
+            "resource": { "group": "apps", "version": "v1", "resource": "deployments" }, "operation": "CREATE",
+            "namespace": NAMESPACE, "name": scene::BOOTSTRAP, "userInfo": { "username": "mallory" }, "dryRun": dry_run,
+            "object": scene::bootstrap_deployment(1), "oldObject": null,
+        } })
+    };
+    let world = Scene::default().world(&Settings::default());
+    let [told] = &told_by(Origin::Mutating, &world, &applied(false), true)[..] else { panic!() };
+    let says = format!(
+        "Deployment {} is kept at 0 replicas: cluster {STATEFUL_SET} already has data (3 of 3 members Synced, seen now); remove its manifest from \
+         what you apply",
+        scene::BOOTSTRAP
+    );
+    assert!(told.contains("\"BootstrapKeptAtZero\"") && told.contains(&says), "{told}");
+    assert!(told.contains("kind: Some(\"StatefulSet\")"), "{told}");
+    let none = Vec::<String>::new();
+    assert_eq!(told_by(Origin::Mutating, &world, &applied(true), true), none, "nothing is written");
+    let first = Scene {
+        data: "none".to_owned(),
+        members: vec!["absent".to_owned(); 3],
+        claims: false,
+        ..Scene::default()
+    };
+    let first = first.world(&Settings::default());
+    assert_eq!(
+        told_by(Origin::Mutating, &first, &applied(false), true),
+        none,
+        "a first install is as it should be"
     );
 }
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use decide::audit::{Audited, News};
 use decide::marks::overrides::Override;
 use decide::marks::recovery::Recovery;
-use decide::object::{Fingerprint, Kind};
+use decide::object::{Fingerprint, Kind, Object};
 use decide::plan::rollout::STOPPED;
 use decide::plan::{Announcement, NO_LONGER_GUARDED};
 use decide::report;
@@ -49,8 +49,12 @@ pub struct Notice {
 
 /// What of a decision is told to everybody: overrides that were used, and deletions that were refused (Helm shows little
 /// of a refusal, and whoever deletes is often a program). The validating call is the last of a request, so this is told
-/// once. `proven`: an API server asks, so the user is who it says.
+/// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call tells, because the other one finds nothing.
+/// `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
+    if review.origin == Origin::Mutating && !review.dry_run {
+        return kept_at_zero(review, decision, view).into_iter().collect();
+    }
     let recovery = rules::turn(review, view).filter(|_| decision.allowed());
     let silent = decision.judged.is_empty() && recovery.is_none();
     if review.dry_run || review.origin != Origin::Validating || silent {
@@ -61,19 +65,24 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
     let goes = deletion && review.kind == Kind::Namespace && decision.allowed();
     let Some(about) = about(review, view, goes) else { return Vec::new() };
     let user = proven.then_some(&*review.user);
+    let (kind, name) = (review.kind.name(), &review.name);
+    let is_told_here = about.kind.as_deref() == Some(kind) && about.name.as_ref() == Some(name);
+    let this = if is_told_here { "this".to_owned() } else { format!("{kind} {name}") };
     let told = decision.judged.iter().filter_map(|judged| {
         let Finding { rule, says, instead, .. } = &judged.finding;
         let (reason, note) = match &judged.softened {
             Some(Softened::ByOverride(release)) if decision.allowed() => {
                 let was = user.map_or("overridden".to_owned(), |user| format!("allowed to {user}"));
+                let of = if is_told_here { String::new() } else { format!(" for {this}") };
                 (
                     format!("OverrideUsed{rule}"),
-                    format!("{rule} was {was}: {says} (reason: {})", release.reason),
+                    format!("{rule} was {was}{of}: {says} (reason: {})", release.reason),
                 )
             }
             None if deletion && judged.effect == Effect::Refused => {
-                let may = user
-                    .map_or("this may not be deleted".into(), |user| format!("{user} may not delete this"));
+                let may = user.map_or(format!("{this} may not be deleted"), |user| {
+                    format!("{user} may not delete {this}")
+                });
                 (format!("Refused{rule}"), format!("{may}: {says}; {instead}"))
             }
             _ => return None,
@@ -87,6 +96,22 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
         Notice { regarding: about.clone(), reason: reason.to_owned(), action, note }
     });
     told.chain(recovery).collect()
+}
+
+/// The request gets a warning as well, but many clients show none.
+fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
+    let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| decision.allowed()) else {
+        return None;
+    };
+    let Finding { says, instead, .. } = rules::held_at_zero(decision)?;
+    let cluster = view.cluster_of(&review.namespace, &new.spec.template.metadata.labels)?;
+    let (Id { namespace, name }, uid) = (&cluster.id, cluster.workload.metadata.uid.clone());
+    Some(Notice {
+        regarding: regarding(Kind::StatefulSet, namespace, name, Some(uid)),
+        reason: "BootstrapKeptAtZero".to_owned(),
+        action: "Admit".to_owned(),
+        note: report::visible(&format!("Deployment {} is {says}; {instead}", review.name)),
+    })
 }
 
 /// Who may start a cluster that is down, from where, and by whose word.
@@ -334,55 +359,4 @@ async fn write(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::convert::Infallible;
-
-    use axum::http::{Request, Response};
-    use kube::client::Body;
-    use serde_json::Value;
-    use tower::service_fn;
-
-    use super::*;
-
-    /// `kubectl get events --sort-by=.lastTimestamp` shows it, and what is said again moves to the end.
-    #[tokio::test]
-    async fn an_event_says_when_it_was_first_and_last() {
-        let (asked, mut requests) = mpsc::unbounded_channel();
-        let service = service_fn(move |request: Request<Body>| {
-            let asked = asked.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body: Value = serde_json::from_slice(&body.collect_bytes().await.unwrap()).unwrap();
-                asked.send((format!("{} {}", parts.method, parts.uri.path()), body)).unwrap();
-                let answer = json!({ "metadata": {}, "involvedObject": {} }).to_string();
-                Ok::<_, Infallible>(Response::new(Body::from(answer.into_bytes())))
-            }
-        });
-        let (tell, notices) = channel();
-        for _ in 0..2 {
-            tell.send(entries_contested("gatera", "again".to_owned())).await.unwrap();
-        }
-        drop(tell);
-        publish(Client::new(service, "db"), "a".to_owned(), notices).await;
-        let (first, event) = requests.recv().await.unwrap();
-        assert!(first.starts_with("POST /api/v1/namespaces/gatera/events"), "{first}");
-        assert_eq!((&event["type"], &event["count"]), (&json!("Warning"), &json!(1)));
-        assert!(event["firstTimestamp"].is_string() && event["lastTimestamp"] == event["firstTimestamp"]);
-        let (second, again) = requests.recv().await.unwrap();
-        let path =
-            format!("PATCH /api/v1/namespaces/gatera/events/{}", event["metadata"]["name"].as_str().unwrap());
-        assert_eq!((second, &again["count"]), (path, &json!(2)));
-        assert!(again["lastTimestamp"].as_str() >= event["lastTimestamp"].as_str(), "{again}");
-    }
-
-    /// The API server counts bytes, and refuses the whole Event.
-    #[test]
-    fn a_note_fits_whatever_it_is_written_in() {
-        for text in ["a".repeat(2000), "я".repeat(700), format!("a{}", "я".repeat(700)), "short".to_owned()]
-        {
-            let note = fitting(&text);
-            assert!(note.len() <= LONGEST_NOTE && text.starts_with(&note), "{} bytes", note.len());
-            assert!(note.len() + 4 > text.len().min(LONGEST_NOTE), "{} bytes", note.len());
-        }
-    }
-}
+mod tests;

@@ -179,6 +179,7 @@ async fn guarded(look: &Look, site: &Site, rows: &mut Vec<Row>, world: Option<&W
     }
     rows.extend(doctor::clusters(&view, &clusters));
     rows.extend(doctor::once_guarded(&view));
+    rows.extend(doctor::lone_founders(&view));
     rows.extend(match strangers(&site.client, asked_for, &view).await {
         Ok(found) if found.is_empty() => {
             vec![Row::well("adoption", "no database server runs that no selector adopts")]

@@ -22,6 +22,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use tokio::time::sleep;
 
+use super::Exit;
 use super::look::{self, Seen};
 use super::site::Site;
 use super::status;
@@ -29,7 +30,7 @@ use super::status;
 /// What is asked.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Ask {
-    /// Show how far a rollout has come
+    /// Show how far a rollout has come: exit 0 when every member runs what it is to run, exit 1 before that or when it was given up
     Status {
         /// Of which clusters.
         #[command(flatten)]
@@ -74,19 +75,19 @@ impl Of {
 }
 
 /// Looks, and does what is asked.
-pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
+pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<Exit> {
     look::block_on(async {
         match ask {
-            Ask::Status { of, watch } => status(of, *watch, out).await,
-            Ask::History(of) => history(of, out).await,
+            Ask::Status { of, watch } => return status(of, *watch, out).await,
+            Ask::History(of) => history(of, out).await?,
             Ask::Pause(of) => {
                 let asked = of.seen().await?;
                 asked.wish(Some(Wish::Paused)).await?;
-                Ok(writeln!(
+                writeln!(
                     out,
                     "{} is paused: nobody is restarted for another configuration, but a member that fails with a new one still goes back to the one before",
                     asked.id
-                )?)
+                )?;
             }
             Ask::Resume(of) => {
                 let asked = of.seen().await?;
@@ -94,7 +95,7 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
                 let goes_on = || "goes on: members are to run what its ConfigMaps hold".to_owned();
                 let stays =
                     |why| format!("stays as it is: {why}; `gatera rollout retry` tries that once more");
-                Ok(writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?)
+                writeln!(out, "{} {}", asked.id, visible(&asked.given_up().map_or_else(goes_on, stays)))?;
             }
             Ask::Retry(of) => {
                 let asked = of.seen().await?;
@@ -104,17 +105,19 @@ pub fn run(ask: &Ask, out: &mut impl Write) -> anyhow::Result<()> {
                     anyhow::bail!("{} is paused; `gatera rollout resume` comes first", asked.id);
                 }
                 asked.wish(Some(Wish::Retry(format!("{:.0}", asked.clock.now())))).await?;
-                Ok(writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?)
+                writeln!(out, "{} tries once more what was given up ({})", asked.id, visible(why))?;
             }
-            Ask::Undo { of, to } => undo(of, to.as_deref(), out).await,
+            Ask::Undo { of, to } => undo(of, to.as_deref(), out).await?,
         }
+        Ok(Exit::Clean)
     })
 }
 
 /// How often it is looked while somebody watches.
 const LOOK: Duration = Duration::from_secs(2);
 
-async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<()> {
+/// What is not done yet, was given up, or is held, is exit 1: a pipeline that watches goes on only when every member runs it.
+async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyhow::Result<Exit> {
     let (mut before, client) = (String::new(), of.look().client().await?);
     loop {
         // Clock and settings as they are now: whoever watches may do so for days.
@@ -132,7 +135,7 @@ async fn status(of: &status::Options, watch: bool, out: &mut impl Write) -> anyh
             out.flush()?;
         }
         if !watch || !all.iter().any(report::moves) {
-            return Ok(());
+            return Ok(if all.iter().all(report::is_done) { Exit::Clean } else { Exit::Refused });
         }
         before = text;
         sleep(LOOK).await;

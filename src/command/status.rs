@@ -92,6 +92,7 @@ async fn told(of: &Options, client: &Client, clock: &mut Clock) -> anyhow::Resul
     let (world, _) = look::looked(&of.look, &site).await?;
     let view = site.view(&world);
     guard.extend(decide::doctor::once_guarded(&view));
+    guard.extend(decide::doctor::lone_founders(&view));
     let audit = audit::run(&view);
     let clusters = of.clusters(&world)?.into_iter();
     let all: Vec<_> = clusters.map(|cluster| Story::of(cluster, &view).with_findings(&audit)).collect();

@@ -80,7 +80,8 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
     match review.new.as_ref()? {
         Object::Pod(pod) if review.operation == Operation::Create => Some(Change::Inject(pod)),
         Object::StatefulSet(_) | Object::Deployment(_) => {
-            let (at_zero, marks) = (rules::held_at_zero(decision), rules::corrections(review, view));
+            let (at_zero, marks) =
+                (rules::held_at_zero(decision).is_some(), rules::corrections(review, view));
             (at_zero || !marks.is_empty()).then_some(Change::Workload { at_zero, marks })
         }
         _ => None,

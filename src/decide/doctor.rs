@@ -9,7 +9,7 @@ mod guarded;
 pub use guard::{
     Replica, Right, api_server, authority, leader, outside, replicas, rights, settings, webhooks,
 };
-pub use guarded::{clusters, namespaces, once_guarded};
+pub use guarded::{clusters, lone_founders, namespaces, once_guarded};
 
 /// What was asked for, or in words why that is not known.
 pub type Asked<T> = Result<T, String>;

@@ -133,7 +133,7 @@ impl fmt::Display for Step {
             Self::Ask { .. } => f.write_str("read from its members which cluster they are in, and record it"),
             Self::Identity { is, .. } => write!(f, "tell the member its cluster's identity ({is})"),
             Self::Configure(_) => f.write_str("record which configuration its members start with"),
-            Self::Evict { .. } => f.write_str("restart the member with another configuration"),
+            Self::Evict { .. } => f.write_str("restart the member with what it is to run now"),
             Self::Condemn(_) => f.write_str("mark the object, which goes with the bootstrap node"),
             Self::Delete(_) => f.write_str("delete the object, which belongs to the bootstrap node"),
             Self::Correct { .. } => f.write_str("correct the record of what goes with the bootstrap node"),

@@ -85,9 +85,13 @@ fn the_bootstrap_node_removes_itself_and_stays_away() {
     assert!(again.status == 0 && again.stderr.contains("kept at 0 replicas"), "{again}");
     let writes = || {
         let asked = alive.plane.asked_by_the_guard();
-        asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns).collect::<Vec<_>>()
+        let here = asked.into_iter().filter(|it| it.writes() && it.namespace == alive.ns);
+        here.filter(|it| it.resource != "events").collect::<Vec<_>>()
     };
     let before = writes();
+    // Each time, because many clients show no warning.
+    let kept = eventually("the Event", || events(&alive, "BootstrapKeptAtZero").pop());
+    assert!(kept.starts_with("Deployment galera-instance-bootstrap is kept at 0 replicas: "), "{kept}");
     // One that comes beside a change of the object is refused (409), and the object is judged again.
     let deletes: Vec<_> = before
         .iter()

@@ -61,6 +61,10 @@ fn a_release_lives_under_the_guard() {
 
     quiet(&alive.helm(&["rollback", INSTANCE, "1"]));
     alive.until_ready(3);
+    refused(
+        &alive.upgrade_chart(&["--set=nodeCount=1,allowEvenOrSmall=true"]),
+        "nodeCount 3 -> 1 would leave 1 of 3 members, and 2 are a majority: go to 2 first (with allowEvenOrSmall=true), and wait until",
+    );
     eventually("the others are gone", || (alive.members() == members).then_some(()));
     assert_eq!(alive.passwords(), passwords);
     assert_eq!(alive.kubectl(&["get", BOOTSTRAP]).status, 1, "hooks do not come back");
@@ -95,9 +99,48 @@ fn claims_have_the_labels_of_the_members() {
     let alive = Alive::empty("chart-claims");
     quiet(&alive.install(&["--set=bootstrap.enabled=false"]));
     alive.until_ready(3);
-    let selector = format!("--selector=app=galera,instance={INSTANCE}");
+    let selector = format!("--selector=app in (galera, galera-bootstrap),instance={INSTANCE}");
     let claims = || alive.admin(&["get", "pvc", &selector, "--output=name"]).succeeded();
     assert_eq!(claims().lines().count(), 3);
+}
+
+/// An installation that failed leaves a server that runs, too: the printed command ends all of it.
+#[test]
+fn what_is_left_of_a_failed_installation_goes_by_the_command_that_is_printed() {
+    let alive = Alive::empty("chart-anew");
+    let left = ["--show-only=templates/secret.yaml", "--show-only=templates/bootstrap.yaml"];
+    let left = alive.helm(&[&["template", INSTANCE, CHART][..], &left, &FIXED].concat()).succeeded();
+    let apply = |text: &str| {
+        let flags = ["--namespace", &alive.ns, "apply", "--filename=-"];
+        alive.plane.kubectl_stdin(User::Ci, &flags, text).succeeded();
+    };
+    apply(&left);
+    let claim = serde_json::json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": format!("{INSTANCE}-datadir-{STATEFUL_SET}-0"), "labels": { "app": "galera", "instance": INSTANCE },
+        },
+        "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "8Gi" } } },
+    });
+    apply(&claim.to_string());
+    let named = eventually("status to name it", || {
+        let output =
+            crate::guarded::ask(&alive.plane.kubeconfig(User::Admin), &["status", "--namespace", &alive.ns]);
+        Some(output.stdout).filter(|text| text.contains("there is no StatefulSet whose members join it"))
+    });
+    assert!(named.contains(&format!("Deployment {}/galera-instance-bootstrap runs", alive.ns)), "{named}");
+
+    let output = alive.install(&[]);
+    let (_, command) =
+        output.stderr.split_once("To begin anew, without the data: kubectl ").expect("a command");
+    let (command, selector) = command.trim_end().split_once(" -l ").unwrap();
+    let words: Vec<_> =
+        command.split(' ').chain(["-l", selector.trim_matches('\''), "--wait=false"]).collect();
+    alive.plane.kubectl(User::Editor, &words).succeeded();
+    eventually("all of it to be gone", || {
+        let kinds = "deployments,services,pods,persistentvolumeclaims";
+        alive.admin(&["get", kinds, "--output=name"]).succeeded().is_empty().then_some(())
+    });
 }
 
 /// Whatever its name, and beside another one.

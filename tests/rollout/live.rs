@@ -163,8 +163,8 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     says(&["pause", STATEFUL_SET], &format!("{id} is paused"));
     set_option(&alive, "max_connections = 79");
     eventually("status to say that it is paused", || {
-        let (_, text) = rollout(&["status", STATEFUL_SET]);
-        text.contains("[PENDING] (paused by gatera.dev/rollout)").then_some(())
+        let (code, text) = rollout(&["status", STATEFUL_SET, "--watch"]);
+        (code == 1 && text.contains("[PENDING] (paused by gatera.dev/rollout)")).then_some(())
     });
     let before = alive.members();
     // Whoever restarts meanwhile starts with what was good.
@@ -196,4 +196,43 @@ fn a_person_holds_it_up_takes_it_back_and_lets_it_go_on() {
     assert_eq!((code, text), (2, format!("gatera: nothing of {id} was given up\n")));
     let (code, text) = rollout(&["pause", "other"]);
     assert!(code == 2 && text.starts_with("gatera: there is no Galera cluster other in namespace"), "{text}");
+}
+
+/// As a tool does that waited in vain: the template before, once more. The guard knows it from what it watched.
+#[test]
+fn a_template_with_which_a_member_hangs_is_taken_back() {
+    let alive = Alive::cluster("taken-back");
+    let before = alive.members();
+    let hangs = r#"{"spec":{"template":{"metadata":{"annotations":{"gatera.lab/ready":"false"}}}}}"#;
+    alive.kubectl(&["patch", "statefulset", STATEFUL_SET, "--patch", hangs]).succeeded();
+    let last = format!("{STATEFUL_SET}-2");
+    let shows = "--output=jsonpath={.metadata.annotations.gatera\\.lab/ready} {.status.phase}";
+    eventually("the last member to hang", || {
+        (alive.admin(&["get", "pod", &last, shows]).stdout == "false Running").then_some(())
+    });
+    let another = eventually("another template to be refused", || {
+        let patch = hangs.replace("gatera.lab/ready", "another");
+        let flags = ["patch", "statefulset", STATEFUL_SET, "--dry-run=server", "--patch", &patch];
+        let output = alive.admin(&flags);
+        output.stderr.contains("[G14]").then_some(output.stderr)
+    });
+    assert!(another.contains("the template before it is let through at once"), "{another}");
+
+    let undone = alive.admin(&["rollout", "undo", "statefulset", STATEFUL_SET]);
+    assert!(undone.status == 0 && undone.stderr.contains("[G14]"), "{undone}");
+    assert!(
+        undone.stderr.contains("its pod template goes back to what Ready members were made from"),
+        "{undone}"
+    );
+    let said = eventually("status to name the command", || {
+        let output = guarded::ask(
+            &alive.plane.kubeconfig(User::Admin),
+            &["status", STATEFUL_SET, "--namespace", &alive.ns],
+        );
+        output.stdout.contains("was made from an earlier template").then_some(output.stdout)
+    });
+    assert!(said.contains(&format!("kubectl -n {} delete pod {last}", alive.ns)), "{said}");
+    alive.kubectl(&["delete", "pod", &last, "--wait=false"]).succeeded();
+    alive.until_ready(3);
+    assert_eq!(alive.members()[..2], before[..2], "no other member was restarted");
 }

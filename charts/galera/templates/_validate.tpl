@@ -122,7 +122,7 @@
 {{- range (lookup "v1" "PersistentVolumeClaim" .Release.Namespace "").items }}
 {{- $claim := .metadata.name }}
 {{- if regexMatch (printf "^%s-datadir-%s-galera-[0-9]+$" $name $name) $claim }}
-{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member: gatera start %s-galera -n %s (without Gatera: README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete pvc -l app=galera,instance=%s" $.Release.Namespace $claim $name $.Release.Namespace $.Release.Namespace $name) }}
+{{- fail (printf "\nPersistentVolumeClaim %s/%s is left from an earlier installation: a bootstrap node would found an empty cluster, and the data would be lost when its members join.\nTo keep the data: --set bootstrap.enabled=false, and start from the newest member: gatera start %s-galera -n %s (without Gatera: README.md of this chart).\nTo begin anew, without the data: kubectl -n %s delete deployment,service,configmap,pvc -l 'app in (galera, galera-bootstrap),instance=%s'" $.Release.Namespace $claim $name $.Release.Namespace $.Release.Namespace $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -133,9 +133,12 @@
 {{- with lookup "apps/v1" "StatefulSet" .Release.Namespace (printf "%s-galera" .Release.Name) }}
 {{- $old := int .spec.replicas }}
 {{- $new := int $.Values.nodeCount }}
-{{- $majority := add (div $old 2) 1 | int }}
+{{- /* The last but one may leave in order: there is no majority of two without both. */ -}}
+{{- $majority := ternary 1 (add (div $old 2) 1 | int) (eq $old 2) }}
 {{- if lt $new $majority }}
-{{- fail (printf "\nnodeCount %d -> %d would leave %d of %d members, and %d are a majority: go to %d first, and wait until all members are Ready" $old $new $new $old $majority (ternary $majority (add $majority 1 | int) (eq (mod $majority 2) 1))) }}
+{{- $odd := ternary $majority (add $majority 1 | int) (eq (mod $majority 2) 1) }}
+{{- $first := ternary (printf "%d first" $odd) (printf "%d first (with allowEvenOrSmall=true)" $majority) (lt $odd $old) }}
+{{- fail (printf "\nnodeCount %d -> %d would leave %d of %d members, and %d are a majority: go to %s, and wait until all members are Ready" $old $new $new $old $majority $first) }}
 {{- end }}
 {{- $ports := include "galera.listens" $ | fromJson }}
 {{- range $container := .spec.template.spec.containers }}

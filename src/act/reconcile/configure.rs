@@ -127,7 +127,7 @@ pub(super) async fn evict(means: &Means, id: &Id, pod: &str, uid: &str) -> kube:
                 id: id.clone(),
                 uid: set.unwrap_or_default(),
                 reason: rollout::WAITS,
-                note: format!("{pod} is to restart with another configuration, and may not yet: {why}"),
+                note: format!("{pod} is to restart, and may not yet: {why}"),
             }))
         }
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{Row, count};
 use crate::audit;
 use crate::marks::{BREAK_GLASS, PREFIX};
+use crate::object::{Meta, Workload};
 use crate::once_guarded;
 use crate::rules;
 use crate::verdict::Mode;
@@ -99,4 +100,18 @@ pub fn once_guarded(view: &View<'_>) -> Vec<Row> {
         Row::wrong("adoption", says, once_guarded::instead(id))
     };
     view.no_longer_adopted().map(row).collect()
+}
+
+/// What an installation that failed leaves behind: no cluster, and a server that runs.
+pub fn lone_founders(view: &View<'_>) -> Vec<Row> {
+    let row = |it: &Workload| {
+        let Meta { namespace, name, .. } = &it.metadata;
+        let instead =
+            format!("kubectl -n {namespace} delete deployment {name}, then its Service and ConfigMap");
+        let says = format!(
+            "Deployment {namespace}/{name} runs, and there is no StatefulSet whose members join it; if its installation failed: {instead}"
+        );
+        Row::remark("bootstrap node", says, instead)
+    };
+    view.lone_founders().map(row).collect()
 }

@@ -103,11 +103,20 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     if let Some(why) = super::looks_only(cluster, view) {
         return if cluster.note.is_some() { Stage::Held(why) } else { Stage::Absent };
     }
+    match back::of_an_earlier_template(cluster, view) {
+        None => of_configuration(cluster, view),
+        Some((says, None)) => match of_configuration(cluster, view) {
+            stage @ (Stage::Rolls(_, Some(_)) | Stage::Stopped(..)) => stage,
+            // Nothing else is done meanwhile.
+            _ => Stage::Rolls(says, None),
+        },
+        Some((says, step)) => Stage::Rolls(says, step),
+    }
+}
+
+fn of_configuration<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     let Some(note) = &cluster.note else { return first(cluster, view) };
     let it = Rollout { cluster, view, note };
-    if let Some(broken) = it.broken_by_an_old_template() {
-        return broken;
-    }
     match (&note.next, it.wanted()) {
         // Whoever fails is helped, whatever holds up the others.
         (Some(next), Err(why)) => it.ill_of(&next.revision).unwrap_or(Stage::Held(why)),

@@ -27,6 +27,11 @@ pub fn moves(story: &Story<'_>) -> bool {
     matches!(story.configuration, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
+/// Every member runs what it is to run, or nothing of it is looked after.
+pub fn is_done(story: &Story<'_>) -> bool {
+    matches!(story.configuration, Stage::Settled | Stage::Absent)
+}
+
 /// One cluster: what is done, and who runs what.
 pub fn status(story: &Story<'_>) -> String {
     let cluster = story.cluster;

@@ -1,5 +1,5 @@
 //! Who manages a StatefulSet, as far as advice depends on it: a field that somebody else sets is no longer Helm's, and the next
-//! `helm upgrade` sets it back, or fails with a conflict.
+//! `helm upgrade` sets it back, or fails with a conflict. Whatever else applies it does so too, and is not known here.
 //!
 //! Owns: no rule.
 
@@ -8,7 +8,8 @@ use crate::object::Meta;
 /// The command that gives a StatefulSet so many replicas.
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> String {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
-        return format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
+        let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
+        return format!("{command} (or the same in what you apply)");
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
     let value = CHARTS.iter().find(|(begin, _)| chart.starts_with(begin));

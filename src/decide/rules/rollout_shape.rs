@@ -28,11 +28,12 @@
 //! Wait until all members are Ready, then apply the change again. It is let through where it can be the way out: when the
 //! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
 //! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
-//! itself. A rollout that hangs although its member runs is not undone at once, because nothing in the request tells an old
-//! template from a new one. Hold it with a `partition` above all ordinals, delete the pod that hangs (it comes back with
-//! the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
-//! above all ordinals and `OnDelete` restart nobody and never wait;
-//! lowering the partition lets the rollout go on, so that waits.
+//! itself. A rollout that hangs although its member runs may be taken back at once (`helm rollback`, `kubectl rollout undo`, or what
+//! was applied before): the template that Ready members were made from is let through. Then delete the pod that hangs, or wait:
+//! after ten minutes gatera replaces it. Any other template waits, and so does that one where gatera was started in the middle of
+//! the rollout, and never saw it. Then hold the rollout with a `partition` above all ordinals, delete the pod that hangs (it comes
+//! back with the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
+//! above all ordinals and `OnDelete` restart no member and never wait; lowering the partition lets the rollout go on, so that waits.
 //!
 //! Budget: one per cluster, `maxUnavailable: 1`, which stays right when the cluster grows. The guard answers evictions
 //! itself, but only while it runs; the budget is there always, so the last one is kept while a member runs. To replace
@@ -48,6 +49,7 @@
 
 mod budgets;
 mod no_server;
+mod taken_back;
 
 use super::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
 use crate::galera::server;
@@ -163,6 +165,7 @@ fn restarted(review: &Review, old: &Workload, new: &Workload, view: &View<'_>) -
     }
     match cluster {
         Some(cluster) => let_go_besides(what, cluster, first, view)
+            .or_else(|| taken_back::judge(cluster, new, view).filter(|_| changed))
             .or_else(|| may_restart(what, cluster, first, new.parallel(), view)),
         // Not a cluster before this change, so none of its members joined anything.
         None if view.freshness == Freshness::Current => None,
@@ -236,10 +239,12 @@ fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
     let instead = if cluster.left && !cluster.members.iter().any(Member::starting) {
         format!("{APPLY_AGAIN}; change its template when all members are Ready")
     } else {
-        format!(
-            "{}, then repeat the command; a rollout that hangs: gatera explain G14",
-            cluster.wait_command()
-        )
+        let hangs = if taken_back::is_known(cluster, view) {
+            "if a rollout hangs, take it back: the template before it is let through at once"
+        } else {
+            "a rollout that hangs: gatera explain G14"
+        };
+        format!("{}, then repeat the command; {hangs}", cluster.wait_command())
     };
     wait(Verdict::Wait, says, instead)
 }

@@ -154,10 +154,11 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found.into_iter().collect()
 }
 
-/// The replicas of this Deployment are to be held at 0, or it would found a second cluster.
-pub fn held_at_zero(decision: &Decision) -> bool {
-    let held = |judged: &Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
-    decision.judged.iter().any(|judged| held(judged) && judged.softened.is_none())
+/// Why the replicas of this Deployment are held at 0: it would found a second cluster.
+pub fn held_at_zero(decision: &Decision) -> Option<&Finding> {
+    let held = |judged: &&Judged| judged.finding.rule == RULE.id && judged.finding.verdict == Verdict::Amend;
+    let mut judged = decision.judged.iter().filter(held);
+    judged.find(|judged| judged.softened.is_none()).map(|judged| &judged.finding)
 }
 
 /// Applied again: held at 0 with a warning while the object can still be changed, refused if that was circumvented.

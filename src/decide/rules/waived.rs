@@ -59,6 +59,14 @@ fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     let is_own = (review.kind, &review.name) == (kind, &meta.name);
     match review.origin {
         Origin::Validating | Origin::Live => {
+            // A `helm upgrade` writes half a dozen of them beside the StatefulSet, whose own warning is enough.
+            let is_beside = matches!(
+                review.kind,
+                Kind::ConfigMap | Kind::Secret | Kind::Service | Kind::ServiceAccount | Kind::Budget
+            );
+            if is_beside && !is_own && review.operation != Operation::Delete {
+                return false;
+            }
             let is_new = is_own && review.old.as_ref().and_then(mark) != review.new.as_ref().and_then(mark);
             !is_new && (!is_own || review.operation != Operation::Delete)
         }

@@ -121,6 +121,20 @@ impl<'a> View<'a> {
         self.deployments_of(ns, cluster.member_labels()).map(|(_, it)| it).filter(move |it| founds(it))
     }
 
+    /// Bootstrap nodes that run, or are about to, and whose StatefulSet is not there.
+    pub fn lone_founders(&self) -> impl Iterator<Item = &'a Workload> {
+        let view = *self;
+        let is_alone = move |it: &&Workload| {
+            let (ns, template) = (&it.metadata.namespace, &it.spec.template);
+            let labels = &template.metadata.labels;
+            it.replicas() > 0
+                && adopt::is_bootstrap(labels)
+                && view.cluster_of(ns, labels).is_none()
+                && view.founds_new_cluster(ns, &template.metadata, &template.spec).is_some()
+        };
+        self.world.facts.deployments.values().map(AsRef::as_ref).filter(is_alone)
+    }
+
     /// What goes with these Deployments: the Services that lead to nobody else, and the ConfigMaps that nobody else reads
     /// and that show that they are Galera's.
     pub fn goes_with(&self, cluster: &'a Cluster, founders: &[&'a Workload]) -> Vec<RemovalTarget> {

@@ -236,13 +236,30 @@ impl Cluster {
     /// StatefulSet tells of itself is not enough: of a rollout that was undone half-way, and of pods that it took over
     /// from an earlier one, it counts one template only.
     pub fn rolls(&self) -> bool {
+        self.workload.rolls() || self.members.iter().any(|it| self.is_to_be_replaced(it))
+    }
+
+    /// The same once this member has been made again: it is not what its controller is about to replace then.
+    pub fn rolls_without(&self, member: &Member) -> bool {
+        let is_to_be_replaced = |it: &Member| it.ordinal != member.ordinal && self.is_to_be_replaced(it);
+        self.workload.rolls() || self.members.iter().any(is_to_be_replaced)
+    }
+
+    fn is_to_be_replaced(&self, member: &Member) -> bool {
+        let reached = member.ordinal >= self.workload.reaches_from();
+        reached && member.pod.as_ref().is_some_and(|pod| !pod.going && self.is_earlier(pod))
+    }
+
+    /// This pod was made from another template than the newest.
+    pub fn is_earlier(&self, pod: &PodFact) -> bool {
         let newest = &*self.workload.status.update_revision;
-        let is_old = |pod: &Arc<PodFact>| {
-            !pod.going && ![&*pod.template, newest].contains(&"") && pod.template != newest
-        };
-        let reached = |it: &&Member| it.ordinal >= self.workload.reaches_from();
-        self.workload.rolls()
-            || self.members.iter().filter(reached).any(|it| it.pod.as_ref().is_some_and(is_old))
+        ![&*pod.template, newest].contains(&"") && pod.template != newest
+    }
+
+    /// The pod of `other` is made when `member`, which is not Ready and comes before it, has become Ready.
+    pub fn waits_for(&self, other: &Member, member: &Member) -> bool {
+        let behind = other.pod.is_none() && other.ordinal > member.ordinal;
+        behind && !member.ready() && !self.workload.parallel() && !self.left
     }
 
     /// This member is Ready or will be by waiting: its pod starts, or is made when the one before it is Ready.

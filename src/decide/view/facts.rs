@@ -13,6 +13,7 @@ use super::id::Id;
 use super::index::{By, Index};
 use super::kept::Kept;
 use super::room::Room;
+use super::templates::Templates;
 use super::{PodFact, room, what_runs};
 use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
@@ -34,6 +35,7 @@ pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
     pub(crate) stateful_sets: Map<Workload>,
+    pub(super) templates: Templates,
     /// The StatefulSet that each pod shows whose StatefulSet left it behind.
     pub(super) shown: Map<Workload>,
     /// StatefulSets that are gone, as what they left behind shows them.
@@ -155,6 +157,7 @@ impl Facts {
         self.change(kind, id, |facts| match kind {
             Kind::StatefulSet => {
                 facts.stateful_sets.remove(id);
+                facts.templates.forget(id);
                 facts.no_longer_adopted.remove(id);
                 facts.not_created.remove(id);
             }
@@ -191,10 +194,12 @@ impl Facts {
         match object {
             Object::StatefulSet(it) if adopted(&it) => {
                 self.no_longer_adopted.remove(&id);
+                self.templates.learn(&id, &it);
                 self.stateful_sets.insert(id, Arc::new(*it));
             }
             Object::StatefulSet(it) => {
                 self.stateful_sets.remove(&id);
+                self.templates.forget(&id);
                 match it.metadata.mark(marks::DATA) {
                     Some(_) if !it.metadata.going() => self.no_longer_adopted.insert(id, it.metadata.uid),
                     _ => self.no_longer_adopted.remove(&id),

@@ -3,7 +3,7 @@
 //! Must not know: which cluster it belongs to. Beside what its object says, it remembers what its server told in other ways,
 //! by a probe or its last words.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{TEMPLATE, what_runs};
 use crate::galera::adopt::READER;
@@ -123,6 +123,8 @@ impl Reads {
 const LONGEST_WORDS: usize = 300;
 /// So many seconds lie between the first probe that fails and the moment when the pod is not Ready any more.
 const A_FEW_PROBES: i64 = 30;
+/// A member that is not Ready for so long, without a sign of progress, hangs.
+pub const HANGS: SignedDuration = SignedDuration::from_mins(10);
 
 impl PodFact {
     /// The Deployment that makes it: its `ReplicaSet` is named after that, with a hash at the end.
@@ -140,6 +142,12 @@ impl PodFact {
     /// What its server does as long as it has not joined: as a probe saw it last, or as it reported.
     pub fn doing(&self) -> Option<Doing> {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
+    }
+
+    /// It has not been Ready for [`HANGS`], and does not report a copy that it receives.
+    pub fn hangs(&self, now: Timestamp) -> bool {
+        let lasts = self.unready.is_some_and(|since| now.duration_since(since) >= HANGS);
+        !self.ready && !self.going && lasts && self.doing() != Some(Doing::Receives)
     }
 
     /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it

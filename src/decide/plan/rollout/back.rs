@@ -9,14 +9,14 @@ use super::turn::fails;
 use super::{Rollout, STOPPED, Stage, WAITS};
 use crate::galera::start_note::Doing;
 use crate::revision::Revision;
-use crate::view::{Member, Note, PodFact, Stopped, Wish};
+use crate::view::{Cluster, Member, Note, PodFact, Stopped, View, Wish};
 
 /// Longer than one failed start, which happens to a member that joins: the second pause of a container that fails.
 const FAILS: Duration = Duration::from_secs(20);
 /// Whoever joins may start anew a few times, on a busy node.
 const MANY: i64 = 5;
 /// Without a sign of progress.
-const HANGS: Duration = Duration::from_secs(600);
+const HANGS: Duration = crate::view::HANGS.unsigned_abs();
 /// With `Parallel` the StatefulSet controller replaces a broken pod of a template that nobody wants any more by itself, and so
 /// it does with one whose phase is Failed. With `OrderedReady` it waits for ever until that pod is Ready (1.36, too).
 const REPLACED: Duration = Duration::from_secs(30);
@@ -112,35 +112,42 @@ impl Rollout<'_, '_> {
             ),
         })
     }
+}
 
-    /// A StatefulSet controller may wait for ever for a pod that is broken by a template that was taken back.
-    pub(super) fn broken_by_an_old_template(&self) -> Option<Stage> {
-        let Self { cluster, .. } = self;
-        let status = &cluster.workload.status;
-        let current = cluster.workload.is_observed();
-        let unwanted = |pod: &PodFact| {
-            pod.stuck && !pod.running && !pod.template.is_empty() && pod.template != status.update_revision
-        };
-        let reached = cluster.workload.reaches_from();
-        // One that comes back with the template that it has is not helped by that.
-        let is_new = |it: &Member| cluster.workload.makes_newest(it.ordinal);
-        let mut members = cluster.members.iter().filter(|it| {
-            it.ordinal >= reached && is_new(it) && it.pod.as_ref().is_some_and(|pod| unwanted(pod))
-        });
-        let member = members.next().filter(|_| current && members.next().is_none())?;
-        let others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
-        let alone = others.clone().all(Member::ready) && cluster.leaving.is_empty() && others.count() > 0;
-        let pod = member.pod.as_ref().filter(|pod| alone && !pod.going)?;
-        let step = Step::Evict {
-            id: cluster.id.clone(),
-            pod: pod.name.clone(),
-            uid: pod.uid.clone(),
-            patience: REPLACED,
-        };
-        let says =
-            format!("{} keeps failing by a template that was taken back, and is replaced", member.name);
-        Some(Stage::Rolls(says, Some(Box::new(step))))
+/// A pod that is not Ready and was made from an earlier template: its StatefulSet controller waits until it is, even where
+/// that template was taken back. It is made again from the newest: at once if it keeps failing, else when it hangs.
+pub(super) fn of_an_earlier_template(
+    cluster: &Cluster,
+    view: &View<'_>,
+) -> Option<(String, Option<Box<Step>>)> {
+    let workload = &cluster.workload;
+    // One that comes back with the template that it has is not helped by that.
+    let gets_another =
+        |it: &Member| it.ordinal >= workload.reaches_from() && workload.makes_newest(it.ordinal);
+    let ill = |pod: &PodFact| !pod.ready && !pod.going && cluster.is_earlier(pod);
+    let member = cluster.members.iter().find(|it| gets_another(it) && it.pod.as_deref().is_some_and(ill))?;
+    let pod = member.pod.as_ref().filter(|_| workload.is_observed() && cluster.leaving.is_empty())?;
+    // The others have to do without it; those behind it are not even made before it is Ready.
+    let mut others = cluster.members.iter().filter(|it| it.ordinal != member.ordinal);
+    if cluster.ready() == 0 || !others.all(|it| it.ready() || cluster.waits_for(it, member)) {
+        return None;
     }
+    let (ns, name, minutes) = (&cluster.id.namespace, &pod.name, HANGS.as_secs() / 60);
+    let says = match (pod.stuck && !pod.running, pod.hangs(view.now)) {
+        (true, _) => format!("{name} keeps failing by a template that was taken back, and is replaced"),
+        (false, true) => format!("{name} does not become Ready with an earlier template, and is replaced"),
+        (false, false) => {
+            let at_once = format!("; at once: kubectl -n {ns} delete pod {name}");
+            // While others are to be replaced as well, G02 has something against it.
+            let at_once = if cluster.rolls_without(member) { String::new() } else { at_once };
+            let says = format!(
+                "{name} is not Ready, and was made from an earlier template: if it hangs for {minutes} minutes it is replaced{at_once}"
+            );
+            return Some((says, None));
+        }
+    };
+    let (id, pod, uid) = (cluster.id.clone(), name.clone(), pod.uid.clone());
+    Some((says, Some(Box::new(Step::Evict { id, pod, uid, patience: REPLACED }))))
 }
 
 /// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.

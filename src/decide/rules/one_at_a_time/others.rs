@@ -7,7 +7,7 @@ use super::super::departure::hold;
 use super::{Leaving, finding};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::{self, Condition};
-use crate::view::{Member, State, transfer};
+use crate::view::{Member, PodFact, State, transfer};
 
 impl Leaving<'_> {
     /// While another one is missing, this one carries the cluster.
@@ -43,7 +43,7 @@ impl Leaving<'_> {
                 "repeat the command when it is gone".to_owned(),
             );
         }
-        let (other, trouble) = self.others().find_map(|other| Some((other, other.trouble()?)))?;
+        let (other, trouble) = self.those_that_stay().find_map(|other| Some((other, other.trouble()?)))?;
         if let (Some(own), Some(its)) = (does(self.member), does(other)) {
             let says = format!("{} {} ({})", other.name, its.says(), self.seen());
             let instead = format!(
@@ -81,6 +81,11 @@ impl Leaving<'_> {
         Some(vec![finding(Verdict::Deny, says, why, instead)])
     }
 
+    /// The others, but for those whose pods are not made before this one is Ready.
+    fn those_that_stay(&self) -> impl Iterator<Item = &Member> {
+        self.others().filter(|other| !self.cluster.waits_for(other, self.member))
+    }
+
     /// Somebody said that the node of this other member is switched off: its pod never becomes Ready.
     fn is_switched_off(&self, other: &Member) -> Option<Finding> {
         let name = &other.name;
@@ -101,7 +106,11 @@ impl Leaving<'_> {
     /// The StatefulSet controller restarts the next member as soon as all are Ready, and knows of nobody's deletion then.
     fn rollout_goes_on(&self) -> Option<(String, String)> {
         let id = &self.cluster.id;
-        if !self.cluster.rolls() || !self.others().all(Member::ready) {
+        let Self { cluster, member, .. } = *self;
+        // One that hangs with an earlier template is waited for in vain.
+        let in_vain = |pod: &PodFact| cluster.is_earlier(pod) && pod.hangs(self.view.now);
+        let is_in_vain = member.pod.as_deref().is_some_and(in_vain);
+        if is_in_vain || !cluster.rolls_without(member) || !self.those_that_stay().all(Member::ready) {
             return None;
         }
         let (ns, name, seen) = (&id.namespace, &id.name, self.seen());

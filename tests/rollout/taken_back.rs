@@ -1,0 +1,150 @@
+//! A rollout of the template that hangs is taken back: what the guard lets through, what it does, and what it says.
+
+use decide::config::Settings;
+use decide::report::{self, pages::Pages};
+use decide::review::{self, Origin};
+use decide::rules;
+use decide::view::{Freshness, View, World};
+use serde_json::{Value, json};
+
+use super::situation::{File, Situation};
+use crate::scene::{self, NAMESPACE, STATEFUL_SET, Scene, facts_of};
+
+/// A member of a StatefulSet whose rollout hangs: how it is, and the revision of its template; since when it is not Ready.
+fn pod(scene: &Scene, ordinal: usize, revision: &str, since: &str) -> Value {
+    let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-{ordinal}"));
+    pod["metadata"]["labels"]["controller-revision-hash"] = json!(revision);
+    pod["metadata"]["annotations"]["gatera.dev/revision"] = json!(File::Old.revision());
+    if pod["status"]["conditions"][0]["status"] == "False" {
+        pod["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+    }
+    pod
+}
+
+/// Each member: how it is, and the revision of its template.
+fn members(scene: &Scene, revisions: &[&str], since: &str) -> Vec<Value> {
+    let all = scene.members.iter().zip(revisions).enumerate().filter(|(_, (word, _))| *word != "absent");
+    all.map(|(ordinal, (_, revision))| pod(scene, ordinal, revision, since)).collect()
+}
+
+/// What is said and done, once template b was taken back for a.
+fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, String) {
+    let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
+    let it = Situation {
+        set: json!({ "status": { "currentRevision": "a", "updateRevision": "a" } }),
+        members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
+        also: members(&scene, revisions, since),
+        ..Situation::noted()
+    };
+    it.stage()
+}
+
+#[test]
+fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten_minutes() {
+    let since = |since| stage(&["ready", "ready", "starting"], &["a", "a", "b"], since);
+    let (says, does) = since("2026-12-01T09:25:00Z");
+    assert_eq!(
+        says,
+        "galera-2 is not Ready, and was made from an earlier template: if it hangs for 10 minutes it is replaced; at once: kubectl -n db \
+         delete pod galera-2"
+    );
+    assert_eq!(does, "");
+    let replaced = "galera-2 does not become Ready with an earlier template, and is replaced";
+    assert_eq!(since("2026-12-01T09:20:00Z"), (replaced.to_owned(), "evict galera-2 after 30s".to_owned()));
+    // It hangs with the second one: deleting it is refused until the first one is what it is to be.
+    let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
+    assert!(says.ends_with("if it hangs for 10 minutes it is replaced"), "{says}");
+    // Another one is missing: no member leaves.
+    let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
+    assert_eq!(does, "");
+}
+
+/// Also where members behind it were taken away before: their pods are made when it is Ready.
+#[test]
+fn those_behind_it_that_wait_for_their_turn_do_not_hold_it_up() {
+    let words = ["ready", "ready", "stuck", "absent", "absent"];
+    assert_eq!(stage(&words, &["a", "a", "b"], "2026-12-01T09:00:00Z").1, "evict galera-2 after 30s");
+    let before = ["ready", "absent", "stuck"];
+    assert_eq!(
+        stage(&before, &["a", "a", "b"], "2026-12-01T09:00:00Z").1,
+        "",
+        "it would be the next to be made"
+    );
+}
+
+/// A StatefulSet of this template, as its controller has seen it.
+fn set(scene: &Scene, template: &str, current: &str, update: &str) -> Value {
+    let mut set = scene.stateful_set();
+    set["spec"]["template"]["metadata"]["annotations"] = json!({ "version": template });
+    set["status"] = json!({ "currentRevision": current, "updateRevision": update });
+    set
+}
+
+/// Of a change to this template: the verdict, or what is said of it. Template a was seen before b, if so.
+fn changed(scene: &Scene, revisions: &[&str], to: &str, a_was_seen: bool) -> String {
+    let (before, now, settings) = (set(scene, "a", "a", "a"), set(scene, "b", "a", "b"), Settings::default());
+    let objects = scene.objects().into_iter().map(|(_, object)| object);
+    let also = members(scene, revisions, "2026-12-01T09:28:00Z");
+    let all: Vec<_> =
+        a_was_seen.then_some(before).into_iter().chain(objects).chain(also).chain([now.clone()]).collect();
+    let world = World::build(facts_of(&all, &settings), Freshness::Current);
+    let view = View::new(&world, scene::now(), &settings);
+    let mut new = now.clone();
+    new["spec"]["template"]["metadata"]["annotations"] = json!({ "version": to });
+    let body = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {
+        "uid": "u", "kind": { "group": "apps", "version": "v1", "kind": "StatefulSet" },
+        "resource": { "group": "apps", "version": "v1", "resource": "statefulsets" }, "operation": "UPDATE",
+        "namespace": NAMESPACE, "name": STATEFUL_SET, "userInfo": { "username": "alice" }, "object": new, "oldObject": now,
+    } });
+    let review = review::read(body.to_string().as_bytes(), Origin::Validating).unwrap().review;
+    let decision = rules::evaluate(&review, &view);
+    if decision.allowed() {
+        let says = decision.judged.iter().map(|it| format!("{}; {}", it.finding.says, it.finding.instead));
+        return says.collect();
+    }
+    report::refusal(&review.subject(), &decision, &Pages::Program)
+}
+
+#[test]
+fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
+    let hangs =
+        Scene { members: ["ready", "ready", "starting"].map(str::to_owned).into(), ..Scene::default() };
+    let revisions = ["a", "a", "b"];
+    assert_eq!(
+        changed(&hangs, &revisions, "a", true),
+        format!(
+            "its pod template goes back to what Ready members were made from; let through, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
+             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; else gatera replaces it when it has not been Ready for 10 \
+             minutes"
+        )
+    );
+    // Any other one waits, and the answer names that way.
+    let other = changed(&hangs, &revisions, "c", true);
+    assert!(
+        other.contains("[G14]") && other.contains("the template before it is let through at once"),
+        "{other}"
+    );
+    // A guard that was started since does not know what a was.
+    let unknown = changed(&hangs, &revisions, "a", false);
+    assert!(
+        unknown.contains("[G14]") && unknown.contains("a rollout that hangs: gatera explain G14"),
+        "{unknown}"
+    );
+    // It hangs with the second one: the first one runs the new template, and goes back when the second one is Ready.
+    let half =
+        Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
+    let goes_back = changed(&half, &["a", "b", "b"], "a", true);
+    let replaced = format!(
+        "; gatera replaces {STATEFUL_SET}-1 when it has not been Ready for 10 minutes, then the others, one at a time"
+    );
+    assert!(
+        goes_back.starts_with("its pod template goes back to ") && goes_back.ends_with(&replaced),
+        "{goes_back}"
+    );
+    // With Parallel it would go back at once, while the second one is away.
+    let half = Scene { parallel: true, ..half };
+    let parallel = changed(&half, &["a", "b", "b"], "a", true);
+    assert!(parallel.contains("[G14]"), "{parallel}");
+    let parallel = Scene { parallel: true, ..hangs };
+    assert!(changed(&parallel, &revisions, "a", true).starts_with("its pod template goes back to "));
+}
