@@ -11,6 +11,7 @@ mod endpoint;
 mod engine;
 mod fixed;
 mod flavor;
+mod grant;
 mod grants;
 mod high_availability;
 mod name;
