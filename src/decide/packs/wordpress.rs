@@ -57,9 +57,10 @@ const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || 
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
-/// CEL: it is called like a part, and is none.
+/// CEL: it is called like a part, and is none: whatever else owns it.
 const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
-!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && !has(object.metadata.ownerReferences)";
+!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
+!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
 
 const ENTRIES: &[Entry] = &[
     Entry {
