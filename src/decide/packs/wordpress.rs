@@ -135,6 +135,7 @@ struct Spec {
 enum Tier {
     Database,
     Site,
+    Backup,
 }
 
 /// Which part of a WordPress an object is, by its owner or its label, and by its name or its tier; `None`: of none.
@@ -144,8 +145,12 @@ fn part(meta: &Meta) -> Option<Tier> {
         return None;
     }
     let tier = meta.labels.get("tier").map(String::as_str);
-    let of_database = tier == Some("mysql") || tier.is_none() && meta.name.contains("mysql");
-    Some(if of_database { Tier::Database } else { Tier::Site })
+    Some(match tier {
+        Some("mysql") => Tier::Database,
+        None if meta.name.contains("mysql") => Tier::Database,
+        Some("backup") => Tier::Backup,
+        _ => Tier::Site,
+    })
 }
 
 /// `secretRef:<secret>/<key>`: where a password is, instead of the password.

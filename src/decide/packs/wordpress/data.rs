@@ -126,6 +126,7 @@ fn in_words(claims: &[&Meta]) -> String {
 fn of_claim(tier: Tier) -> &'static str {
     match tier {
         Tier::Database => "it holds the database of a WordPress",
+        Tier::Backup => "it holds the backups of a WordPress",
         Tier::Site => "it holds the files of a WordPress: its plugins and what people uploaded",
     }
 }
