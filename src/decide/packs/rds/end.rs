@@ -27,7 +27,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Rds, wait_until_active};
+use super::{Rds, until_active};
 use crate::object::{Kind, Object};
 use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
@@ -100,13 +100,12 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     );
     let why = "without a last backup, which fails while the instance is not ACTIVE, the operator deletes nothing, and the \
                instance goes on costing";
+    let active = until_active(rds, review);
     let instead = if rds.status.stuck() {
-        format!(
-            "look in the cloud what instance {namespace}_{name} needs to be ACTIVE; if it is to go: {}, and again, then delete it in the cloud",
-            confirmation(review, RULE.id, view)
-        )
+        let confirmed = confirmation(review, RULE.id, view);
+        format!("{active}; if it is to go: {confirmed}, and again, then delete it in the cloud")
     } else {
-        format!("{}; then take a backup of your own", wait_until_active(namespace, name))
+        format!("{active}; then take a backup of your own")
     };
     RULE.finding(Verdict::Deny, "status.status", says, why, instead)
 }
