@@ -164,7 +164,17 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         operator.get("deployment", "wordpress-mysql")
     });
 
-    // As it is printed: the label first, then the Wordpress alone. What it leaves behind is still guarded.
+    leaves_its_data(&web, &operator);
+    goes_with_its_data(&web, &operator);
+    plane.kubectl(User::Admin, &["delete", "crd", "wordpresses.example.com"]).succeeded();
+    until_asked(plane, "wordpresses.gatera.dev", false);
+    let (status, text) = web.guard.get("/readyz").unwrap();
+    assert_eq!(status, 200, "{text}");
+}
+
+/// As it is printed: the label first, then the Wordpress alone. What it leaves behind is still guarded.
+fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
+    let (plane, ns) = (&web.plane, &*web.ns);
     let delete = || web.admin(&["delete", "wordpress", "example-wordpress"]);
     let printed = advice(&delete());
     let [label, orphan, _] = &printed[..] else { panic!("{printed:?}") };
@@ -194,8 +204,10 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
     eventually("the claims to be gone with the pods", || {
         (!["mysql-pv-claim", "wp-pv-claim"].iter().any(|it| operator.get("pvc", it).is_some())).then_some(())
     });
+}
 
-    // Confirmed, one goes with everything that it owns.
+/// Confirmed, one goes with everything that it owns.
+fn goes_with_its_data(web: &Web, operator: &Operator<'_>) {
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
     eventually("the operator to make all of it again", || {
         operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
@@ -205,17 +217,12 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         let refused = web.admin(&["delete", "wordpress", "example-wordpress", "--dry-run=server"]);
         (refused.status != 0 && refused.stderr.contains("wp-pv-claim")).then(|| advice(&refused))
     });
-    follow(plane, User::Admin, &printed[2]);
-    delete().succeeded();
+    follow(&web.plane, User::Admin, &printed[2]);
+    web.admin(&["delete", "wordpress", "example-wordpress"]).succeeded();
     eventually("the garbage collector to remove its parts", || {
         let left = ["deployment/wordpress", "pvc/wp-pv-claim", "service/wordpress-mysql"];
         let there =
             |it: &&str| it.split_once('/').and_then(|(kind, name)| operator.get(kind, name)).is_some();
         (!left.iter().any(there)).then_some(())
     });
-
-    plane.kubectl(User::Admin, &["delete", "crd", "wordpresses.example.com"]).succeeded();
-    until_asked(plane, "wordpresses.gatera.dev", false);
-    let (status, text) = web.guard.get("/readyz").unwrap();
-    assert_eq!(status, 200, "{text}");
 }

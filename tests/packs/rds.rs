@@ -1,7 +1,7 @@
 //! The pack rds before the operator's own chart and definition: its account is known, and every way out that is printed here is taken out
 //! of the text and followed as it stands there. Nobody plays the cloud; what the operator notes of it is written by its account.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::until_asked;
 use crate::advice::{advice, follow};
@@ -24,10 +24,10 @@ impl Shop {
         self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat())
     }
 
-    fn create(&self, name: &str, object: serde_json::Value) -> Output {
+    fn create(&self, name: &str, object: &Value) -> Output {
         let mut whole =
             json!({ "apiVersion": "otc.mcsps.de/v1alpha1", "kind": "Rds", "metadata": { "name": name } });
-        json_patch::merge(&mut whole, &object);
+        json_patch::merge(&mut whole, object);
         let arguments = ["create", "--namespace", &self.ns, "--filename=-"];
         self.plane.kubectl_stdin(User::Admin, &arguments, &whole.to_string())
     }
@@ -93,15 +93,17 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     let binds = |it: &&str| it.contains("rdsoperator-otc-rds-operator");
     let commands: Vec<_> = commands.filter(binds).collect();
     assert_eq!(commands.len(), 2, "{page}");
-    commands.iter().for_each(|it| follow(plane, User::Admin, it));
+    for command in commands {
+        follow(plane, User::Admin, command);
+    }
 
     // The password of the printed command is one that the schema takes.
-    let refused = shop.create("orders", json!({}));
+    let refused = shop.create("orders", &json!({}));
     assert!(refused.stderr.contains("[R06]"), "{refused}");
     let command = between(&refused.stderr, "choose another with `", "`");
     let password = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
     let password = String::from_utf8(password.stdout).unwrap();
-    shop.create("orders", json!({ "spec": { "password": password.trim() } })).succeeded();
+    shop.create("orders", &json!({ "spec": { "password": password.trim() } })).succeeded();
 
     // Another one, once root has it.
     let other = json!({ "spec": { "password": format!("{}x", password.trim()) } }).to_string();
@@ -123,7 +125,7 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
     shop.as_advised("R14", || delete("orders"));
 
     // One that failed never gets there.
-    shop.create("broken", json!({ "spec": { "password": password.trim() } })).succeeded();
+    shop.create("broken", &json!({ "spec": { "password": password.trim() } })).succeeded();
     shop.noted("broken", "FAILED");
     shop.as_advised("R14", || delete("broken"));
 
@@ -132,10 +134,10 @@ fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
 
 /// In, as a new Rds and as one that has no instance yet, and out again.
 fn take_over(shop: &Shop) {
-    let takes = |annotations: serde_json::Value| {
+    let takes = |annotations: Value| {
         shop.create(
             "legacy",
-            json!({ "metadata": { "annotations": annotations }, "status": { "id": "legacyin01" } }),
+            &json!({ "metadata": { "annotations": annotations }, "status": { "id": "legacyin01" } }),
         )
     };
     let refused = takes(json!({}));

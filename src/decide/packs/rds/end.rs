@@ -124,20 +124,20 @@ fn of_all(review: &Review, view: &View<'_>) -> Finding {
         return RULE.finding(Verdict::Unknown, "metadata.name", says, why, instead(review, view));
     }
     if count == 0 {
-        return without_instances(format!(
+        return without_instances(&format!(
             "every Rds in every namespace goes with it ({all}, {})",
             view.seen()
         ));
     }
     let says = format!(
-        "every Rds in every namespace goes with it, and {count} of them with an instance in the cloud ({})",
+        "every Rds in every namespace goes with it, and the instance of each that has one ({count}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
     RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
 }
 
-fn without_instances(gone: String) -> Finding {
+fn without_instances(gone: &str) -> Finding {
     let says = format!("{gone}, and none has a status.id");
     let why = "an instance that is being made, or whose id was taken out here, stays in the cloud and costs";
     let instead = "look in the cloud for instances of their names, NAMESPACE_NAME";
@@ -150,7 +150,7 @@ fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let mut all = view.named(Kind::Rds, &review.name).filter(|it| !without.contains(it));
     let Some(first) = all.next() else {
         let one = without.first()?;
-        return Some(without_instances(format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));
+        return Some(without_instances(&format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));
     };
     let others = match all.count() {
         0 => String::new(),

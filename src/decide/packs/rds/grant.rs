@@ -29,7 +29,7 @@ enum Token {
     Sign(char),
 }
 
-fn is_word(c: &char) -> bool {
+fn is_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '$' | '%')
 }
 
@@ -47,9 +47,9 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
                 }
             },
             '.' | ',' | '*' | '@' | '(' | ')' => found.push(Token::Sign(c)),
-            c if is_word(&c) => {
+            c if is_word(c) => {
                 name.push(c);
-                while let Some(it) = chars.next_if(is_word) {
+                while let Some(it) = chars.next_if(|it| is_word(*it)) {
                     name.push(it);
                 }
                 found.push(Token::Word(name));

@@ -54,10 +54,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
         // Another field than that of a change: what was created with an id may not be given another.
-        let found = match new.id.is_empty() {
-            true => set(review, "status"),
-            false => takes_over(review, view, "status"),
-        };
+        let found =
+            if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
         return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
     };
     let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
