@@ -139,9 +139,10 @@ fn wrong(text: &str, user: &User) -> Option<(Verdict, &'static str, &'static str
             Some((Verdict::Deny, "may be passed on", "leave the GRANT OPTION out"))
         }
         () if grant.user != user.name.look() || !is_of_host => deny("is for another account"),
-        () if grant.database == "*" && only(&OF_A_WATCHER) => None,
-        () if grant.database == "*" => deny("is for everything"),
-        () if !only(&OF_A_DATABASE) => deny("is over the whole server, not over one database"),
+        () if grant.database == "*" && !only(&OF_A_WATCHER) => deny("is for everything"),
+        () if grant.database != "*" && !only(&OF_A_DATABASE) => {
+            deny("is over the whole server, not over one database")
+        }
         () if grant.database.is_empty() => {
             deny("names no database, and so counts in that of the server itself")
         }

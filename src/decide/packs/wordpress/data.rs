@@ -65,7 +65,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
         Some(_) if is_definition && !view.has_none(Kind::Wordpress) => Some(format!(
-            "every Wordpress in every namespace goes with it ({}, {}), and so do their volumes",
+            "every Wordpress in every namespace goes with it ({}, {}), and so do the volumes that they own",
             view.how_many(Kind::Wordpress),
             view.seen()
         )),
