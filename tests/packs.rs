@@ -58,7 +58,7 @@ impl Web {
 }
 
 impl Web {
-    /// Somebody else's Deployment of the name, with an owner of its own.
+    /// A Deployment of the name that has an owner of its own.
     fn warns_of_a_namesake_of_another_owner(&self) {
         let owner = json!({ "apiVersion": "apps.example.org/v1", "kind": "Site", "name": "x", "uid": "7" });
         let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "nginx:1.27" }] } });

@@ -1,5 +1,5 @@
 //! The pack rds before the operator's own chart and definition: its account is known, and every way out that is printed here is taken out
-//! of the text and followed as it stands there. Nobody plays the cloud; what the operator notes of it is written by its account.
+//! of the text and followed as it stands there. There is no cloud: what the operator notes of it is written by its account.
 
 use serde_json::{Value, json};
 
@@ -149,7 +149,7 @@ fn take_over(shop: &Shop) {
     shop.noted("legacy", "ACTIVE");
     shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
     shop.released("legacy");
-    // Its first id, by an account that nobody has named.
+    // Its first id, by an account that is not named.
     let patch = r#"{"status":{"id":"legacyin01"}}"#;
     let stranger = ["--as=system:serviceaccount:otc:databases", "--as-group=system:masters"];
     let by =

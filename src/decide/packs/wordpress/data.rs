@@ -82,7 +82,7 @@ fn backup_first(review: &Review, view: &View<'_>) -> String {
     format!("take a backup; then {}, and again", confirmation(review, RULE.id, view))
 }
 
-/// The claims that Kubernetes deletes after it. Those that were there before it belong to nobody, and stay.
+/// The claims that Kubernetes deletes after it. Those that were there before it have no owner, and stay.
 fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Review { namespace, name, .. } = review;
     let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
