@@ -4,11 +4,11 @@
 use serde_json::json;
 
 use crate::cluster::STATEFUL_SET;
-use crate::lab::{Output, User, eventually};
+use crate::lab::{ControlPlane, Output, User, eventually};
 use crate::paths::Terminal;
 
 /// The commands in the advice of a denial, in order.
-fn advice(output: &Output) -> Vec<String> {
+pub fn advice(output: &Output) -> Vec<String> {
     assert_ne!(output.status, 0, "it was to be refused: {output}");
     let (_, after) = output.stderr.split_once("do instead:").expect("a denial says what to do instead");
     // One line, or several that are numbered.
@@ -23,28 +23,36 @@ fn advice(output: &Output) -> Vec<String> {
 
 /// As a shell would split it: single quotes hold words together.
 pub fn words(command: &str) -> Vec<String> {
-    let mut words = Vec::new();
+    let mut words = vec![String::new()];
     for (index, part) in command.split('\'').enumerate() {
-        if index % 2 == 1 {
-            words.push(part.to_owned());
-        } else {
-            words.extend(part.split_whitespace().map(str::to_owned));
+        for (at, piece) in
+            if index % 2 == 1 { vec![part] } else { part.split(' ').collect() }.iter().enumerate()
+        {
+            if at > 0 {
+                words.push(String::new());
+            }
+            words.last_mut().expect("there is one").push_str(piece);
         }
     }
+    words.retain(|it| !it.is_empty());
     words
 }
 
+/// Runs one command of an advice, which must work.
+pub fn follow(plane: &ControlPlane, user: User, command: &str) {
+    // Who pastes it as it stands is told to write a reason.
+    let words = words(&command.replace("reason=…", "reason=as-advised"));
+    let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
+    if words.contains(&"delete") {
+        words.push("--wait=false");
+    }
+    let output = plane.kubectl(user, &words);
+    assert_eq!(output.status, 0, "the advice does not work: kubectl {command}\n{output}");
+}
+
 impl Terminal {
-    /// Runs one command of an advice, which must work.
     fn follow(&self, command: &str) {
-        // Who pastes it as it stands is told to write a reason.
-        let words = words(&command.replace("reason=…", "reason=as-advised"));
-        let mut words: Vec<_> = words.iter().map(|word| &**word).collect();
-        if words.contains(&"delete") {
-            words.push("--wait=false");
-        }
-        let output = self.plane.kubectl(self.user, &words);
-        assert_eq!(output.status, 0, "the advice does not work: kubectl {command}\n{output}");
+        follow(self.plane, self.user, command);
     }
 }
 

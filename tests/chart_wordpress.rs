@@ -2,6 +2,10 @@
 //! what stays. Its pods are in `e2e/wordpress.rs`.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -65,7 +69,13 @@ fn what_it_renders_is_on_one_page() {
     let ours = |text: &str| {
         text.split("---\n").filter(|it| it.contains("kind: Deployment")).last().map(str::to_owned)
     };
-    let text = format!("{own}\n=== database.galera=shop\n{}", ours(&galera).unwrap());
+    let backup = template(&["--set=auth.existingSecret=mine,backup.enabled=true"]).succeeded();
+    let backup = backup.split("# Source: ").filter(|it| it.starts_with("wordpress/templates/backup.yaml"));
+    let backup = backup.collect::<Vec<_>>().join("---\n");
+    let text = format!(
+        "{own}\n=== database.galera=shop\n{}\n=== backup.enabled=true\n{backup}",
+        ours(&galera).unwrap()
+    );
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => "fixtures" }, {
         insta::assert_snapshot!("chart-wordpress", text);
     });
@@ -100,6 +110,7 @@ fn bad_values_are_refused_with_words() {
             "at '/service/type': value must be one of 'NodePort', 'LoadBalancer', 'ClusterIP'",
         ),
         ("volumesize=1Gi", "additional properties 'volumesize' not allowed"),
+        ("backup.keep=0", "at '/backup/keep': minimum: got 0, want 1"),
     ] {
         let output = template(&[&format!("--set={flag}")]);
         assert_ne!(output.status, 0, "{flag}");
@@ -162,7 +173,11 @@ fn a_second_one_in_a_namespace_needs_names_of_its_own() {
         place.ns
     );
     assert!(refused.status != 0 && refused.stderr.contains(&words), "{refused}");
-    place.install("news", &["--set=namePrefix=news-"]).succeeded();
+    place.install("news", &["--set=namePrefix=news-,backup.enabled=true"]).succeeded();
+    let labels = &place.plane.get(&place.ns, "cronjob/news-wp-backup")["spec"]["jobTemplate"]["spec"]["template"]
+        ["metadata"]["labels"];
+    assert_eq!(labels["tier"], "backup", "no Service leads to it");
+    place.plane.get(&place.ns, "pvc/news-wp-backup-claim");
     let service = place.plane.get(&place.ns, "service/news-wordpress");
     assert_eq!(service["spec"]["selector"]["app"], "news", "it does not lead to the other one");
 }
@@ -176,4 +191,46 @@ fn a_release_does_not_move_to_another_database_by_a_value() {
     let words =
         "database.galera: WordPress would move from wordpress-mysql to shop-cs, where its posts are not.";
     assert!(refused.status != 0 && refused.stderr.contains(words), "{refused}");
+}
+
+/// The script of the CronJob, with a database that works, or does not.
+fn back_up(folder: &Path, works: bool) -> std::process::Output {
+    let programs = folder.join("programs");
+    fs::create_dir_all(&programs).unwrap();
+    let dump = programs.join("mariadb-dump");
+    fs::write(&dump, format!("#!/bin/sh\necho half of it\nexit {}\n", i32::from(!works))).unwrap();
+    fs::set_permissions(&dump, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let variables =
+        [("DB_HOST", "h"), ("DB_USER", "u"), ("DB_NAME", "n"), ("DB_PASSWORD", "p"), ("KEEP", "2")];
+    let mut shell = Command::new("sh");
+    shell.arg(format!("{CHART}/files/backup.sh")).envs(variables).env("PATH", path);
+    shell.env("BACKUPS", folder.join("backups")).env("SITE", folder.join("site")).output().unwrap()
+}
+
+#[test]
+fn a_backup_is_whole_or_none_and_the_latest_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let backups = folder.path().join("backups");
+    fs::create_dir_all(folder.path().join("site")).unwrap();
+    fs::write(folder.path().join("site/photo.jpg"), "a photo").unwrap();
+    for old in ["2026-01-01T02-17-00Z", "2026-01-02T02-17-00Z"] {
+        fs::create_dir_all(backups.join(old)).unwrap();
+    }
+    let names = || -> BTreeSet<_> {
+        let all = fs::read_dir(&backups).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+        all.filter(|it| it != ".unfinished").collect()
+    };
+    let failed = back_up(folder.path(), false);
+    assert!(!failed.status.success() && names().len() == 2, "{failed:?}");
+    let made = back_up(folder.path(), true);
+    let text = String::from_utf8_lossy(&made.stdout);
+    assert!(text.contains("backup 2026-01-01T02-17-00Z is taken away: 2 are kept\n"), "{made:?}");
+    let names = names();
+    assert!(names.len() == 2 && names.contains("2026-01-02T02-17-00Z"), "{names:?}");
+    let latest = backups.join(names.last().unwrap());
+    let list = Command::new("tar").arg("-tzf").arg(latest.join("files.tar.gz")).output().unwrap();
+    assert!(String::from_utf8_lossy(&list.stdout).contains("./photo.jpg"), "{list:?}");
+    let dump = Command::new("gzip").arg("-dc").arg(latest.join("database.sql.gz")).output().unwrap();
+    assert_eq!(dump.stdout, b"half of it\n");
 }

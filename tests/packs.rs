@@ -2,9 +2,11 @@
 //! disturbed, and what would destroy their data is refused.
 
 mod operator;
+mod rds;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::advice::{advice, follow};
 use crate::guarded::{self, Guard, Start};
 use crate::lab::{ControlPlane, Output, User, eventually};
 use operator::Operator;
@@ -55,6 +57,18 @@ impl Web {
     }
 }
 
+impl Web {
+    /// A Deployment of the name that has an owner of its own.
+    fn warns_of_a_namesake_of_another_owner(&self) {
+        let owner = json!({ "apiVersion": "apps.example.org/v1", "kind": "Site", "name": "x", "uid": "7" });
+        let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [{ "name": "c", "image": "nginx:1.27" }] } });
+        let object = json!({ "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": "wordpress", "ownerReferences": [owner] }, "spec": { "selector": { "matchLabels": { "a": "b" } }, "template": template } });
+        let create = ["create", "--dry-run=server", "--namespace", &self.ns, "--filename=-"];
+        let output = self.plane.kubectl_stdin(User::Admin, &create, &object.to_string());
+        assert!(output.status == 0 && output.stderr.contains("[W09]"), "{output}");
+    }
+}
+
 fn variable(deployment: &Value) -> &Value {
     &deployment["spec"]["template"]["spec"]["containers"][0]["env"][0]
 }
@@ -83,6 +97,8 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
 
     web.admin(&["create", "secret", "generic", "mysql", "--from-literal=password=hunter2"]).succeeded();
     web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
+    web.until_known("wordpress/example-wordpress");
+    web.warns_of_a_namesake_of_another_owner();
     let operator = Operator { plane, ns, name: "example-wordpress" };
     eventually("the operator to make all of it", || {
         operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
@@ -148,13 +164,60 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
         operator.get("deployment", "wordpress-mysql")
     });
 
-    // Confirmed, it goes, and everything with it.
-    let confirmed = "gatera.dev/override=W04 until=UNTIL reason=moved";
-    let until = (jiff::Timestamp::now() + jiff::SignedDuration::from_mins(30))
-        .strftime("%Y-%m-%dT%H:%M:%SZ")
-        .to_string();
-    web.admin(&["annotate", "wordpress", "example-wordpress", &confirmed.replace("UNTIL", &until)])
-        .succeeded();
+    leaves_its_data(&web, &operator);
+    goes_with_its_data(&web, &operator);
+    plane.kubectl(User::Admin, &["delete", "crd", "wordpresses.example.com"]).succeeded();
+    until_asked(plane, "wordpresses.gatera.dev", false);
+    let (status, text) = web.guard.get("/readyz").unwrap();
+    assert_eq!(status, 200, "{text}");
+}
+
+/// As it is printed: the label first, then the Wordpress alone. What it leaves behind is still guarded.
+fn leaves_its_data(web: &Web, operator: &Operator<'_>) {
+    let (plane, ns) = (&web.plane, &*web.ns);
+    let delete = || web.admin(&["delete", "wordpress", "example-wordpress"]);
+    let printed = advice(&delete());
+    let [label, orphan, _] = &printed[..] else { panic!("{printed:?}") };
+    follow(plane, User::Admin, label);
+    follow(plane, User::Admin, orphan);
+    eventually("it to be gone without its claims", || {
+        let claim = plane.get(ns, "pvc/mysql-pv-claim");
+        (claim["metadata"]["ownerReferences"].is_null()
+            && operator.get("wordpress", "example-wordpress").is_none())
+        .then_some(())
+    });
+    for claim in ["mysql-pv-claim", "wp-pv-claim"] {
+        let refused = web.admin(&["delete", "pvc", claim]);
+        assert!(refused.status == 1 && refused.stderr.contains("[W04]"), "{refused}");
+    }
+    // Another one over them owns none, and may go.
+    web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
+    web.until_known("wordpress/example-wordpress");
+    delete().succeeded();
+    for what in ["pvc/mysql-pv-claim", "pvc/wp-pv-claim"] {
+        for command in advice(&web.admin(&["delete", what])) {
+            follow(plane, User::Admin, &command);
+        }
+        web.admin(&["delete", what, "--wait=false"]).succeeded();
+    }
+    web.admin(&["delete", "deployment,service", "--selector=app=example-wordpress"]).succeeded();
+    eventually("the claims to be gone with the pods", || {
+        (!["mysql-pv-claim", "wp-pv-claim"].iter().any(|it| operator.get("pvc", it).is_some())).then_some(())
+    });
+}
+
+/// Confirmed, one goes with everything that it owns.
+fn goes_with_its_data(web: &Web, operator: &Operator<'_>) {
+    web.apply(&RESOURCE.replace("abc", "secretRef:mysql/password")).succeeded();
+    eventually("the operator to make all of it again", || {
+        operator.reconcile().unwrap_or_else(|refused| panic!("it is not disturbed: {refused}"));
+        operator.get("service", "wordpress")
+    });
+    let printed = eventually("the guard to know its claims", || {
+        let refused = web.admin(&["delete", "wordpress", "example-wordpress", "--dry-run=server"]);
+        (refused.status != 0 && refused.stderr.contains("wp-pv-claim")).then(|| advice(&refused))
+    });
+    follow(&web.plane, User::Admin, &printed[2]);
     web.admin(&["delete", "wordpress", "example-wordpress"]).succeeded();
     eventually("the garbage collector to remove its parts", || {
         let left = ["deployment/wordpress", "pvc/wp-pv-claim", "service/wordpress-mysql"];
@@ -162,9 +225,4 @@ fn a_pack_comes_with_its_resources_and_their_operator_is_not_disturbed() {
             |it: &&str| it.split_once('/').and_then(|(kind, name)| operator.get(kind, name)).is_some();
         (!left.iter().any(there)).then_some(())
     });
-
-    plane.kubectl(User::Admin, &["delete", "crd", "wordpresses.example.com"]).succeeded();
-    until_asked(plane, "wordpresses.gatera.dev", false);
-    let (status, text) = web.guard.get("/readyz").unwrap();
-    assert_eq!(status, 200, "{text}");
 }

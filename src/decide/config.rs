@@ -28,8 +28,8 @@ pub struct Settings {
     pub timeout_seconds: Option<u8>,
     /// Packs that are switched off.
     without: BTreeSet<&'static str>,
-    /// Who the operator of the pack rds is, if that is chosen.
-    rds_operator: Option<String>,
+    /// Who the operators of the pack rds are, if that is chosen.
+    rds_operators: Vec<String>,
     /// The guard's own identity at the API server: its writes pass.
     pub own_user: Option<String>,
 }
@@ -84,13 +84,13 @@ impl Settings {
         !user.is_empty() && self.own_user.as_deref() == Some(user)
     }
 
-    /// This user is the operator of the pack rds. Where nobody says who that is, it is every ServiceAccount of its usual name.
+    /// This user is an operator of the pack rds. Where none is named, it is every ServiceAccount of a usual name.
     pub fn is_rds_operator(&self, user: &str) -> bool {
-        let usual = || {
-            let account = user.strip_prefix("system:serviceaccount:")?;
-            account.split_once(':').filter(|(_, name)| *name == "rdsoperator")
-        };
-        self.rds_operator.as_deref().map_or_else(|| usual().is_some(), |named| named == user)
+        if !self.rds_operators.is_empty() {
+            return self.rds_operators.iter().any(|named| named == user);
+        }
+        let name = account(user).map(|(_, name)| name);
+        name.is_some_and(|it| it == "rdsoperator" || it.contains("otc-rds-operator"))
     }
 
     /// Reads the settings file. `rules` are the ids that exist.
@@ -116,10 +116,11 @@ impl Settings {
         if let Some(pages) = file.pages {
             settings.pages = Pages::read(&pages).ok_or(Error::Pages(pages))?;
         }
-        settings.rds_operator = match file.rds.operator {
-            Some(user) if !is_account(&user) => return Err(Error::RdsOperator(user)),
-            other => other,
-        };
+        settings.rds_operators = file.rds.operators;
+        settings.rds_operators.extend(file.rds.operator);
+        if let Some(user) = settings.rds_operators.iter().find(|it| account(it).is_none()) {
+            return Err(Error::RdsOperator(user.clone()));
+        }
         for (name, on) in file.packs {
             let pack = packs::named(&name).ok_or(Error::UnknownPack { name })?;
             if !on {
@@ -154,15 +155,16 @@ struct File {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RdsChoices {
+    operators: Vec<String>,
+    /// One of them, as it was written before there could be several.
     operator: Option<String>,
 }
 
-/// `system:serviceaccount:NAMESPACE:NAME`
-fn is_account(user: &str) -> bool {
+/// Namespace and name of `system:serviceaccount:NAMESPACE:NAME`.
+fn account(user: &str) -> Option<(&str, &str)> {
     let account = user.strip_prefix("system:serviceaccount:").and_then(|it| it.split_once(':'));
-    account.is_some_and(|(namespace, name)| {
-        !namespace.is_empty() && !name.is_empty() && !name.contains([':', ' '])
-    })
+    account
+        .filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty() && !name.contains([':', ' ']))
 }
 
 #[derive(Default, Deserialize)]
@@ -217,7 +219,7 @@ pub enum Error {
         name: String,
     },
     /// Not as API servers call a ServiceAccount.
-    #[error("rds: operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
+    #[error("rds: an operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]
     RdsOperator(String),
     /// The API server would not take it.
     #[error("webhooks: timeoutSeconds cannot be {0}; choose 1 to 30")]
@@ -274,9 +276,10 @@ mod tests {
             ("pages: a b/c", "pages cannot be \"a b/c\"; write NAMESPACE/NAME of a ConfigMap"),
             ("injection: {failurePolicy: Perhaps}", "Perhaps"),
             (
-                "rds: {operator: rdsoperator}",
-                "rds: operator cannot be \"rdsoperator\"; write system:serviceaccount:",
+                "rds: {operators: [rdsoperator]}",
+                "rds: an operator cannot be \"rdsoperator\"; write system:serviceaccount:",
             ),
+            ("rds: {operator: a}", "rds: an operator cannot be \"a\"; write system:serviceaccount:"),
             ("webhooks: {timeoutSeconds: 31}", "timeoutSeconds cannot be 31; choose 1 to 30"),
             ("adopt: ['a notin (b)']", "adopt"),
         ] {
@@ -286,15 +289,24 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_of_rds_is_the_one_that_is_named_or_any_of_its_usual_name() {
-        let [usual, other] = ["system:serviceaccount:otc:rdsoperator", "system:serviceaccount:otc:databases"];
+    fn the_operators_of_rds_are_those_that_are_named_or_all_of_a_usual_name() {
+        let user = |name: &str| format!("system:serviceaccount:otc:{name}");
         let settings = Settings::default();
-        assert!(settings.is_rds_operator(usual) && !settings.is_rds_operator(other));
-        for user in ["rdsoperator", "x:rdsoperator", "system:serviceaccount:a:b:rdsoperator", ""] {
+        // The last two are those of its own chart, by the release.
+        let usual = ["rdsoperator", "otc-rds-operator", "rdsoperator-otc-rds-operator"].map(user);
+        assert!(usual.iter().all(|it| settings.is_rds_operator(it)));
+        let other = user("databases");
+        for user in [&*other, "rdsoperator", "x:rdsoperator", "system:serviceaccount:a:b:rdsoperator", ""] {
             assert!(!settings.is_rds_operator(user), "{user}");
         }
-        let settings = Settings::read(&format!("rds: {{operator: '{other}'}}"), &[]).unwrap();
-        assert!(settings.is_rds_operator(other) && !settings.is_rds_operator(usual));
+        for (yaml, both) in [
+            (format!("rds: {{operator: '{other}'}}"), false),
+            (format!("rds: {{operators: ['{other}', '{}']}}", usual[0]), true),
+        ] {
+            let settings = Settings::read(&yaml, &[]).unwrap();
+            assert!(settings.is_rds_operator(&other) && !settings.is_rds_operator(&usual[1]), "{yaml}");
+            assert_eq!(settings.is_rds_operator(&usual[0]), both, "{yaml}");
+        }
     }
 
     #[test]

@@ -89,12 +89,19 @@ pub struct Claim {
 struct ClaimStatus {
     #[serde(deserialize_with = "or_default")]
     phase: String,
+    #[serde(deserialize_with = "or_default")]
+    capacity: ByName<Quantity>,
 }
 
 impl Claim {
     /// A Bound claim has a volume; whether that volume holds a database is for the cluster's data mark to say.
     pub fn bound(&self) -> bool {
         self.status.phase == "Bound"
+    }
+
+    /// How large its volume is, if it has one.
+    pub fn capacity(&self) -> Option<&Quantity> {
+        self.status.capacity.get("storage")
     }
 }
 

@@ -38,6 +38,7 @@ mod whole_stop;
 
 pub use departure::{Departure, departure, refuse_unreserved};
 pub use own_marks::{Correction, corrections};
+pub(crate) use plain_password::is_secret;
 pub use recovery::{Turn, turn};
 pub use second_bootstrap::held_at_zero;
 pub use waived::{mend, open_until, take_off};

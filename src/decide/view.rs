@@ -195,6 +195,11 @@ impl<'a> View<'a> {
         all.flat_map(move |map| within(map, &namespace))
     }
 
+    /// The same of every namespace.
+    pub fn kept_anywhere(&self, kind: Kind) -> impl Iterator<Item = &'a Object> + use<'a> {
+        self.world.facts.kept.of(kind).into_iter().flat_map(imbl::OrdMap::values).map(|it| &**it)
+    }
+
     /// What the custom resources of this kind in a namespace are called, also of those of which no more is known.
     pub fn named(&self, kind: Kind, namespace: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         let kept = self.kept(kind, namespace).map(|it| &*it.meta().name);

@@ -110,10 +110,21 @@ impl<'a> Image<'a> {
     pub fn release(&self, year: i16) -> Option<(u32, u32)> {
         let series = self.series().filter(|_| self.vendor() == Some(Vendor::MariaDb))?;
         let (_, since) = MARIADB_SINCE.iter().find(|(known, _)| *known == series)?;
-        let third = self.tag?.splitn(3, '.').nth(2)?;
-        let release = third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
         let years = u32::try_from(year.saturating_sub(*since)).unwrap_or(0);
-        Some((release, years.saturating_add(1).saturating_mul(8)))
+        Some((self.third()?, years.saturating_add(1).saturating_mul(8)))
+    }
+
+    /// `32` of `8.0.32-debian`.
+    fn third(&self) -> Option<u32> {
+        let third = self.tag?.splitn(3, '.').nth(2)?;
+        third.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    }
+
+    /// Another image of the same series, of an earlier release. `None`: one of them names none.
+    pub fn is_earlier_than(&self, other: &Self) -> Option<bool> {
+        let same =
+            self.vendor() == other.vendor() && self.series().is_some() && self.series() == other.series();
+        Some(same && self.third()? < other.third()?)
     }
 
     /// The official image and its copies, which from 11.0 on have no programs called `mysql…`.
@@ -147,7 +158,8 @@ const MARIADB_SINCE: [(Series, i16); 5] = [
     (Series(11, 4), 2024),
     (Series(11, 8), 2025),
 ];
-const MYSQL_LONG: [Series; 5] = [Series(5, 5), Series(5, 6), Series(5, 7), Series(8, 0), Series(8, 4)];
+const MYSQL_LONG: [Series; 6] =
+    [Series(5, 5), Series(5, 6), Series(5, 7), Series(8, 0), Series(8, 4), Series(9, 7)];
 /// The last series before the next major.
 const MARIADB_LAST: [Series; 4] = [Series(5, 5), Series(10, 11), Series(11, 8), Series(12, 3)];
 const MYSQL_LAST: [Series; 1] = [Series(8, 4)];
@@ -168,6 +180,8 @@ impl Vendor {
         match () {
             () if to == from => VersionChange::Same,
             () if to < from => VersionChange::Down,
+            // What comes between two with long support is an innovation, and MySQL skips those at will.
+            () if self != Self::MariaDb && next_long.is_some_and(|it| to <= it) => VersionChange::Up,
             () if to == next || Some(to) == next_long => VersionChange::Up,
             () => VersionChange::Skips(next_long.unwrap_or(next)),
         }
@@ -284,6 +298,19 @@ mod tests {
         assert_eq!(MySql.step(Series(5, 7), Series(8, 0)), VersionChange::Up);
         assert_eq!(Percona.step(Series(5, 6), Series(8, 0)), VersionChange::Skips(Series(5, 7)));
         assert_eq!(Percona.step(Series(8, 4), Series(9, 0)), VersionChange::Up);
+        assert_eq!(MySql.step(Series(8, 4), Series(9, 4)), VersionChange::Up);
+        assert_eq!(MySql.step(Series(9, 1), Series(9, 7)), VersionChange::Up);
+        assert_eq!(MySql.step(Series(8, 3), Series(9, 0)), VersionChange::Skips(Series(8, 4)));
+        assert_eq!(MySql.step(Series(8, 0), Series(9, 4)), VersionChange::Skips(Series(8, 4)));
+    }
+
+    #[test]
+    fn releases_of_one_series_are_compared_where_both_name_one() {
+        let earlier = |was: &str, is: &str| Image::read(is).is_earlier_than(&Image::read(was));
+        assert_eq!(earlier("mysql:8.0.32", "mysql:8.0.28-debian"), Some(true));
+        assert_eq!(earlier("mysql:8.0.9", "mysql:8.0.10"), Some(false));
+        assert_eq!(earlier("mysql:8.0.32", "mysql:8.4.3"), Some(false));
+        assert_eq!(earlier("mysql:8.0", "mysql:8.0.28"), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod endpoint;
 mod engine;
 mod fixed;
 mod flavor;
+mod grant;
 mod grants;
 mod high_availability;
 mod name;
@@ -132,8 +133,12 @@ impl<'r> Write<'r> {
     }
 }
 
-/// The command that ends when the operator works on the instance again.
-fn wait_until_active(namespace: &str, name: &str) -> String {
+/// What leads to a status in which the operator works on the instance: a command that ends then, where it comes by itself.
+fn until_active(rds: &Rds, review: &Review) -> String {
+    let Review { namespace, name, .. } = review;
+    if rds.status.stuck() {
+        return format!("look in the cloud what instance {namespace}_{name} needs to be ACTIVE");
+    }
     format!("kubectl -n {namespace} wait rds/{name} --for=jsonpath='{{.status.status}}'=ACTIVE --timeout=10m")
 }
 

@@ -57,9 +57,10 @@ const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || 
 const PART: &str = "[object, oldObject].exists(it, it != null && has(it.metadata) && (\
 has(it.metadata.labels) && 'gatera.dev/wordpress' in it.metadata.labels || \
 has(it.metadata.ownerReferences) && it.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/'))))";
-/// CEL: it is called like a part, and is none.
+/// CEL: it is called like a part, and is none: whatever else owns it.
 const NAMESAKE: &str = "has(object.metadata.name) && object.metadata.name == 'wordpress' && \
-!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && !has(object.metadata.ownerReferences)";
+!(has(object.metadata.labels) && 'gatera.dev/wordpress' in object.metadata.labels) && \
+!(has(object.metadata.ownerReferences) && object.metadata.ownerReferences.exists(owner, owner.kind == 'Wordpress' && owner.apiVersion.startsWith('example.com/')))";
 
 const ENTRIES: &[Entry] = &[
     Entry {
@@ -134,6 +135,7 @@ struct Spec {
 enum Tier {
     Database,
     Site,
+    Backup,
 }
 
 /// Which part of a WordPress an object is, by its owner or its label, and by its name or its tier; `None`: of none.
@@ -143,8 +145,12 @@ fn part(meta: &Meta) -> Option<Tier> {
         return None;
     }
     let tier = meta.labels.get("tier").map(String::as_str);
-    let of_database = tier == Some("mysql") || tier.is_none() && meta.name.contains("mysql");
-    Some(if of_database { Tier::Database } else { Tier::Site })
+    Some(match tier {
+        Some("mysql") => Tier::Database,
+        None if meta.name.contains("mysql") => Tier::Database,
+        Some("backup") => Tier::Backup,
+        _ => Tier::Site,
+    })
 }
 
 /// `secretRef:<secret>/<key>`: where a password is, instead of the password.

@@ -39,8 +39,9 @@ use crate::review::Review;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
+pub(crate) use value::is_secret;
 pub(super) use value::is_secret_name;
-use value::{in_sql, is_file, is_secret, is_written_out};
+use value::{in_sql, is_file, is_written_out};
 
 pub(super) const RULE: Rule = Rule {
     id: "G11",

@@ -184,7 +184,7 @@ mod tests {
         let definition =
             Object::read(Kind::Definition, r#"{"metadata":{"name":"rdss.otc.mcsps.de"}}"#).unwrap();
         let decision = in_view(&facts, |view| rules::evaluate(&deletes(&definition), view));
-        assert!(format!("{decision:?}").contains("namespace goes with it (2, "), "{decision:?}");
+        assert!(format!("{decision:?}").contains("each that has one (2, "), "{decision:?}");
         let found = in_view(&facts, audit::run);
         let says: Vec<_> = found.objects.iter().map(|it| &*it.decision.judged[0].finding.says).collect();
         assert_eq!(says, ["is not looked at: it holds more than 128 KiB"; 2]);

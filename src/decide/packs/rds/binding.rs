@@ -1,6 +1,7 @@
 //! R17: what an Rds holds is not readable for every pod.
 //!
-//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to everybody.
+//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to everybody. Warns where
+//! Helm makes it: the operator's own chart does with `rbac.master.enabled`, and has no value that leaves it out.
 //!
 //! # Why
 //!
@@ -16,7 +17,14 @@
 //!
 //! # What to do instead
 //!
-//! Bind the role to the people and accounts that need it, with a RoleBinding in each namespace.
+//! Bind the role to the people and accounts that need it, with a RoleBinding in each namespace. After an installation with Helm give the
+//! operator's account a binding of its own, and delete that of the group, again after each `helm upgrade`; of a release called
+//! rdsoperator in a namespace of that name:
+//!
+//! ```text
+//! $ kubectl create clusterrolebinding rdsoperator-own --clusterrole=rdsoperator-view --serviceaccount=rdsoperator:rdsoperator-otc-rds-operator
+//! $ kubectl delete clusterrolebinding rdsoperator-otc-rds-operator-view
+//! ```
 //!
 //! # How to waive it
 //!
@@ -70,6 +78,18 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let says =
         format!("role {} for group {group} shows every database password to every pod", super::shown(role));
     let why = "an Rds holds passwords in plain text, and pods of all namespaces are in this group";
-    let instead = "bind the role to the accounts that need it, with a RoleBinding in each namespace";
-    vec![RULE.finding(Verdict::Deny, format!("subjects[{group}]"), says, why, instead)]
+    // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
+    let (verdict, instead) = if it.metadata.helm_release().is_some() {
+        // To refuse one object of a release leaves the others half installed, and the chart has no value for it.
+        (
+            Verdict::Warn,
+            "gatera explain R17 has the two commands that mend it after the installation".to_owned(),
+        )
+    } else {
+        let instead = format!(
+            "kubectl -n NAMESPACE create rolebinding {role} --clusterrole={role} --serviceaccount=NAMESPACE:ACCOUNT, for each account that needs it"
+        );
+        (Verdict::Deny, instead)
+    };
+    vec![RULE.finding(verdict, format!("subjects[{group}]"), says, why, instead)]
 }

@@ -1,12 +1,12 @@
 //! R14: a database in the cloud outlives a careless command.
 //!
 //! Refuses to delete an Rds whose instance is in the cloud, the namespace that it is in, and the definition `rdss.otc.mcsps.de`, with which
-//! all of them go. Warns where no `status.id` says which instance there is.
+//! all of them go. Warns where no `status.id` says that there is an instance.
 //!
 //! # Why
 //!
-//! The operator deletes the instance with the Rds. It takes a last backup first, and that works only while the instance is ACTIVE. There
-//! is no finalizer: while the operator is down the Rds goes and the instance stays, without a backup, and costs.
+//! The operator deletes the instance with the Rds. It takes a last backup first, and that works only while the instance is ACTIVE;
+//! otherwise, and while the operator is down, the Rds goes and the instance stays, without a backup, and costs: there is no finalizer.
 //!
 //! # Example
 //!
@@ -17,14 +17,17 @@
 //!
 //! # What to do instead
 //!
-//! Take a backup of your own, wait until the status is ACTIVE, and confirm. To keep the instance, empty `status.id` first (R12).
+//! Take a backup of your own, wait until the status is ACTIVE, and confirm. An instance that is FAILED never gets there: confirm, and
+//! delete it in the cloud. To keep the instance, empty `status.id` first (R12).
 //!
 //! # How to waive it
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "R14 until=TIME reason=…"`. That is the confirmation. On a
 //! Namespace it is one for all that are in it: what the control plane then deletes is not held up.
 
-use super::{Rds, wait_until_active};
+use std::collections::BTreeSet;
+
+use super::{Rds, until_active};
 use crate::object::{Kind, Object};
 use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
@@ -78,50 +81,77 @@ fn instead(review: &Review, view: &View<'_>) -> String {
 }
 
 fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
+    let Review { namespace, name, .. } = review;
     if rds.status.id.is_empty() {
         let says = "status.id is not set: no instance is deleted, and no last backup is made";
-        let why = "an instance that is being made, or was let go of, stays in the cloud and costs";
-        return RULE.finding(
-            Verdict::Warn,
-            "status.id",
-            says,
-            why,
-            "look in the cloud for an instance of its name",
-        );
-    }
-    if !rds.status.active() {
-        let says = format!(
-            "its instance goes without a last backup: the status is {}, not ACTIVE",
-            rds.status.words()
-        );
         let why =
-            "the last backup fails while the instance is not ACTIVE, and afterwards nothing looks after it";
-        return RULE.finding(
-            Verdict::Deny,
-            "status.status",
-            says,
-            why,
-            format!("{}; then take a backup of your own", wait_until_active(&review.namespace, &review.name)),
-        );
+            "an instance that is being made, or whose id was taken out here, stays in the cloud and costs";
+        let instead = format!("look in the cloud for an instance called {namespace}_{name}");
+        return RULE.finding(Verdict::Warn, "status.id", says, why, instead);
     }
-    let says = "its instance in the cloud is deleted with it, after a last backup";
-    let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
-    RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view))
+    if rds.status.active() {
+        let says = "its instance in the cloud is deleted with it, after a last backup";
+        let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
+        return RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view));
+    }
+    let says = format!(
+        "its instance stays in the cloud, without an Rds: the status is {}, not ACTIVE",
+        rds.status.words()
+    );
+    let why = "without a last backup, which fails while the instance is not ACTIVE, the operator deletes nothing, and the \
+               instance goes on costing";
+    let active = until_active(rds, review);
+    let instead = if rds.status.stuck() {
+        let confirmed = confirmation(review, RULE.id, view);
+        format!("{active}; if it is to go: {confirmed}, and again, then delete it in the cloud")
+    } else {
+        format!("{active}; then take a backup of your own")
+    };
+    RULE.finding(Verdict::Deny, "status.status", says, why, instead)
+}
+
+/// What may have an instance: all but those whose operator has noted none.
+fn has_none(object: &Object) -> bool {
+    matches!(object, Object::Rds(it) if it.status.id.is_empty())
 }
 
 fn of_all(review: &Review, view: &View<'_>) -> Finding {
-    let count = view.how_many(Kind::Rds);
+    let all = view.how_many(Kind::Rds);
+    let count = all - view.kept_anywhere(Kind::Rds).filter(|it| has_none(it)).count();
+    if all == 0 {
+        let says = format!("it is not known whether there is an Rds ({})", view.seen());
+        let why = "Kubernetes deletes the objects of a definition with it, and the operator their instances";
+        return RULE.finding(Verdict::Unknown, "metadata.name", says, why, instead(review, view));
+    }
+    if count == 0 {
+        return without_instances(&format!(
+            "every Rds in every namespace goes with it ({all}, {})",
+            view.seen()
+        ));
+    }
     let says = format!(
-        "every Rds in every namespace goes with it ({count}, {}), and so do their instances",
+        "every Rds in every namespace goes with it, and the instance of each that has one ({count}, {})",
         view.seen()
     );
     let why = "Kubernetes deletes the objects of a definition with it, and the operator deletes the instances in the cloud";
     RULE.finding(Verdict::Deny, "metadata.name", says, why, instead(review, view))
 }
 
+fn without_instances(gone: &str) -> Finding {
+    let says = format!("{gone}, and none has a status.id");
+    let why = "an instance that is being made, or whose id was taken out here, stays in the cloud and costs";
+    let instead = "look in the cloud for instances of their names, NAMESPACE_NAME";
+    RULE.finding(Verdict::Warn, "status.id", says, why, instead)
+}
+
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
-    let mut all = view.named(Kind::Rds, &review.name);
-    let first = all.next()?;
+    let without: BTreeSet<_> =
+        view.kept(Kind::Rds, &review.name).filter(|it| has_none(it)).map(|it| &*it.meta().name).collect();
+    let mut all = view.named(Kind::Rds, &review.name).filter(|it| !without.contains(it));
+    let Some(first) = all.next() else {
+        let one = without.first()?;
+        return Some(without_instances(&format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));
+    };
     let others = match all.count() {
         0 => String::new(),
         more => format!(" and {more} more"),

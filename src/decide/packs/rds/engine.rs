@@ -22,7 +22,7 @@
 //! |---|---|---|
 //! | MySQL | 5.6, 5.7, 8.0 | 1024 to 65535, not 12017 and 33071 |
 //! | PostgreSQL | 9.5, 9.6, 10, 11, 12 | 2100 to 9500 |
-//! | SQLServer | those of the cloud (2017_SE) | 1433, or 2100 to 9500 and not 5355 and 5985 |
+//! | SQLServer | 2014 SE, 2016 SE, 2016 EE, 2017 SE, 2017 EE | 1433, or 2100 to 9500 and not 5355 and 5985 |
 //!
 //! # How to waive it
 //!
@@ -66,7 +66,10 @@ fn version(spec: &Spec) -> Option<Finding> {
         "PostgreSQL" => {
             (matches!(version, "9.5" | "9.6" | "10" | "11" | "12"), "write 9.5, 9.6, 10, 11 or 12")
         }
-        _ => (version.starts_with("20"), "write a version of SQLServer as the cloud calls it: 2017_SE"),
+        _ => (
+            matches!(version, "2014 SE" | "2016 SE" | "2016 EE" | "2017 SE" | "2017 EE"),
+            "write it as the operator's schema does: 2014 SE, 2016 SE, 2016 EE, 2017 SE or 2017 EE",
+        ),
     };
     let says = format!("spec.datastoreversion {} is not a version of {}", shown(version), spec.engine());
     (!known).then(|| finding("spec.datastoreversion", says, instead))

@@ -1,8 +1,9 @@
 //! R01: what an Rds was created with stays as it is.
 //!
 //! Refuses to change availabilityzone, backupstarttime, backupkeepdays, datastoretype, datastoreversion, hamode, hareplicationmode,
-//! port, region, subnet, securitygroup, vpc, volumetype and password. A password may be replaced by a mask (`xxxxxxxxxx`). No password
-//! is ever repeated.
+//! port, region, subnet, securitygroup, vpc, volumetype and password. Warns where a mask (`xxxxxxxxxx`) takes the place of a password:
+//! version 0.7.6 of the operator makes no mask, and cannot log in with one. Warns where a password takes the place of a mask, behind which
+//! the same or another may have been. No password is ever repeated.
 //!
 //! # Why
 //!
@@ -19,16 +20,17 @@
 //!
 //! # What to do instead
 //!
-//! Put the old value back. Change the root password in the database, and leave the mask here. For another version, zone or network,
-//! create a second Rds and move the data.
+//! Put the old value back. Change the root password in the database first (ALTER USER), then here, with an override. For another version,
+//! zone or network, create a second Rds and move the data.
 //!
 //! # How to waive it
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
 //! is right only where the resource is made to say what the instance is already.
 
-use super::{Spec, Write, told};
+use super::{Rds, Spec, Write, told};
 use crate::object::Kind;
+use crate::packs::confirmation;
 use crate::packs::loose::Loose;
 use crate::review::Review;
 use crate::rules::{Rule, Verb};
@@ -61,19 +63,13 @@ const FIXED: &[Field] = &[
     ("volumetype", |it| &it.volumetype),
 ];
 
-/// It hides a password that was there.
-pub(super) fn is_mask(password: &Loose) -> bool {
-    let text = password.look();
-    !text.is_empty() && text.bytes().all(|c| matches!(c, b'x' | b'*'))
-}
-
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some((old, new)) = Write::update(review, view) else { return Findings::new() };
     let changed = FIXED.iter().filter_map(|(name, field)| {
         let [was, is] = [old, new].map(|it| field(&it.spec));
         (!was.says_as(is)).then(|| of_field(name, was, is))
     });
-    changed.chain(of_password(&old.spec.password, &new.spec.password)).collect()
+    changed.chain(of_password(old, new, review, view)).collect()
 }
 
 fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
@@ -83,13 +79,34 @@ fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)
 }
 
-fn of_password(was: &Loose, is: &Loose) -> Option<Finding> {
-    if was.says_as(is) || is_mask(is) {
-        return None;
+/// A mask says nothing of the password behind it: neither that it is another one, nor that it is the same.
+fn of_password(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Option<Finding> {
+    let (was, is) = (&old.spec, &new.spec);
+    let why =
+        "the operator logs in with what stands here, and makes no databases and no users where that fails";
+    let finding = |verdict, says: &str, instead: String| {
+        Some(RULE.finding(verdict, "spec.password", says, why, instead))
+    };
+    match (was.is_masked(), is.is_masked()) {
+        _ if was.password.says_as(&is.password) => None,
+        (true, true) => None,
+        (false, true) => finding(
+            Verdict::Warn,
+            "spec.password becomes a mask, with which the operator cannot log in",
+            "put the password back while databases or users are still to be made".to_owned(),
+        ),
+        (true, false) => finding(
+            Verdict::Warn,
+            "spec.password takes the place of a mask, and nothing shows whether it is the instance's",
+            "write the one that root has in the database".to_owned(),
+        ),
+        (false, false) => finding(
+            Verdict::Deny,
+            "spec.password cannot change after creation",
+            format!(
+                "put the old password back; if ALTER USER has made the new one root's already: {}, and again",
+                confirmation(review, RULE.id, view)
+            ),
+        ),
     }
-    let says = "spec.password cannot change after creation";
-    let why = "the cloud keeps the old password, and the operator then logs in with the new one and fails";
-    let instead =
-        "put the old password or the mask back, and change the password in the database (ALTER USER)";
-    Some(RULE.finding(Verdict::Deny, "spec.password", says, why, instead))
 }

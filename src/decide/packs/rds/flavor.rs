@@ -25,7 +25,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
-use super::{Rds, Spec, Write, bare, shown, wait_until_active};
+use super::{Rds, Spec, Write, bare, shown, until_active};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, WRITTEN};
@@ -48,7 +48,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let mut found: Findings = unfit(&write.new.spec).into_iter().collect();
     let Some(old) = write.old else { return found };
     found.extend(together(old, write.new));
-    found.extend(too_early(write.new));
+    found.extend(too_early(write.new, review));
     if found.is_empty() {
         let says = format!(
             "flavor {} -> {}: the instance restarts",
@@ -117,10 +117,9 @@ fn together(old: &Rds, new: &Rds) -> Option<Finding> {
     both.then(|| RULE.finding(Verdict::Deny, "spec", says, why, instead))
 }
 
-fn too_early(new: &Rds) -> Option<Finding> {
+fn too_early(new: &Rds, review: &Review) -> Option<Finding> {
     let says = format!("the flavor cannot change now: the status is {}, not ACTIVE", new.status.words());
     let why = "the operator works on instances that are ACTIVE, and on no others";
-    let waits = wait_until_active(&new.metadata.namespace, &new.metadata.name);
-    let instead = format!("{waits}, then repeat the command");
+    let instead = format!("{}, then repeat the command", until_active(new, review));
     (!new.status.active()).then(|| RULE.finding(Verdict::Wait, "status.status", says, why, instead))
 }

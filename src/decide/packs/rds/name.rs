@@ -1,11 +1,12 @@
 //! R15: the name of an Rds makes a name that the cloud takes.
 //!
-//! Refuses a new Rds whose namespace and name together, `NAMESPACE_NAME`, do not begin with a letter or do not have 4 to 64 characters.
+//! Refuses a new Rds whose namespace and name together, `NAMESPACE_NAME`, do not begin with a letter, do not have 4 to 64
+//! characters, or hold a period.
 //!
 //! # Why
 //!
-//! That is what the operator calls the instance. The cloud refuses another name, the operator drops the error, and there is never an
-//! instance.
+//! That is what the operator calls the instance, and of it the cloud takes letters, digits, - and _ alone. The cloud refuses another name,
+//! the operator drops the error, and there is never an instance. A Service, which the operator calls after the Rds, has no period either.
 //!
 //! # Example
 //!
@@ -15,7 +16,7 @@
 //!
 //! # What to do instead
 //!
-//! A shorter name, or a namespace that begins with a letter.
+//! A shorter name without periods, or a namespace that begins with a letter.
 //!
 //! # How to waive it
 //!
@@ -45,6 +46,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     } else if !instance.starts_with(|c: char| c.is_ascii_alphabetic()) {
         "which does not begin with a letter".to_owned()
+    } else if instance.contains('.') {
+        "which has a period".to_owned()
     } else if !(4..=64).contains(&length) {
         format!("which has {length} characters and not 4 to 64")
     } else {
@@ -52,6 +55,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     };
     let says = format!("the instance would be called {}, {problem}", shown(&instance));
     let why = "the cloud refuses it and the operator drops the error: there is never an instance";
-    let instead = "choose a shorter name, or a namespace that begins with a letter";
+    let instead = "choose a shorter name of letters, digits and -, or a namespace that begins with a letter";
     vec![RULE.finding(Verdict::Deny, "metadata.name", says, why, instead)]
 }

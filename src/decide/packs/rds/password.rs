@@ -1,8 +1,9 @@
 //! R06: an Rds is created with a password that holds.
 //!
 //! Refuses a new Rds without a `password`, with one that is not 8 to 32 characters of at least three of lower case, upper case, digits
-//! and others, and with the one of the operator's README. Warns of a mask in its place, and of users whose password is written out.
-//! No password is ever repeated. A later change is R01's.
+//! and others (`~!@#%^*-_=+?`; the operator's schema takes no more), and with the one of the operator's README. Warns of a mask in its
+//! place, and of users whose password is written out. No password is ever repeated. A later change is R01's. One that takes over an
+//! instance (R12) needs none.
 //!
 //! # Why
 //!
@@ -20,15 +21,13 @@
 //!
 //! # What to do instead
 //!
-//! `kubectl create -f`, not `apply`, with a password that is used nowhere else. When the instance is ACTIVE, change the root password in
+//! `kubectl create -f`, not `apply`, with a password that is used nowhere else: `echo "Rds-1$(openssl rand -hex 12)"` makes one. When the instance is ACTIVE, change the root password in
 //! the database. Make users in SQL rather than here.
 //!
 //! # How to waive it
 //!
-//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`. It is right for an Rds that takes over an
-//! instance of the same name, which needs no password.
+//! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
-use super::fixed::is_mask;
 use super::{Write, shown};
 use crate::object::Kind;
 use crate::review::{Origin, Review};
@@ -46,7 +45,10 @@ pub(super) const RULE: Rule = Rule {
 
 /// Of the operator's README and chart.
 const SAMPLE: &str = "A12345678+";
-const NOT_APPLY: &str = "choose another with `openssl rand -base64 18`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
+/// Three kinds of characters whatever comes out, and none that the operator's schema does not take.
+const NOT_APPLY: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12)\"`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
+/// Beside letters and digits, all that the schema of the operator takes.
+const SIGNS: &str = "~!@#%^*-_=+?";
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = Write::of(review, view) else { return Findings::new() };
@@ -58,10 +60,15 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
     let password = &write.new.spec.password;
     let text = password.look();
     let field = "spec.password";
-    if is_mask(password) {
+    // It takes over an instance, which has a password; R12 asks whether that is meant.
+    let takes_over = !write.new.status.id.is_empty();
+    if takes_over && (password.is_empty() || write.new.spec.is_masked()) {
+        return None;
+    }
+    if write.new.spec.is_masked() {
         let says = "spec.password is a mask, not a password";
-        let why = "a new instance would have it as its root password, or be refused by the cloud; an instance that is taken over needs none";
-        let instead = "write a password, unless an instance of this name exists in the cloud";
+        let why = "a new instance would have it as its root password, or be refused by the cloud";
+        let instead = "write a password; to take over an instance that exists, see gatera explain R12";
         let audit = review.origin == Origin::Audit;
         return (!audit).then(|| RULE.finding(Verdict::Warn, field, says, why, instead));
     }
@@ -69,6 +76,9 @@ fn of_root(review: &Review, write: &Write<'_>) -> Option<Finding> {
         _ if password.is_empty() => "spec.password is not set",
         _ if text == SAMPLE => "spec.password is the one of the operator's README",
         length if !(8..=32).contains(&length) => "spec.password does not have 8 to 32 characters",
+        _ if text.contains(|c: char| !c.is_ascii_alphanumeric() && !SIGNS.contains(c)) => {
+            "spec.password has another character than letters, digits and ~!@#%^*-_=+?"
+        }
         _ if classes(text) < 3 => "spec.password needs three of lower case, upper case, digits and others",
         _ => return None,
     };
@@ -87,8 +97,9 @@ fn classes(text: &str) -> usize {
 }
 
 fn of_users(write: &Write<'_>) -> Option<Finding> {
-    let before = |name: &str| write.old.is_some_and(|old| old.spec.user(name).is_some());
-    let new = write.new.spec.users.all().iter().filter(|it| it.password.given() && !before(it.name.look()));
+    let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
+    let all = write.new.spec.users.all().iter();
+    let new = all.filter(|it| it.password.given() && !before.contains_key(&it.account()));
     let names: Vec<_> = new.map(|it| shown(it.name.look())).collect();
     let first = names.first()?;
     let others = if names.len() > 1 { format!(" and of {} more", names.len() - 1) } else { String::new() };

@@ -21,6 +21,8 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R11 until=TIME reason=…"`.
 
+use std::collections::BTreeMap;
+
 use super::{Rds, Write, shown};
 use crate::object::Kind;
 use crate::review::Review;
@@ -42,11 +44,17 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn users<'r>(old: &'r Rds, new: &'r Rds) -> impl Iterator<Item = Finding> + use<'r> {
-    old.spec.users.all().iter().filter_map(|was| {
-        let name = was.name.look();
+    let (before, after) = (old.spec.accounts(), new.spec.accounts());
+    // One that has no counterpart was there before under another host.
+    let came = after.iter().filter(|(account, _)| !before.contains_key(account));
+    let came: BTreeMap<_, _> = came.map(|((name, _), user)| (*name, *user)).collect();
+    old.spec.users.all().iter().filter_map(move |was| {
+        let (name, _) = was.account();
         let field = format!("spec.users[{name}]");
-        let Some(is) = new.spec.user(name) else { return Some(removed("user", name, field, "DROP USER")) };
-        let same = was.password.says_as(&is.password) && was.host.says_as(&is.host);
+        let Some(is) = after.get(&was.account()).or_else(|| came.get(name)) else {
+            return Some(removed("user", name, field, "DROP USER"));
+        };
+        let same = was.password.says_as(&is.password) && was.account() == is.account();
         let says = format!("user {} exists already: another password or host has no effect", shown(name));
         let why = "the operator looks only whether a user of this name exists, and never changes one";
         let instead = "put it back here, and change it in the database (ALTER USER, RENAME USER)";

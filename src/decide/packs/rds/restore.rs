@@ -27,8 +27,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Rds, Spec, Write, shown};
+use super::{Rds, Spec, Write, shown, until_active};
 use crate::object::Kind;
+use crate::packs::confirmation;
 use crate::packs::loose::Loose;
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, WRITTEN};
@@ -58,7 +59,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         None if review.origin == Origin::Audit => None,
         None => Some(wrong("a new Rds has nothing to restore", "leave backuprestoretime out")),
         Some(old) if !old.spec.backuprestoretime.is_empty() => Some(pending()),
-        Some(old) => Some(asked_for(old, write.new, view.now)),
+        Some(old) => Some(asked_for(old, write.new, review, view)),
     };
     found.into_iter().collect()
 }
@@ -81,7 +82,8 @@ fn pending() -> Finding {
     )
 }
 
-fn asked_for(old: &Rds, new: &Rds, now: Timestamp) -> Finding {
+fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding {
+    let now = view.now;
     let text = new.spec.backuprestoretime.look();
     let time = match time(text) {
         Ok(time) => time,
@@ -108,11 +110,12 @@ fn asked_for(old: &Rds, new: &Rds, now: Timestamp) -> Finding {
         let says =
             format!("the instance cannot be restored now: the status is {}, not ACTIVE", old.status.words());
         let why = "the operator works on instances that are ACTIVE, and on no others";
-        return RULE.finding(Verdict::Wait, "status.status", says, why, "wait until the status is ACTIVE");
+        return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
     }
     let says = format!("a restore overwrites the running instance with its state at {time}");
     let why = "what was written since then is lost, and the operator asks nobody";
-    let instead = "take a backup; then confirm with gatera.dev/override: \"R07 until=TIME reason=…\" and write the time again";
+    let instead =
+        format!("take a backup; then {}, and write the time again", confirmation(review, RULE.id, view));
     RULE.finding(Verdict::Deny, "status.id", says, why, instead)
 }
 

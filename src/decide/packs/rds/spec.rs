@@ -2,6 +2,8 @@
 //!
 //! Not a rule. Must not know: what a rule makes of it. Where the schema has a default, an absent field counts as that.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::object::Meta;
@@ -52,6 +54,13 @@ pub(super) struct User {
     pub(super) host: Loose,
     pub(super) password: Loose,
     pub(super) privileges: Listed<Loose>,
+}
+
+impl User {
+    /// Name and host.
+    pub(super) fn account(&self) -> (&str, &str) {
+        (self.name.look(), self.host.look())
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
@@ -110,15 +119,27 @@ impl Spec {
         self.hamode.look() == "Ha"
     }
 
-    /// The user of this name.
-    pub(super) fn user(&self, name: &str) -> Option<&User> {
-        self.users.all().iter().find(|it| it.name.look() == name)
+    /// Its users by name and host: two of one name are two accounts.
+    pub(super) fn accounts(&self) -> BTreeMap<(&str, &str), &User> {
+        self.users.all().iter().map(|it| (it.account(), it)).collect()
+    }
+
+    /// The root password is hidden here.
+    pub(super) fn is_masked(&self) -> bool {
+        let text = self.password.look();
+        !text.is_empty() && text.bytes().all(|c| matches!(c, b'x' | b'*'))
     }
 }
 
 impl Status {
     pub(super) fn active(&self) -> bool {
         self.phase.look() == "ACTIVE"
+    }
+
+    /// It does not become ACTIVE by itself.
+    pub(super) fn stuck(&self) -> bool {
+        let status = self.phase.look();
+        ["FAILED", "FROZEN", "STORAGE"].iter().any(|it| status.starts_with(it))
     }
 
     /// "BUILD", or that nothing is there.

@@ -17,12 +17,14 @@
 //!
 //! # What to do instead
 //!
-//! Leave it to the operator. To take over an instance, create an Rds of its name without a status.
+//! Leave it to the operator. To take over an instance, write its id: create the Rds with `status: {id: …}` and an override of this rule,
+//! or patch one that has no id. In the cloud the instance must be called `NAMESPACE_NAME` after the Rds: the operator looks for that name,
+//! and ends with a panic where there is none. Without the id it finds that the name is taken, and does nothing.
 //!
 //! # How to waive it
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
-//! to let go of an instance that is to stay in the cloud.
+//! to keep an instance in the cloud whose Rds is to go, and where an instance is taken over.
 
 use super::Write;
 use super::spec::{Rds, Status};
@@ -51,13 +53,16 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let new = &write.new.status;
     let Some(old) = write.old.map(|it| &it.status) else {
         let given = OPERATORS.iter().any(|(_, field)| !field(new).is_empty());
-        let told = given && review.origin != Origin::Audit;
-        return if told { vec![set("status", "a new Rds has a status".to_owned())] } else { Findings::new() };
+        // Another field than that of a change: what was created with an id may not be given another.
+        let found =
+            if new.id.is_empty() { set(review, "status") } else { takes_over(review, view, "status") };
+        return if given && review.origin != Origin::Audit { vec![found] } else { Findings::new() };
     };
     let changed = OPERATORS.iter().filter(|(_, field)| !field(old).says_as(field(new)));
     let of_field = |(name, _): &Field| match *name {
-        "id" if new.id.is_empty() => lets_go(review, view),
-        name => set(&format!("status.{name}"), format!("status.{name} is set by the operator")),
+        "id" if new.id.is_empty() => gives_up(review, view),
+        "id" if old.id.is_empty() => takes_over(review, view, "status.id"),
+        name => set(review, &format!("status.{name}")),
     };
     let mut found: Findings = changed.map(of_field).collect();
     if !old.autopilot.says_as(&new.autopilot) {
@@ -66,13 +71,40 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     found
 }
 
-fn set(field: &str, says: String) -> Finding {
+fn set(review: &Review, field: &str) -> Finding {
+    let says = format!("{field} is set by the operator");
     let why = "with the id of another instance, deleting this Rds deletes that one";
-    RULE.finding(Verdict::Deny, field, says, why, "leave status out; only reboot and logs are for people")
+    let instead = format!("leave status out; only reboot and logs are for people{}", for_operators(review));
+    RULE.finding(Verdict::Deny, field, says, why, instead)
+}
+
+/// An operator that is not known needs another way out than people do.
+fn for_operators(review: &Review) -> String {
+    let user = &review.user;
+    let is_account = user.starts_with("system:serviceaccount:");
+    let says = format!(
+        "; if {user} is the operator, name it in the guard's settings: rds: {{operators: [\"{user}\"]}}"
+    );
+    if is_account { says } else { String::new() }
+}
+
+/// It is the way to take an instance under an Rds: of an Rds without an id the operator says that its instance exists, and does nothing.
+fn takes_over(review: &Review, view: &View<'_>, field: &str) -> Finding {
+    let Review { namespace, name, .. } = review;
+    let says = "with this status.id the Rds takes over an instance that exists";
+    let why = format!(
+        "deleting the Rds then deletes that instance; and if it is not called {namespace}_{name} in the cloud, the operator ends with a panic"
+    );
+    let instead = format!(
+        "if that is meant: {}, and again{}",
+        confirmation(review, RULE.id, view),
+        for_operators(review)
+    );
+    RULE.finding(Verdict::Deny, field, says, why, instead)
 }
 
 /// It is the way to keep an instance whose Rds is to go, and nothing is lost by it.
-fn lets_go(review: &Review, view: &View<'_>) -> Finding {
+fn gives_up(review: &Review, view: &View<'_>) -> Finding {
     let says = "without status.id the instance stays in the cloud and belongs to no Rds";
     let why = "the operator then neither changes it nor takes a last backup of it, and it goes on costing";
     let instead = format!("if that is meant: {}, and again", confirmation(review, RULE.id, view));

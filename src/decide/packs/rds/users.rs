@@ -1,7 +1,8 @@
 //! R09: the databases and users of an Rds are such that its operator can make them.
 //!
 //! Refuses databases without a list of users; names of databases that are not letters and digits; names, hosts and passwords of users with
-//! a quote, a backslash or a control character. Warns of databases and users of an engine other than MySQL.
+//! a quote, a backslash or a control character. Warns of databases and users of an engine other than MySQL, and of a second user of one
+//! name: the operator looks for the name alone, and makes the first.
 //!
 //! # Why
 //!
@@ -23,6 +24,8 @@
 //! # How to waive it
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R09 until=TIME reason=…"`.
+
+use std::collections::BTreeSet;
 
 use super::{Write, shown};
 use crate::object::Kind;
@@ -55,7 +58,12 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let why = "the operator makes them with MySQL only";
         return vec![RULE.finding(Verdict::Warn, "spec.databases", says, why, "make them in SQL")];
     }
-    without_users(&write).into_iter().chain(databases(&write)).chain(users(&write)).collect()
+    without_users(&write)
+        .into_iter()
+        .chain(databases(&write))
+        .chain(users(&write))
+        .chain(twice(&write))
+        .collect()
 }
 
 fn without_users(write: &Write<'_>) -> Option<Finding> {
@@ -83,4 +91,18 @@ fn users(write: &Write<'_>) -> Option<Finding> {
     let (what, name) = first?;
     let says = format!("the {what} of user {} has a quote, a backslash or a control character", shown(name));
     Some(RULE.finding(Verdict::Deny, "spec.users", says, SQL, "choose another, or make the user in SQL"))
+}
+
+/// Of accounts of one name only the first is made, however many hosts there are.
+fn twice(write: &Write<'_>) -> Option<Finding> {
+    let before = write.old.map(|old| old.spec.accounts()).unwrap_or_default();
+    let mut names = BTreeSet::new();
+    let second = write.new.spec.users.all().iter().find(|it| {
+        let (name, _) = it.account();
+        !names.insert(name) && !before.contains_key(&it.account())
+    })?;
+    let says = format!("user {} stands here twice, and only the first is made", shown(second.name.look()));
+    let why =
+        "the operator looks for a user of this name, whatever its host, and makes none where there is one";
+    Some(RULE.finding(Verdict::Warn, "spec.users.name", says, why, "make the second in SQL"))
 }

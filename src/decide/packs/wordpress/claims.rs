@@ -1,7 +1,7 @@
 //! W06: a volume of a WordPress stays what it is, or grows.
 //!
-//! Refuses another storage class or access mode, and less storage, on a claim of a WordPress, before the API server does, and says what
-//! works.
+//! Refuses another storage class or access mode, and less storage than there is (`status.capacity`), on a claim of a WordPress, before
+//! the API server does, and says what works. A growth that fails may be taken back.
 //!
 //! # Why
 //!
@@ -25,7 +25,7 @@
 //! Annotate the claim, for an hour at most: `gatera.dev/override: "W06 until=TIME reason=…"`. The API server refuses it all the same.
 
 use super::part;
-use crate::object::{Claim, Kind, Object};
+use crate::object::{Claim, Kind, Object, Quantity};
 use crate::review::Review;
 use crate::rules::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
@@ -60,10 +60,16 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
         add("spec.accessModes", "the access modes of a claim are chosen once".to_owned());
     }
     let size = |it: &Claim| it.spec.resources.requests.get("storage").cloned();
+    // A growth that no storage can give is taken back as far as what there is; what there is never shrinks.
+    let shrinks = |was: &Quantity, is: &Quantity| {
+        let least = old.capacity().and_then(Quantity::bytes);
+        is.bytes() < was.bytes() && least.is_none_or(|least| is.bytes().is_some_and(|it| it < least))
+    };
     if let (Some(was), Some(is)) = (size(old), size(new))
-        && is.bytes() < was.bytes()
+        && shrinks(&was, &is)
     {
-        add("spec.resources.requests.storage", format!("{was} -> {is}: a volume does not shrink"));
+        let there = old.capacity().unwrap_or(&was);
+        add("spec.resources.requests.storage", format!("{there} -> {is}: a volume does not shrink"));
     }
     found
 }

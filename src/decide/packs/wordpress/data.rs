@@ -1,7 +1,8 @@
 //! W04: what a WordPress holds outlives a careless command.
 //!
-//! Refuses to delete a Wordpress, the claim of its database or of its files, the namespace that they are in, and the definition
-//! `wordpresses.example.com`, with which all of them go.
+//! Refuses to delete a Wordpress that owns claims, the claim of a database or of files, the namespace that they are in, and the
+//! definition `wordpresses.example.com`, with which all of them go. A Wordpress whose claims were there before it owns none, and may go.
+//! Warns of claims that stay without a label, so that nothing guards them.
 //!
 //! # Why
 //!
@@ -18,20 +19,22 @@
 //!
 //! # What to do instead
 //!
-//! Take a backup first (`mariadb-dump` or `mysqldump` of the database, and a copy of `/var/www/html`). To keep the volumes, delete the
-//! Wordpress with `--cascade=orphan`: then everything stays, and nothing looks after it.
+//! Take a backup first (`mariadb-dump` or `mysqldump` of the database, and a copy of `/var/www/html`). To keep the volumes, label the
+//! claims first (`kubectl label pvc mysql-pv-claim wp-pv-claim gatera.dev/wordpress=blog`), then delete the Wordpress with
+//! `--cascade=orphan`: everything stays, and the guard still knows what it is. A claim whose owner is gone, as one that a backup brings
+//! back, is deleted by Kubernetes: take `ownerReferences` out of it before it is created.
 //!
 //! # How to waive it
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. That is the confirmation.
 
-use super::{Tier, part};
-use crate::object::{Kind, Object};
+use super::{GROUP, LABEL, Tier, part};
+use crate::object::{Kind, Meta, Object, Owner};
 use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
 use crate::rules::{Rule, Verb};
-use crate::verdict::{Findings, Verdict};
-use crate::view::View;
+use crate::verdict::{Finding, Findings, Verdict};
+use crate::view::{Freshness, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "W04",
@@ -58,31 +61,72 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return vec![unknown];
     }
     let says = match &review.old {
-        Some(Object::Wordpress(_)) if review.options.orphans() => None,
-        Some(Object::Wordpress(_)) => Some(
-            "its two volumes go with it: the database (mysql-pv-claim) and the files (wp-pv-claim)"
-                .to_owned(),
-        ),
+        Some(Object::Wordpress(_)) => return of_one(review, view).into_iter().collect(),
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
         Some(_) if is_definition && !view.has_none(Kind::Wordpress) => Some(format!(
-            "every Wordpress in every namespace goes with it ({}, {}), and so do their volumes",
+            "every Wordpress in every namespace goes with it ({}, {}), and so do the volumes that they own",
             view.how_many(Kind::Wordpress),
             view.seen()
         )),
         _ => None,
     };
-    let finding = |says| {
-        let why = "nothing asks a second time, and nothing brings it back";
-        let instead = format!("take a backup; then {}, and again", confirmation(review, RULE.id, view));
-        RULE.finding(Verdict::Deny, "", says, why, instead)
+    says.map(|says| refused(says, backup_first(review, view))).into_iter().collect()
+}
+
+fn refused(says: String, instead: String) -> Finding {
+    RULE.finding(Verdict::Deny, "", says, "nothing asks a second time, and nothing brings it back", instead)
+}
+
+fn backup_first(review: &Review, view: &View<'_>) -> String {
+    format!("take a backup; then {}, and again", confirmation(review, RULE.id, view))
+}
+
+/// The claims that Kubernetes deletes after it. Those that were there before it have no owner, and stay.
+fn of_one(review: &Review, view: &View<'_>) -> Option<Finding> {
+    let Review { namespace, name, .. } = review;
+    let uid = review.old.as_ref().map_or("", |it| &it.meta().uid);
+    let is_owner = |it: &Owner| {
+        it.is_of(GROUP, "Wordpress")
+            && it.name == *name
+            && (it.uid == uid || it.uid.is_empty() || uid.is_empty())
     };
-    says.map(finding).into_iter().collect()
+    let owned = view.claims_in(namespace).filter(|it| it.metadata.owner_references.iter().any(is_owner));
+    let owned: Vec<_> = owned.map(|it| &it.metadata).collect();
+    if owned.is_empty() {
+        let says = format!("it is not known whether volumes go with it ({})", view.seen());
+        let blind = view.freshness != Freshness::Current && !review.options.orphans();
+        return blind
+            .then(|| Finding { verdict: Verdict::Unknown, ..refused(says, backup_first(review, view)) });
+    }
+    let names: Vec<_> = owned.iter().map(|it| &*it.name).collect();
+    let label = format!("kubectl -n {namespace} label pvc {} {LABEL}={name}", names.join(" "));
+    if review.options.orphans() {
+        let bare = owned.iter().any(|it| !it.labels.contains_key(LABEL));
+        let says = format!("its claims stay, and nothing guards them any more: {}", names.join(", "));
+        let why = "without their owner only this label says that they hold a WordPress";
+        return bare.then(|| RULE.finding(Verdict::Warn, "metadata.labels", says, why, label));
+    }
+    let instead = format!(
+        "to keep them: {label}, then kubectl -n {namespace} delete wordpress {name} --cascade=orphan; to delete them: {}",
+        backup_first(review, view)
+    );
+    Some(refused(format!("its volumes go with it: {} ({})", in_words(&owned), view.seen()), instead))
+}
+
+/// "the database (mysql-pv-claim) and the files (wp-pv-claim)"
+fn in_words(claims: &[&Meta]) -> String {
+    let word = |it: &&Meta| match part(it) {
+        Some(Tier::Database) => format!("the database ({})", it.name),
+        _ => format!("the files ({})", it.name),
+    };
+    claims.iter().map(word).collect::<Vec<_>>().join(" and ")
 }
 
 fn of_claim(tier: Tier) -> &'static str {
     match tier {
         Tier::Database => "it holds the database of a WordPress",
+        Tier::Backup => "it holds the backups of a WordPress",
         Tier::Site => "it holds the files of a WordPress: its plugins and what people uploaded",
     }
 }

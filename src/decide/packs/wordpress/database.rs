@@ -1,7 +1,7 @@
 //! W05: one server writes to the database of a WordPress, of a version that can read it.
 //!
-//! Refuses more than one replica, another volume or folder for the data, another vendor's image, an older one, and a newer one that skips
-//! a series. A strategy that would start the new server before the old one has ended is turned into Recreate on its way in. Warns of an
+//! Refuses more than one replica, another volume or folder for the data (also by `--datadir`), another vendor's image, an older one
+//! (8.0.32 to 8.0.28, too), and a newer one that skips a series with long support. A strategy that would start the new server before the old one has ended is turned into Recreate on its way in. Warns of an
 //! image that can change by itself, and of a new server over a claim that is there already: nobody knows what wrote it.
 //!
 //! # Why
@@ -20,14 +20,16 @@
 //! # What to do instead
 //!
 //! Keep one replica; for more than one server take a Galera cluster (charts/wordpress, `database.galera`). Take a backup, and go from
-//! series to series: 5.6, 5.7, 8.0, 8.4.
+//! series to series: 5.6, 5.7, 8.0, 8.4, 9.7; MySQL's series between those may be skipped.
 //!
 //! # How to waive it
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
 use super::{Tier, part};
-use crate::galera::image::{Image, VersionChange};
+use crate::galera::data::{Backing, Place};
+use crate::galera::image::{Image, Series, Vendor, VersionChange};
+use crate::galera::server::DATA_DIRECTORIES;
 use crate::object::{Container, Kind, Mount, Object, Workload};
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, Verb};
@@ -99,7 +101,7 @@ fn server(it: &Workload) -> Option<&Container> {
 }
 
 fn is_data(mount: &Mount) -> bool {
-    mount.mount_path.trim_end_matches('/') == "/var/lib/mysql"
+    mount.mount_path.trim_end_matches('/') == DATA_DIRECTORIES[0]
 }
 
 fn floats(new: &Workload) -> Option<Finding> {
@@ -116,27 +118,25 @@ fn image_field(server: &Container) -> String {
 fn changed(old: &Workload, new: &Workload) -> Findings {
     let mut found = Findings::new();
     let (Some(was), Some(is)) = (server(old), server(new)) else { return found };
-    let claims = |it: &Workload, server: &Container| {
-        let data: Vec<_> = server.volume_mounts.iter().filter(|it| is_data(it)).cloned().collect();
-        let volumes = &it.spec.template.spec.volumes;
-        let claim = |mount: &Mount| {
-            let volume = volumes.iter().find(|it| it.name == mount.name)?;
-            volume.persistent_volume_claim.as_ref().map(|it| (it.claim_name.clone(), mount.sub_path.clone()))
-        };
-        data.iter().map(claim).collect::<Vec<_>>()
-    };
-    let (before, after) = (claims(old, was), claims(new, is));
-    if !before.is_empty() && before != after {
-        let says = "the server would look for its data elsewhere".to_owned();
+    let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
+    let instead = "leave the volume, its claim, its folder and datadir as they are";
+    let mut moved = |verdict, says: String| {
         let why = "an empty folder becomes an empty database, and the site asks for its setup again";
-        let field = format!("spec.template.spec.containers[{}].volumeMounts", is.name);
-        found.push(RULE.finding(
-            Verdict::Deny,
-            field,
-            says,
-            why,
-            "leave the volume, its claim and its folder as they are",
-        ));
+        found.push(RULE.finding(verdict, field.clone(), says, why, instead));
+    };
+    match (Place::of(old, was, &[]), Place::of(new, is, &[])) {
+        // Nothing is lost that no volume holds.
+        (Some(before), _) if matches!(before.backing, Backing::Volume(_) | Backing::Container) => {}
+        (Some(before), Some(after)) if !before.is_same(&after) => {
+            moved(Verdict::Deny, format!("the server would look for its data on {after}, not on {before}"));
+        }
+        (Some(before), None) => {
+            moved(
+                Verdict::Warn,
+                format!("whether the server still looks for its data on {before} cannot be told"),
+            );
+        }
+        _ => {}
     }
     found.extend(another_server(was, is));
     found
@@ -155,7 +155,8 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
         return Some(finding("the data is another vendor's".to_owned(), instead));
     }
     match vendor.step(from.series()?, to.series()?) {
-        VersionChange::Same | VersionChange::Up => None,
+        VersionChange::Same => earlier(was, is),
+        VersionChange::Up => None,
         VersionChange::Skips(next) => {
             Some(finding(format!("{next} comes first"), format!("take a backup, then go to {next}, then on")))
         }
@@ -163,6 +164,18 @@ fn another_server(was: &Container, is: &Container) -> Option<Finding> {
             Some(finding("an older server".to_owned(), "load a backup into a new database".to_owned()))
         }
     }
+}
+
+/// MySQL 8.0 changes its dictionary between releases, and an earlier one does not start over it; of other series that is not sure.
+fn earlier(was: &Container, is: &Container) -> Option<Finding> {
+    let [from, to] = [was, is].map(|it| Image::read(&it.image));
+    to.is_earlier_than(&from).filter(|it| *it)?;
+    let never = from.vendor() != Some(Vendor::MariaDb) && from.series() == Some(Series(8, 0));
+    let verdict = if never { Verdict::Deny } else { Verdict::Warn };
+    let says = format!("{} -> {}: an earlier release", was.image, is.image);
+    let why = "a server need not start over data that a later release has written";
+    let instead = format!("keep {}; to go back, load a backup into a new database", was.image);
+    Some(RULE.finding(verdict, image_field(is), says, why, instead))
 }
 
 fn over_old_data(review: &Review, new: &Workload, view: &View<'_>) -> Option<Finding> {

@@ -43,7 +43,7 @@ fn check(review: &Review, _: &View<'_>) -> Findings {
     let of_database = match part(&it.metadata) {
         Some(Tier::Database) => true,
         // Somebody has given it another tier.
-        Some(Tier::Site) => it.metadata.name.ends_with("wordpress-mysql"),
+        Some(Tier::Site | Tier::Backup) => it.metadata.name.ends_with("wordpress-mysql"),
         None => false,
     };
     if !of_database {

@@ -2,7 +2,8 @@
 //!
 //! Refuses a Wordpress that writes out `sqlrootpassword`. It may name a Secret and a key instead, `secretRef:NAME/KEY`: when the operator
 //! makes its Deployments of that, each variable with such a value is turned into a `secretKeyRef` on its way in. Warns of a Deployment of
-//! a WordPress in which a password is written out. The value is never repeated.
+//! a WordPress in which a password is written out; the path of a file with one (`MYSQL_ROOT_PASSWORD_FILE`) is none. The value is never
+//! repeated.
 //!
 //! # Why
 //!
@@ -29,7 +30,7 @@
 use super::{Wordpress, part, secret_ref};
 use crate::object::{Kind, Object, Workload};
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, WRITTEN};
+use crate::rules::{Rule, WRITTEN, is_secret};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
@@ -79,9 +80,7 @@ fn in_deployment(review: &Review, it: &Workload) -> Findings {
             Some(_) => {
                 (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password"))
             }
-            None if name.contains("PASSWORD") && !value.is_empty() => {
-                (Verdict::Warn, format!("{name} is written out"))
-            }
+            None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
             None => return None,
         };
         let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");

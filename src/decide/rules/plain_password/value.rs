@@ -3,7 +3,7 @@
 //! Must not know: where it stands.
 
 /// A variable or key by whose name a password is meant, and a value that can be one.
-pub(super) fn is_secret(name: &str, value: &str) -> bool {
+pub(crate) fn is_secret(name: &str, value: &str) -> bool {
     let plain = value.trim().trim_matches(['"', '\'']);
     is_secret_name(name)
         && is_written_out(value)

@@ -1,0 +1,22 @@
+# Makes one backup, a dump of the database and an archive of the site's files, in a folder that is named after the time, and takes away
+# the oldest ones that are more than are kept. What fails halfway is no backup, and takes none away.
+set -eu
+umask 077
+cd "$BACKUPS"
+rm -rf -- .unfinished
+mkdir .unfinished
+
+MYSQL_PWD=$DB_PASSWORD mariadb-dump --protocol=tcp --host="$DB_HOST" --user="$DB_USER" --single-transaction "$DB_NAME" >.unfinished/database.sql
+gzip .unfinished/database.sql
+# 1: a file changed while it was read.
+tar -C "$SITE" -czf .unfinished/files.tar.gz . || [ $? -eq 1 ]
+
+name=$(date -u +%Y-%m-%dT%H-%M-%SZ)
+mv .unfinished "$name"
+echo "backup $name is made"
+set -- 2*Z
+while [ $# -gt "$KEEP" ]; do
+  rm -rf -- "$1"
+  echo "backup $1 is taken away: $KEEP are kept"
+  shift
+done

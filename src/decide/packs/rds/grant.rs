@@ -1,0 +1,219 @@
+//! One GRANT of SQL, taken apart: what is granted, on what, and to whom.
+//!
+//! Not a rule. Must not know: what a rule makes of it. What is not one plain grant is none: comments, escapes and options are not
+//! guessed about.
+
+use std::collections::BTreeSet;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+/// `GRANT SELECT, INSERT ON shop.* TO 'app1'@'%' WITH GRANT OPTION`
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Grant {
+    /// In capitals, without columns.
+    pub(super) privileges: BTreeSet<String>,
+    /// `shop` of `shop.*`; `*`: every one; empty: none is named.
+    pub(super) database: String,
+    /// `*`, or a table or routine.
+    object: String,
+    pub(super) user: String,
+    /// Where none is named, it is `%`.
+    pub(super) host: Option<String>,
+    /// `WITH GRANT OPTION`
+    pub(super) passed_on: bool,
+}
+
+enum Token {
+    Word(String),
+    Quoted(String),
+    Sign(char),
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '$' | '%')
+}
+
+fn tokens(text: &str) -> Option<Vec<Token>> {
+    let mut chars = text.chars().peekable();
+    let mut found = Vec::new();
+    while let Some(c) = chars.next() {
+        let mut name = String::new();
+        match c {
+            '\'' | '"' | '`' => loop {
+                match chars.next()? {
+                    '\\' => return None,
+                    it if it == c => break found.push(Token::Quoted(name)),
+                    it => name.push(it),
+                }
+            },
+            '.' | ',' | '*' | '@' | '(' | ')' => found.push(Token::Sign(c)),
+            c if is_word(c) => {
+                name.push(c);
+                while let Some(it) = chars.next_if(|it| is_word(*it)) {
+                    name.push(it);
+                }
+                found.push(Token::Word(name));
+            }
+            c if c.is_whitespace() => {}
+            _ => return None,
+        }
+    }
+    Some(found)
+}
+
+struct Reader(Peekable<IntoIter<Token>>);
+
+impl Reader {
+    fn keyword(&mut self, word: &str) -> bool {
+        self.0.next_if(|it| matches!(it, Token::Word(text) if text.eq_ignore_ascii_case(word))).is_some()
+    }
+
+    fn sign(&mut self, sign: char) -> bool {
+        self.0.next_if(|it| matches!(it, Token::Sign(c) if *c == sign)).is_some()
+    }
+
+    fn name(&mut self) -> Option<String> {
+        match self.0.next()? {
+            Token::Word(name) | Token::Quoted(name) => Some(name),
+            Token::Sign(_) => None,
+        }
+    }
+
+    fn place(&mut self) -> Option<String> {
+        if self.sign('*') { Some("*".to_owned()) } else { self.name() }
+    }
+
+    /// `CREATE TEMPORARY TABLES`, with its columns skipped, up to a comma or `ON`, which is read, too: whether it was that.
+    fn privilege(&mut self) -> Option<(String, bool)> {
+        let mut words = Vec::new();
+        let is_last = loop {
+            if self.keyword("ON") {
+                break true;
+            }
+            if self.sign(',') {
+                break false;
+            }
+            if self.sign('(') {
+                while !self.sign(')') {
+                    self.0.next()?;
+                }
+                continue;
+            }
+            let Token::Word(word) = self.0.next()? else { return None };
+            words.push(word.to_ascii_uppercase());
+        };
+        let words = words.join(" ");
+        let words = if words == "ALL PRIVILEGES" { "ALL".to_owned() } else { words };
+        (!words.is_empty()).then_some((words, is_last))
+    }
+}
+
+impl Grant {
+    /// Takes a statement apart; `None`: it is not one plain grant to one user.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mut reader = Reader(tokens(text)?.into_iter().peekable());
+        if !reader.keyword("GRANT") {
+            return None;
+        }
+        let mut privileges = BTreeSet::new();
+        loop {
+            let (privilege, is_last) = reader.privilege()?;
+            privileges.insert(privilege);
+            if is_last {
+                break;
+            }
+        }
+        for kind in ["TABLE", "FUNCTION", "PROCEDURE"] {
+            reader.keyword(kind);
+        }
+        let first = reader.place()?;
+        let (database, object) =
+            if reader.sign('.') { (first, reader.place()?) } else { (String::new(), first) };
+        // PROXY is granted on an account.
+        if reader.sign('@') {
+            reader.name()?;
+        }
+        if !reader.keyword("TO") {
+            return None;
+        }
+        let user = reader.name()?;
+        let host = if reader.sign('@') { Some(reader.name()?) } else { None };
+        let passed_on = reader.keyword("WITH");
+        if passed_on && !(reader.keyword("GRANT") && reader.keyword("OPTION")) {
+            return None;
+        }
+        let is_whole = reader.0.next().is_none();
+        is_whole.then_some(Self { privileges, database, object, user, host, passed_on })
+    }
+
+    /// Its database is, or its pattern (`%`, `_`) fits, one of the server's own.
+    pub(super) fn is_on_the_servers_own(&self) -> bool {
+        let own = ["mysql", "sys", "performance_schema", "information_schema"];
+        let pattern = self.database.to_ascii_lowercase();
+        own.iter().any(|name| fits(pattern.as_bytes(), name.as_bytes()))
+    }
+}
+
+/// As LIKE compares.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        ([b'%', rest @ ..], _) => fits(rest, name) || !name.is_empty() && fits(pattern, &name[1..]),
+        ([c, rest @ ..], [it, others @ ..]) => (*c == b'_' || c == it) && fits(rest, others),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_is_read_whatever_its_spaces_quotes_and_letters() {
+        let plain = Grant::read("GRANT SELECT, INSERT ON shop.* TO 'app1'@'%'");
+        assert!(plain.as_ref().is_some_and(|it| it.database == "shop" && it.user == "app1"));
+        for same in [
+            "grant insert,select on `shop` . * to app1@'%'",
+            "GRANT\tSELECT ( a, b ) , INSERT\nON TABLE shop.* TO \"app1\"@%",
+        ] {
+            assert_eq!(Grant::read(same), plain, "{same}");
+        }
+        let all = |text: &str| Grant::read(text).map(|it| it.privileges.into_iter().collect::<Vec<_>>());
+        assert_eq!(all("GRANT ALL PRIVILEGES ON a.* TO b"), Some(vec!["ALL".to_owned()]));
+        assert_eq!(all("GRANT PROXY ON 'root'@'%' TO b"), Some(vec!["PROXY".to_owned()]));
+        for none in [
+            "",
+            "GRANT",
+            "GRANT ON a.* TO b",
+            "GRANT SELECT",
+            "GRANT admin TO b",
+            "GRANT SELECT ON a.* TO b, c",
+            "GRANT SELECT ON a.* TO 'b",
+            "GRANT SELECT ON a.* TO 'b\\'' ",
+            "GRANT SELECT ON a.* TO 'b''c'",
+            "GRANT SELECT ON a.* TO b /*! , c */",
+            "GRANT SELECT ON a.* TO b -- ",
+            "GRANT SELECT ON a.* TO b IDENTIFIED BY 'c'",
+            "GRANT SELECT (a ON a.* TO b",
+            "DROP DATABASE shop",
+        ] {
+            assert_eq!(Grant::read(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_fit_the_servers_own_databases_are_found() {
+        for (database, own) in [
+            ("mysql", true),
+            ("MySQL", true),
+            ("%", true),
+            ("mysq_", true),
+            ("s%", true),
+            ("shop%", false),
+            ("a_b", false),
+        ] {
+            let grant = Grant::read(&format!("GRANT SELECT ON `{database}`.* TO b")).unwrap();
+            assert_eq!(grant.is_on_the_servers_own(), own, "{database}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The pack rds before the operator's own chart and definition: its account is known, and every way out that is printed here is taken out
+//! of the text and followed as it stands there. There is no cloud: what the operator notes of it is written by its account.
+
+use serde_json::{Value, json};
+
+use super::until_asked;
+use crate::advice::{advice, follow};
+use crate::guarded::{self, Guard, Start};
+use crate::lab::{ControlPlane, Output, User, eventually};
+
+const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/rds-operator");
+/// As its README installs it: release and namespace have this name.
+const RELEASE: &str = "rdsoperator";
+const ACCOUNT: &str = "--as=system:serviceaccount:rdsoperator:rdsoperator-otc-rds-operator";
+
+struct Shop {
+    plane: ControlPlane,
+    _guard: Guard,
+    ns: String,
+}
+
+impl Shop {
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.plane.kubectl(User::Admin, &[&["--namespace", &*self.ns], arguments].concat())
+    }
+
+    fn create(&self, name: &str, object: &Value) -> Output {
+        let mut whole =
+            json!({ "apiVersion": "otc.mcsps.de/v1alpha1", "kind": "Rds", "metadata": { "name": name } });
+        json_patch::merge(&mut whole, object);
+        let arguments = ["create", "--namespace", &self.ns, "--filename=-"];
+        self.plane.kubectl_stdin(User::Admin, &arguments, &whole.to_string())
+    }
+
+    fn patch(&self, name: &str, patch: &str) -> Output {
+        self.run(&["patch", "rds", name, "--type=merge", "--patch", patch])
+    }
+
+    /// The operator notes what the cloud says.
+    fn noted(&self, name: &str, status: &str) {
+        let status = json!({ "status": { "id": format!("{name}in01"), "ip": "10.0.0.7", "status": status } });
+        let status = status.to_string();
+        self.run(&["patch", "rds", name, "--type=merge", "--patch", &status, ACCOUNT]).succeeded();
+    }
+
+    /// It is refused by this rule, and works once what is printed there was done.
+    fn as_advised(&self, rule: &str, act: impl Fn() -> Output) {
+        let refused = act();
+        assert!(refused.stderr.contains(&format!("[{rule}] ")), "{refused}");
+        let commands = advice(&refused);
+        assert!(!commands.is_empty(), "{refused}");
+        for command in &commands {
+            follow(&self.plane, User::Admin, command);
+        }
+        act().succeeded();
+    }
+
+    /// What a warning prints for the time when that is done.
+    fn released(&self, name: &str) {
+        self.run(&["annotate", "rds", name, "gatera.dev/override-"]).succeeded();
+    }
+}
+
+/// What stands between two texts.
+fn between<'t>(text: &'t str, from: &str, to: &str) -> &'t str {
+    let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no {from:?} in {text}"));
+    rest.split_once(to).unwrap_or_else(|| panic!("no {to:?} in {rest}")).0
+}
+
+fn shop() -> Shop {
+    let plane = ControlPlane::start_with_nodes(1);
+    guarded::install(&plane);
+    let start = Start { identity: "rds".into(), ..Start::default() };
+    let guard = Guard::start(&plane, &guarded::program(), &start);
+    guard.until_registered();
+    let definition = format!("--filename={CHART}/crds/rds.yml");
+    plane.kubectl(User::Admin, &["create", &definition]).succeeded();
+    until_asked(&plane, "rdss.gatera.dev", true);
+    let ns = plane.namespace("shop");
+    Shop { plane, _guard: guard, ns }
+}
+
+#[test]
+fn ways_out_lead_somewhere_before_the_operators_own_chart_and_definition() {
+    let shop = shop();
+    let plane = &shop.plane;
+    // Nothing of its release is refused; what the warning names is followed.
+    let install = ["install", RELEASE, CHART, "--namespace", RELEASE, "--create-namespace", "--skip-crds"];
+    let installed = plane.helm(User::Admin, &install);
+    assert!(installed.status == 0 && installed.stderr.contains("[R17]"), "{installed}");
+    let page = include_str!("../../docs/rules/R17.md");
+    let commands = page.lines().filter_map(|it| it.trim().strip_prefix("$ kubectl "));
+    let binds = |it: &&str| it.contains("rdsoperator-otc-rds-operator");
+    let commands: Vec<_> = commands.filter(binds).collect();
+    assert_eq!(commands.len(), 2, "{page}");
+    for command in commands {
+        follow(plane, User::Admin, command);
+    }
+
+    // The password of the printed command is one that the schema takes.
+    let refused = shop.create("orders", &json!({}));
+    assert!(refused.stderr.contains("[R06]"), "{refused}");
+    let command = between(&refused.stderr, "choose another with `", "`");
+    let password = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
+    let password = String::from_utf8(password.stdout).unwrap();
+    shop.create("orders", &json!({ "spec": { "password": password.trim() } })).succeeded();
+
+    // Another one, once root has it.
+    let other = json!({ "spec": { "password": format!("{}x", password.trim()) } }).to_string();
+    shop.as_advised("R01", || shop.patch("orders", &other));
+    shop.released("orders");
+
+    // The end of one waits for the status in which a last backup works, and is confirmed then.
+    shop.noted("orders", "BUILD");
+    let delete = |name: &'static str| shop.run(&["delete", "rds", name, "--wait=false"]);
+    let wait = advice(&delete("orders"));
+    assert!(wait.len() == 1 && wait[0].contains(" wait "), "{wait:?}");
+    shop.noted("orders", "ACTIVE");
+    follow(plane, User::Admin, &wait[0]);
+    let time = (jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1)).strftime("%Y-%m-%dT%H:%M:%SZ");
+    let restore = json!({ "spec": { "backuprestoretime": time.to_string() } }).to_string();
+    shop.as_advised("R07", || shop.patch("orders", &restore));
+    shop.released("orders");
+    shop.patch("orders", r#"{"spec":{"backuprestoretime":""}}"#).succeeded();
+    shop.as_advised("R14", || delete("orders"));
+
+    // One that failed never gets there.
+    shop.create("broken", &json!({ "spec": { "password": password.trim() } })).succeeded();
+    shop.noted("broken", "FAILED");
+    shop.as_advised("R14", || delete("broken"));
+
+    take_over(&shop);
+}
+
+/// In, as a new Rds and as one that has no instance yet, and out again.
+fn take_over(shop: &Shop) {
+    let takes = |annotations: Value| {
+        shop.create(
+            "legacy",
+            &json!({ "metadata": { "annotations": annotations }, "status": { "id": "legacyin01" } }),
+        )
+    };
+    let refused = takes(json!({}));
+    assert!(refused.stderr.contains("[R12]"), "{refused}");
+    let mark = between(&refused.stderr, "gatera.dev/override: \"", "\"").replace('…', "as-advised");
+    takes(json!({ "gatera.dev/override": mark })).succeeded();
+    assert_eq!(shop.plane.get(&shop.ns, "rds/legacy")["status"]["id"], "legacyin01");
+    shop.released("legacy");
+    shop.noted("legacy", "ACTIVE");
+    shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
+    shop.released("legacy");
+    // Its first id, by an account that is not named.
+    let patch = r#"{"status":{"id":"legacyin01"}}"#;
+    let stranger = ["--as=system:serviceaccount:otc:databases", "--as-group=system:masters"];
+    let by =
+        || shop.run(&[&["patch", "rds", "legacy", "--type=merge", "--patch", patch], &stranger[..]].concat());
+    let refused = by();
+    let named =
+        "name it in the guard's settings: rds: {operators: [\"system:serviceaccount:otc:databases\"]}";
+    assert!(refused.stderr.contains(named), "{refused}");
+    shop.as_advised("R12", || shop.patch("legacy", patch));
+    shop.released("legacy");
+    shop.as_advised("R12", || shop.patch("legacy", r#"{"status":{"id":""}}"#));
+    eventually("the guard to know it", || {
+        let namespace = shop.run(&["delete", "namespace", &shop.ns, "--dry-run=server"]);
+        namespace.stderr.contains("none has a status.id").then_some(())
+    });
+    let gone = shop.run(&["delete", "rds", "legacy"]);
+    assert!(gone.status == 0 && gone.stderr.contains("no instance is deleted"), "{gone}");
+}
