@@ -227,7 +227,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Rollout(ask) => Ok(rollout::run(&ask, &mut out)?.into()),
-            Command::Rules(_) => anyhow::bail!("there is no rules any more: gatera explain lists them"),
+            Command::Rules(_) => anyhow::bail!("`gatera rules` was removed: `gatera explain` lists them"),
             Command::Selftest(options) => Ok(selftest::run(&options, &mut out)?.into()),
             Command::Serve(options) => {
                 drop(out);
@@ -236,7 +236,7 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Simulate(_) => anyhow::bail!(
-                "there is no simulate any more: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
+                "`gatera simulate` was removed: add --dry-run=server to the kubectl command, which then asks the guard and changes nothing"
             ),
             Command::Start(options) => {
                 Ok(recover::run(&options, recover::To::StartAll, out.listener())?.into())

@@ -217,7 +217,7 @@ fn commands_that_are_gone_name_what_took_their_place() {
             &["simulate", "-n", "db", "--", "kubectl", "delete", "pod", "x"][..],
             "add --dry-run=server to the kubectl command",
         ),
-        (&["rules", "--output", "json"], "gatera explain lists them"),
+        (&["rules", "--output", "json"], "`gatera explain` lists them"),
     ] {
         let ran = gatera(asked, b"");
         assert!(ran.code == 2 && ran.err.contains(place), "{asked:?}: {} {}", ran.code, ran.err);

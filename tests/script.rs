@@ -293,7 +293,7 @@ fn anything_else_is_a_usage_error() {
 
 #[test]
 fn the_texts_fit_into_annotations_and_please_shellcheck() {
-    for (script, most) in [(SCRIPT, 16 * 1024), (STEP, 25 * 1024)] {
+    for (script, most) in [(SCRIPT, 16 * 1024), (STEP, 28 * 1024)] {
         let text = fs::read(script).unwrap();
         assert!(text.starts_with(b"#!/bin/sh\n") && text.ends_with(b"\n"));
         assert!(text.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));

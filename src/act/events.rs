@@ -52,7 +52,7 @@ pub struct Notice {
 /// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call tells, because the other one finds nothing.
 /// `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
-    if review.origin == Origin::Mutating && !review.dry_run {
+    if review.origin == Origin::Mutating && proven && !review.dry_run {
         return kept_at_zero(review, decision, view).into_iter().collect();
     }
     let recovery = rules::turn(review, view).filter(|_| decision.allowed());

@@ -216,7 +216,7 @@ fn a_template_with_which_a_member_hangs_is_taken_back() {
         let output = alive.admin(&flags);
         output.stderr.contains("[G14]").then_some(output.stderr)
     });
-    assert!(another.contains("the template before it is let through at once"), "{another}");
+    assert!(another.contains("the template before it is allowed at once"), "{another}");
 
     let undone = alive.admin(&["rollout", "undo", "statefulset", STATEFUL_SET]);
     assert!(undone.status == 0 && undone.stderr.contains("[G14]"), "{undone}");

@@ -65,7 +65,7 @@ fn a_canary_that_fails_goes_back_and_nobody_follows() {
         &fails,
         "galera-2 keeps failing with max_connections",
         "note {\"good\":\"OLD\",\"stopped\":{\"revision\":\"NEW\",\"why\":\"galera-2 keeps failing with max_connections\"}} after 20s tell \
-         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and nobody else restarts; its \
+         RolloutStopped: galera-2 keeps failing with max_connections: it goes back to the configuration before, and no other member restarts; its \
          log goes with its pod, and is left only where logs are collected; change ConfigMap galera-instance-nodeconfig, or take the change back (NEW)",
     );
     let (says, does) = Situation::under_way(Some(2), [old, old, ("starting", File::New)]).stage();
@@ -146,8 +146,8 @@ fn only_what_the_new_file_may_have_done_is_blamed_on_it() {
     is(
         &canary("unpulled"),
         "galera-2 has no image to start from with max_connections",
-        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 says why; nobody \
-         else restarts until it is there, or the change is taken back",
+        "tell RolloutWaits: galera-2 has no image to start from with max_connections: kubectl -n db describe pod galera-2 says why; no \
+         other member restarts until it is there, or the change is taken back",
     );
     let waiting = ("starting", File::Old);
     let nobody_serves = Situation::under_way(Some(2), [waiting, waiting, ("starting", File::New)]);
@@ -317,11 +317,7 @@ fn a_pod_that_is_broken_by_a_template_that_was_taken_back_is_replaced() {
     let (_, mut pod) = scene.object(&format!("Pod/{STATEFUL_SET}-2"));
     pod["metadata"]["labels"]["controller-revision-hash"] = json!("b");
     it.also = vec![pod];
-    is(
-        &it,
-        "galera-2 keeps failing by a template that was taken back, and is replaced",
-        "evict galera-2 after 30s",
-    );
+    is(&it, "galera-2 keeps failing with an earlier template, and is replaced", "evict galera-2 after 30s");
     // It would come back with the template that it has.
     let status = json!({ "status": { "currentRevision": "b", "updateRevision": "a", "currentReplicas": 3 } });
     it.set = status;

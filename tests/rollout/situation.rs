@@ -5,7 +5,7 @@ use decide::plan::Step;
 use decide::plan::rollout::{self, Stage};
 use decide::report;
 use decide::story::Story;
-use decide::view::{View, World};
+use decide::view::{Freshness, Id, View, World};
 use serde_json::{Value, json};
 
 use crate::scene::{self, STATEFUL_SET, Scene};
@@ -56,6 +56,8 @@ pub(super) struct Situation {
     pub(super) bootstrap: &'static str,
     pub(super) also: Vec<Value>,
     pub(super) copies: Vec<File>,
+    /// What a readiness probe saw of member 2 a minute ago.
+    pub(super) probe: Option<&'static str>,
 }
 
 impl Default for Situation {
@@ -70,6 +72,7 @@ impl Default for Situation {
             bootstrap: "absent",
             also: Vec::new(),
             copies: Vec::new(),
+            probe: None,
         }
     }
 }
@@ -133,7 +136,13 @@ impl Situation {
         also.extend(self.also.iter().cloned());
         let settings = Settings::default();
         let scene = Scene { also, ..scene };
-        scene.world(&settings)
+        let mut facts = scene.facts(&settings);
+        let id = Id::new(scene::NAMESPACE, &format!("{STATEFUL_SET}-2"));
+        if let (Some(state), Some(uid)) = (self.probe, facts.pod(&id).map(|pod| pod.uid.clone())) {
+            let says = format!("Readiness probe failed: the server is {state}\n");
+            assert!(facts.hear(&id, &uid, "2026-12-01T09:29:00Z".parse().unwrap(), &says), "{says}");
+        }
+        World::build(facts, Freshness::Current)
     }
 
     /// As `gatera status` shows it.

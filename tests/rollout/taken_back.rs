@@ -39,21 +39,46 @@ fn stage(words: &[&'static str], revisions: &[&str], since: &str) -> (String, St
     it.stage()
 }
 
+/// The same, where a probe of member 2 saw this last.
+fn seen(words: &[&'static str], state: &'static str, since: &str) -> (String, String) {
+    let scene = Scene { members: words.iter().map(|it| (*it).to_owned()).collect(), ..Scene::default() };
+    let mut also = members(&scene, &["a", "a", "b"], since);
+    also[2]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = json!(since);
+    let it = Situation {
+        set: json!({ "status": { "currentRevision": "a", "updateRevision": "a" } }),
+        members: words.iter().map(|word| (*word, Some(File::Old))).collect(),
+        also,
+        probe: Some(state),
+        ..Situation::noted()
+    };
+    it.stage()
+}
+
 #[test]
 fn a_member_that_hangs_with_a_template_that_was_taken_back_is_replaced_after_ten_minutes() {
-    let since = |since| stage(&["ready", "ready", "starting"], &["a", "a", "b"], since);
-    let (says, does) = since("2026-12-01T09:25:00Z");
-    assert_eq!(
-        says,
-        "galera-2 is not Ready, and was made from an earlier template: if it hangs for 10 minutes it is replaced; at once: kubectl -n db \
-         delete pod galera-2"
-    );
-    assert_eq!(does, "");
+    let now = "; to replace it now: kubectl -n db delete pod galera-2";
+    let waits = "galera-2 is not Ready, and was made from an earlier template: if it stands still for 10 minutes it is replaced";
+    let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T09:25:00Z");
+    assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
+    // Of one that says nothing it is not known whether it copies, or catches up.
+    let (says, does) = stage(&["ready", "ready", "starting"], &["a", "a", "b"], "2026-12-01T08:00:00Z");
+    assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
+    let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
     let replaced = "galera-2 does not become Ready with an earlier template, and is replaced";
-    assert_eq!(since("2026-12-01T09:20:00Z"), (replaced.to_owned(), "evict galera-2 after 30s".to_owned()));
+    assert_eq!((&*says, &*does), (replaced, "evict galera-2 after 30s"));
+    let (says, does) = seen(&["ready", "ready", "gives"], "CONNECTED", "2026-12-01T09:25:00Z");
+    assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
+    let (says, does) = seen(&["ready", "ready", "gives"], "JOINING", "2026-12-01T08:00:00Z");
+    assert_eq!(
+        (&*says, &*does),
+        ("galera-2 was made from an earlier template, and receives a copy: it is waited for", "")
+    );
+    // Another one is Ready, and nothing proves that it serves.
+    let (says, does) = seen(&["ready", "unverified", "gives"], "CONNECTED", "2026-12-01T09:00:00Z");
+    assert_eq!((says, &*does), (format!("{waits}{now}"), ""));
     // It hangs with the second one: deleting it is refused until the first one is what it is to be.
     let (says, _) = stage(&["ready", "starting", "ready"], &["a", "b", "b"], "2026-12-01T09:25:00Z");
-    assert!(says.ends_with("if it hangs for 10 minutes it is replaced"), "{says}");
+    assert!(says.ends_with("if it stands still for 10 minutes it is replaced"), "{says}");
     // Another one is missing: no member leaves.
     let (_, does) = stage(&["ready", "starting", "starting"], &["a", "a", "b"], "2026-12-01T09:00:00Z");
     assert_eq!(does, "");
@@ -113,15 +138,15 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
     assert_eq!(
         changed(&hangs, &revisions, "a", true),
         format!(
-            "its pod template goes back to what Ready members were made from; let through, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
-             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; else gatera replaces it when it has not been Ready for 10 \
+            "its pod template goes back to what Ready members were made from; allowed, although {STATEFUL_SET}-2 is not Ready (2 of 3 \
+             members Synced, seen now); kubectl -n db delete pod {STATEFUL_SET}-2; otherwise gatera replaces it when it has stood still for 10 \
              minutes"
         )
     );
     // Any other one waits, and the answer names that way.
     let other = changed(&hangs, &revisions, "c", true);
     assert!(
-        other.contains("[G14]") && other.contains("the template before it is let through at once"),
+        other.contains("[G14]") && other.contains("the template before it is allowed at once"),
         "{other}"
     );
     // A guard that was started since does not know what a was.
@@ -135,7 +160,7 @@ fn the_template_before_is_let_through_while_a_member_hangs_with_the_new_one() {
         Scene { members: ["ready", "starting", "ready"].map(str::to_owned).into(), ..Scene::default() };
     let goes_back = changed(&half, &["a", "b", "b"], "a", true);
     let replaced = format!(
-        "; gatera replaces {STATEFUL_SET}-1 when it has not been Ready for 10 minutes, then the others, one at a time"
+        "; gatera replaces {STATEFUL_SET}-1 when it has stood still for 10 minutes, then the others, one at a time"
     );
     assert!(
         goes_back.starts_with("its pod template goes back to ") && goes_back.ends_with(&replaced),

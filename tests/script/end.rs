@@ -95,7 +95,16 @@ fn the_option_that_ended_the_server_is_told() {
     let rows = [
         ("mariadbd: unknown variable 'max_conections=350'", 7, "unknown variable max_conections"),
         ("mariadbd: unknown variable 'wsrep_sst_authx=sst:hunter2'", 7, "unknown variable wsrep_sst_authx"),
-        ("mariadbd: unknown option '--max_connections 3'", 7, "unknown option --max_connections"),
+        (
+            "mariadbd: unknown option '--max_connections 3'",
+            7,
+            "an option that the server does not know, without a value",
+        ),
+        (
+            "mariadbd: unknown option '--hunter2'",
+            7,
+            "an option that the server does not know, without a value",
+        ),
         (
             "Buffered error: mariadbd: Error while setting value 'hunter2' to 'port'",
             7,

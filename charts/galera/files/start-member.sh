@@ -364,10 +364,42 @@ recover() {
         [ -n "$uuid$prepared" ] || { position=unasked && return 0; }
         [ -z "$prepared" ] || refuse "prepared transactions must be committed or rolled back by hand; the server's words are in" \
             "the log; if other members have the data, empty $datadir, and this one copies everything anew"
-        refuse "its position could not be recovered (exit code $code; the server's words are in the log); if other members" \
-            "have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
+        name_option "$log"
+        refuse "its position could not be recovered (exit code $code${words:+: $words}; the server's words are in the log); if" \
+            "other members have the data, remove grastate.dat and gvwstate.dat from $home, and this one copies everything anew;" \
             "gatera.dev/start: keep on the pod template starts it without this step"
     fi
+}
+
+# Sets words: which option the server does not take, by what it said in the file. Never its value, which may be a password.
+name_option() {
+    words=''
+    while IFS= read -r text; do
+        case $text in
+            *"[ERROR]"*" unknown variable '"*) option=${text##*" unknown variable '"} words='unknown variable' ;;
+            *"[ERROR]"*" unknown option '"*) option=value words='an option that the server does not know, without a' ;;
+            *"[ERROR]"*" setting value '"*"' to '"*) option=${text##*"' to '"} words='a value that the server does not take, of' ;;
+            *) continue ;;
+        esac
+        option=${option%%[= \']*}
+        case $option in '' | *[!A-Za-z0-9_-]*) words='' ;; *) words="$words $option" && return ;; esac
+    done <"$1"
+} 2>/dev/null
+
+# Adds to the message why the server ended, where that is an option: it names it when it is asked for its help, as images do.
+explain_end() {
+    log=$run/recovery.log ended=$code
+    put "$log" '' || return 0
+    shift "$before"
+    [ "$user" != 0 ] || set -- "$@" --user=mysql
+    LC_ALL=C "$server" "$@" --disable-log-error --verbose --help 2>>"$log" >/dev/null </dev/null &
+    recovering=yes
+    await
+    code=$ended recovering='' child=''
+    name_option "$log"
+    [ -n "$words" ] || return 0
+    say "the server ended: $words"
+    { echo "$line; the server ended: $words" >"$message"; } 2>/dev/null
 }
 
 # Waits for the child that was started last. A signal that is passed on interrupts `wait`, but not the child; one that came
@@ -539,6 +571,7 @@ await
 kill -KILL "$watcher" 2>/dev/null
 [ -z "$killer" ] || kill "$killer" 2>/dev/null
 [ -z "$asked" ] || [ "$code" != 0 ] || tell_end
+[ -n "$asked" ] || [ "$code" = 0 ] || [ -s "$run/joined" ] || explain_end "$@"
 look_back
 [ -z "$unjoined" ] || [ ! -w "$home" ] || judge_view
 exit "$code"

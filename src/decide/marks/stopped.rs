@@ -16,6 +16,9 @@ use crate::galera::start_note::Position;
 /// More members than any Galera cluster has: whoever writes more wants something else.
 const MOST: i64 = 99;
 
+/// Of a user's name, in bytes.
+const LONGEST_NAME: usize = 128;
+
 /// What is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
@@ -40,8 +43,14 @@ impl Record {
             position => Some(Position::read(position)?),
         };
         let of = of.parse().ok().filter(|of| (1..=MOST).contains(of))?;
-        Some(Self { position, of, since: since.parse().ok()?, by: by.to_owned() })
+        Some(Self { position, of, since: since.parse().ok()?, by: name(by) })
     }
+}
+
+/// People may write anything here, and it stands in messages: what is no name of a user is left out.
+fn name(text: &str) -> String {
+    let fits = text.len() <= LONGEST_NAME && !text.contains(|c: char| c == ';' || c.is_control());
+    if fits { text.to_owned() } else { String::new() }
 }
 
 impl fmt::Display for Record {
@@ -69,6 +78,9 @@ mod tests {
         ] {
             assert_eq!(Record::read(&text).unwrap().to_string(), text);
         }
+        let forged =
+            Record::read("unknown of=3 since=2026-12-01T09:30:00Z by=alice; kubectl delete namespace db");
+        assert_eq!(forged.unwrap().by, "");
         for text in [
             "",
             "unknown",

@@ -106,7 +106,7 @@ pub fn stage<'a>(cluster: &'a Cluster, view: &View<'a>) -> Stage {
     match back::of_an_earlier_template(cluster, view) {
         None => of_configuration(cluster, view),
         Some((says, None)) => match of_configuration(cluster, view) {
-            stage @ (Stage::Rolls(_, Some(_)) | Stage::Stopped(..)) => stage,
+            stage @ (Stage::Rolls(_, Some(_)) | Stage::Stopped(..) | Stage::Held(_)) => stage,
             // Nothing else is done meanwhile.
             _ => Stage::Rolls(says, None),
         },

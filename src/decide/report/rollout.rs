@@ -24,12 +24,13 @@ pub struct Copy {
 
 /// It goes on by itself.
 pub fn moves(story: &Story<'_>) -> bool {
-    matches!(story.configuration, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
+    let stage = &story.configuration;
+    story.cluster.rolls() || matches!(stage, Stage::Rolls(..) | Stage::Waits(_) | Stage::Stopped(_, Some(_)))
 }
 
 /// Every member runs what it is to run, or nothing of it is looked after.
 pub fn is_done(story: &Story<'_>) -> bool {
-    matches!(story.configuration, Stage::Settled | Stage::Absent)
+    !story.cluster.rolls() && matches!(story.configuration, Stage::Settled | Stage::Absent)
 }
 
 /// One cluster: what is done, and who runs what.

@@ -9,7 +9,7 @@ use crate::object::Meta;
 pub(super) fn scale(set: Option<&Meta>, namespace: &str, name: &str, replicas: i64) -> String {
     let Some((set, release)) = set.and_then(|set| Some((set, set.helm_release()?))) else {
         let command = format!("kubectl -n {namespace} scale statefulset {name} --replicas={replicas}");
-        return format!("{command} (or the same in what you apply)");
+        return format!("{command} (or make the same change in what you apply)");
     };
     let chart = set.labels.get("helm.sh/chart").map_or("", String::as_str);
     let value = CHARTS.iter().find(|(begin, _)| chart.starts_with(begin));

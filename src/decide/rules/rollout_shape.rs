@@ -29,8 +29,8 @@
 //! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
 //! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
 //! itself. A rollout that hangs although its member runs may be taken back at once (`helm rollback`, `kubectl rollout undo`, or what
-//! was applied before): the template that Ready members were made from is let through. Then delete the pod that hangs, or wait:
-//! after ten minutes gatera replaces it. Any other template waits, and so does that one where gatera was started in the middle of
+//! was applied before): the template that Ready members were made from is allowed. Then delete the pod that hangs, or wait: when its
+//! probe has said for ten minutes that its server waits, or no node takes it, gatera replaces it. Any other template waits, and so does that one where gatera was started in the middle of
 //! the rollout, and never saw it. Then hold the rollout with a `partition` above all ordinals, delete the pod that hangs (it comes
 //! back with the old template), and when all members are Ready, undo and set the partition to 0; or use the override. A `partition`
 //! above all ordinals and `OnDelete` restart no member and never wait; lowering the partition lets the rollout go on, so that waits.
@@ -240,7 +240,7 @@ fn joins(what: &str, cluster: &Cluster, view: &View<'_>) -> Finding {
         format!("{APPLY_AGAIN}; change its template when all members are Ready")
     } else {
         let hangs = if taken_back::is_known(cluster, view) {
-            "if a rollout hangs, take it back: the template before it is let through at once"
+            "if a rollout hangs, take it back: the template before it is allowed at once"
         } else {
             "a rollout that hangs: gatera explain G14"
         };

@@ -93,15 +93,13 @@ fn stateful_set(cluster: &Cluster, review: &Review, view: &View<'_>) -> Option<F
         return Some(finding(Verdict::Warn, says, instead.to_owned()));
     }
     if stopped {
-        let says = format!(
-            "persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, so its claims go with it ({})",
-            view.count(cluster)
-        );
+        let says = format!("its claims are deleted with it ({})", view.count(cluster));
         let instead = format!(
-            "change whenDeleted to Retain, then delete it; to remove the cluster for good: take a backup, then {}",
+            "to keep the data: kubectl -n {ns} delete statefulset {name} --cascade=orphan; to remove the cluster for good: take a \
+             backup, then {}",
             release("statefulset", Some(ns), name, view)
         );
-        let why = "the data of members that are stopped is on their claims, and nowhere else".to_owned();
+        let why = "it owns them, or persistentVolumeClaimRetentionPolicy.whenDeleted is Delete, and the data of members that are stopped is nowhere else".to_owned();
         return Some(Finding { why, ..finding(Verdict::Deny, says, instead) });
     }
     let says = format!("deleting it stops every member at once ({})", view.count(cluster));

@@ -16,6 +16,8 @@ pub struct ClaimOf {
     pub ordinal: i64,
     /// It has a volume.
     pub bound: bool,
+    /// The StatefulSet owns it, so it goes with that.
+    pub owned: bool,
     /// It is deleted as soon as its pod stops.
     pub going: bool,
     /// What was recorded when its member was stopped.
@@ -36,6 +38,11 @@ pub(super) fn of(id: &Id, workload: &Workload, facts: &Facts) -> Vec<ClaimOf> {
                     name: claim_id.name.clone(),
                     ordinal: ordinal.into(),
                     bound: claim.bound(),
+                    owned: claim
+                        .metadata
+                        .owner_references
+                        .iter()
+                        .any(|owner| owner.kind == "StatefulSet" && *owner.name == *id.name),
                     going: claim.metadata.going(),
                     stopped: claim.metadata.mark(marks::STOPPED).and_then(Record::read),
                 });

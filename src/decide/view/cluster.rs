@@ -109,7 +109,9 @@ impl Cluster {
 
     /// Its claims outlive its StatefulSet.
     pub fn keeps_claims(&self) -> bool {
-        self.workload.spec.persistent_volume_claim_retention_policy.when_deleted != "Delete"
+        let policy = &self.workload.spec.persistent_volume_claim_retention_policy;
+        // An owner that the policy gave them stays when the policy changes while no pod is there.
+        policy.when_deleted != "Delete" && !self.claims.iter().any(|claim| claim.owned)
     }
 
     /// It was stopped in order, and nothing of it runs.

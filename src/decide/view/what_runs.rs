@@ -177,7 +177,8 @@ impl View<'_> {
         Some(all.find(same).unwrap_or_else(|| as_it_was(&cluster.workload, &cluster.workload, new)))
     }
 
-    /// A template may name a ConfigMap before that exists: what members read under the one name that the template no longer has.
+    /// A template may name a ConfigMap before that exists: what members read under
+    /// the names that the template no longer has.
     fn config_map_before(&self, review: &Review, new: &ConfigMap) -> Option<ConfigMap> {
         let ns = &*review.namespace;
         let cluster = self.readers_of(ns, &new.metadata.name).find(|cluster| cluster.has_data())?;
@@ -186,10 +187,18 @@ impl View<'_> {
         let pods = || cluster.members.iter().filter_map(|it| it.pod.as_deref());
         let ran = pods().filter(|pod| pod.ready).chain(pods()).find_map(|pod| pod.revision.as_ref());
         let ran = ran.or_else(|| Some(&cluster.note.as_ref()?.good))?;
-        let mut gone = ran.iter().map(|(source, _)| source);
+        // One of several that came in place of others cannot be compared by itself.
+        if named.keys().any(|name| *name != new.metadata.name && ran.get(name).is_none()) {
+            return None;
+        }
+        let sources = ran.iter().map(|(source, _)| source);
         let is_gone = |source: &&str| !named.contains_key(*source) || self.config_map(ns, source).is_none();
-        let (before, None) = (gone.find(is_gone)?, gone.find(is_gone)) else { return None };
-        let mut was = self.text_of(cluster, ran, before)?.clone();
+        let mut gone = sources.filter(is_gone).map(|source| self.text_of(cluster, ran, source));
+        let mut was = gone.next()??.clone();
+        for other in gone {
+            let all = was.data.iter().chain(other?.data.iter());
+            was.data = all.map(|(key, text)| (key.clone(), text.clone())).collect();
+        }
         was.metadata = Meta { name: new.metadata.name.clone(), namespace: ns.to_owned(), ..Meta::default() };
         Some(was)
     }

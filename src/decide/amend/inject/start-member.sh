@@ -376,9 +376,9 @@ name_option() {
     words=''
     while IFS= read -r text; do
         case $text in
-            *" unknown variable '"*) option=${text##*" unknown variable '"} words='unknown variable' ;;
-            *" unknown option '"*) option=${text##*" unknown option '"} words='unknown option' ;;
-            *" setting value '"*"' to '"*) option=${text##*"' to '"} words='a value that the server does not take, of' ;;
+            *"[ERROR]"*" unknown variable '"*) option=${text##*" unknown variable '"} words='unknown variable' ;;
+            *"[ERROR]"*" unknown option '"*) option=value words='an option that the server does not know, without a' ;;
+            *"[ERROR]"*" setting value '"*"' to '"*) option=${text##*"' to '"} words='a value that the server does not take, of' ;;
             *) continue ;;
         esac
         option=${option%%[= \']*}

@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use super::super::{Announcement, Step};
+use super::super::{Announcement, Step, bootstrap};
 use super::turn::fails;
 use super::{Rollout, STOPPED, Stage, WAITS};
 use crate::galera::start_note::Doing;
+use crate::marks::RECOVER;
 use crate::revision::Revision;
 use crate::view::{Cluster, Member, Note, PodFact, Stopped, View, Wish};
 
@@ -37,7 +38,7 @@ impl Rollout<'_, '_> {
             let says = format!("{name} has no image to start from with {names}");
             let pod = format!("kubectl -n {} describe pod {name}", self.cluster.id.namespace);
             let told = format!(
-                "{says}: {pod} says why; nobody else restarts until it is there, or the change is taken back"
+                "{says}: {pod} says why; no other member restarts until it is there, or the change is taken back"
             );
             let told = Step::Announce(Announcement::about(self.cluster, WAITS, told));
             return Stage::Rolls(says, Some(Box::new(told)));
@@ -64,7 +65,7 @@ impl Rollout<'_, '_> {
     /// Nobody else starts with this revision, and whoever did goes back.
     pub(super) fn gives_up(&self, revision: &Revision, why: String, patience: Duration) -> Stage {
         let told = format!(
-            "{why}: it goes back to the configuration before, and nobody else restarts; its log goes with its pod, and is left only where \
+            "{why}: it goes back to the configuration before, and no other member restarts; its log goes with its pod, and is left only where \
              logs are collected; change {}, or take the change back ({revision})",
             revision.config_maps()
         );
@@ -133,21 +134,40 @@ pub(super) fn of_an_earlier_template(
         return None;
     }
     let (ns, name, minutes) = (&cluster.id.namespace, &pod.name, HANGS.as_secs() / 60);
-    let says = match (pod.stuck && !pod.running, pod.hangs(view.now)) {
-        (true, _) => format!("{name} keeps failing by a template that was taken back, and is replaced"),
+    let says = match (pod.stuck && !pod.running, pod.hangs(view.now) && nothing_else_goes_on(cluster, view)) {
+        (true, _) => format!("{name} keeps failing with an earlier template, and is replaced"),
         (false, true) => format!("{name} does not become Ready with an earlier template, and is replaced"),
+        (false, false) if pod.doing() == Some(Doing::Receives) => {
+            let says =
+                format!("{name} was made from an earlier template, and receives a copy: it is waited for");
+            return Some((says, None));
+        }
         (false, false) => {
-            let at_once = format!("; at once: kubectl -n {ns} delete pod {name}");
-            // While others are to be replaced as well, G02 has something against it.
+            let at_once = format!("; to replace it now: kubectl -n {ns} delete pod {name}");
+            // While others are to be replaced as well, G02 refuses that.
             let at_once = if cluster.rolls_without(member) { String::new() } else { at_once };
             let says = format!(
-                "{name} is not Ready, and was made from an earlier template: if it hangs for {minutes} minutes it is replaced{at_once}"
+                "{name} is not Ready, and was made from an earlier template: if it stands still for {minutes} minutes it is \
+                 replaced{at_once}"
             );
             return Some((says, None));
         }
     };
     let (id, pod, uid) = (cluster.id.clone(), name.clone(), pod.uid.clone());
     Some((says, Some(Box::new(Step::Evict { id, pod, uid, patience: REPLACED }))))
+}
+
+/// A server that runs is ended only where the others are known to serve, and where no other part of the guard, and no person, is at
+/// work on the cluster.
+fn nothing_else_goes_on(cluster: &Cluster, view: &View<'_>) -> bool {
+    let bootstrap =
+        matches!(bootstrap::stage(cluster, view), bootstrap::Stage::Kept(_) | bootstrap::Stage::Going(..));
+    let unproven = |it: &Member| it.pod.as_ref().is_some_and(|pod| pod.ready && !pod.verified);
+    !bootstrap
+        && !cluster.has_no_identity()
+        && cluster.workload.metadata.mark(RECOVER).is_none()
+        && view.reservations.besides(cluster, "").is_none()
+        && !cluster.members.iter().any(unproven)
 }
 
 /// What a pod that is not Ready does, and how long it may; `None`: it makes progress, or something else is the matter.
