@@ -25,7 +25,7 @@
 //!
 //! # What to do instead
 //!
-//! Wait until all members are Ready, then apply the change again. It is let through where it can be the way out: when the
+//! Wait until all members are Ready, then apply the change again. It is allowed where it can be the way out: when the
 //! members that are not Ready keep failing (crash loop, image that cannot be pulled) or have found no node, and when no
 //! member is Ready at all. Delete such a pod afterwards; a StatefulSet does not replace a pod that never was Ready by
 //! itself. A rollout that hangs although its member runs may be taken back at once (`helm rollback`, `kubectl rollout undo`, or what
