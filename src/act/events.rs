@@ -52,7 +52,7 @@ pub struct Notice {
 /// once; only of a bootstrap Deployment that is kept at 0 replicas the mutating call tells, because the other one finds nothing.
 /// `proven`: an API server asks, so the user is who it says.
 pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bool) -> Vec<Notice> {
-    if review.origin == Origin::Mutating && proven && !review.dry_run {
+    if review.origin == Origin::Mutating && !review.dry_run {
         return kept_at_zero(review, decision, view).into_iter().collect();
     }
     let recovery = rules::turn(review, view).filter(|_| decision.allowed());
@@ -100,9 +100,10 @@ pub fn notices(review: &Review, decision: &Decision, view: &View<'_>, proven: bo
 
 /// The request gets a warning as well, but many clients show none.
 fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option<Notice> {
-    let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| decision.allowed()) else {
-        return None;
-    };
+    // The request need not come from an API server: its name must not bring words along.
+    let is_name = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || matches!(it, b'-' | b'.');
+    let counts = decision.allowed() && review.name.bytes().all(is_name);
+    let Some(Object::Deployment(new)) = review.new.as_ref().filter(|_| counts) else { return None };
     let Finding { says, instead, .. } = rules::held_at_zero(decision)?;
     let cluster = view.cluster_of(&review.namespace, &new.spec.template.metadata.labels)?;
     let (Id { namespace, name }, uid) = (&cluster.id, cluster.workload.metadata.uid.clone());

@@ -144,14 +144,18 @@ impl PodFact {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
     }
 
-    /// It has not been Ready for [`HANGS`], and no waiting makes it Ready: no node takes it, or its own probe said what its server
-    /// waits for. One of which nothing is known may copy, or catch up, for hours.
-    pub fn hangs(&self, now: Timestamp) -> bool {
+    /// It has not been Ready for [`HANGS`], and does not say that it receives a copy.
+    pub fn is_late(&self, now: Timestamp) -> bool {
         // A container that started again begins anew.
         let since = self.unready.map(|unready| self.since.map_or(unready, |since| unready.max(since)));
         let lasts = since.is_some_and(|since| now.duration_since(since) >= HANGS);
-        let stands_still = self.node.is_empty() || self.doing().is_some_and(|it| it != Doing::Receives);
-        !self.ready && !self.going && lasts && stands_still
+        !self.ready && !self.going && lasts && self.doing() != Some(Doing::Receives)
+    }
+
+    /// It is late, and no waiting makes it Ready: no node takes it, or its own probe said what its server waits for. One of which
+    /// nothing is known may copy, or catch up, for hours.
+    pub fn hangs(&self, now: Timestamp) -> bool {
+        self.is_late(now) && (self.node.is_empty() || self.doing().is_some())
     }
 
     /// Its server told this, by another way than its pod. It counts in the run in which it was told: what is older was before it

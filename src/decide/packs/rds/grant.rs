@@ -154,14 +154,24 @@ impl Grant {
     }
 }
 
-/// As LIKE compares.
+/// As LIKE compares. After a mismatch only the last `%` takes one more character, so a long pattern costs no more than its length.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern, name) {
-        ([], []) => true,
-        ([b'%', rest @ ..], _) => fits(rest, name) || !name.is_empty() && fits(pattern, &name[1..]),
-        ([c, rest @ ..], [it, others @ ..]) => (*c == b'_' || c == it) && fits(rest, others),
-        _ => false,
+    let (mut at, mut read, mut last) = (0, 0, None);
+    while read < name.len() {
+        match (pattern.get(at), last) {
+            (Some(b'%'), _) => {
+                at += 1;
+                last = Some((at, read));
+            }
+            (Some(c), _) if *c == b'_' || *c == name[read] => (at, read) = (at + 1, read + 1),
+            (_, Some((after, from))) => {
+                (at, read) = (after, from + 1);
+                last = Some((after, from + 1));
+            }
+            (_, None) => return false,
+        }
     }
+    pattern[at..].iter().all(|c| *c == b'%')
 }
 
 #[cfg(test)]
@@ -209,11 +219,15 @@ mod tests {
             ("%", true),
             ("mysq_", true),
             ("s%", true),
+            ("%a%schema", true),
+            ("s%z", false),
             ("shop%", false),
             ("a_b", false),
         ] {
             let grant = Grant::read(&format!("GRANT SELECT ON `{database}`.* TO b")).unwrap();
             assert_eq!(grant.is_on_the_servers_own(), own, "{database}");
         }
+        let long = format!("GRANT SELECT ON `{}x`.* TO b", "%a".repeat(100_000));
+        assert!(!Grant::read(&long).unwrap().is_on_the_servers_own());
     }
 }

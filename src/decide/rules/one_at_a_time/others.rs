@@ -107,8 +107,8 @@ impl Leaving<'_> {
     fn rollout_goes_on(&self) -> Option<(String, String)> {
         let id = &self.cluster.id;
         let Self { cluster, member, .. } = *self;
-        // One that hangs with an earlier template is waited for in vain.
-        let in_vain = |pod: &PodFact| cluster.is_earlier(pod) && pod.hangs(self.view.now);
+        // One that is late with an earlier template is waited for in vain.
+        let in_vain = |pod: &PodFact| cluster.is_earlier(pod) && pod.is_late(self.view.now);
         let is_in_vain = member.pod.as_deref().is_some_and(in_vain);
         if is_in_vain || !cluster.rolls_without(member) || !self.those_that_stay().all(Member::ready) {
             return None;
