@@ -127,7 +127,8 @@ fn a_good_change_reaches_everybody_and_a_fatal_one_costs_one_member() {
         galera.member(2),
         began.elapsed().as_secs_f64()
     );
-    assert_eq!(why, format!("{} keeps failing with no_such_option_at_all", galera.member(2)));
+    let option = "no_such_option_at_all";
+    assert_eq!(why, format!("{} keeps failing with {option} (unknown variable {option})", galera.member(2)));
     assert_eq!(pods[..2], uids(&galera)[..2], "two members never noticed");
     println!("{}", status(&galera));
     let told = events(&galera, "RolloutStopped");
