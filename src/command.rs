@@ -149,7 +149,7 @@ impl Command {
     }
 }
 
-/// A command of an earlier release, with whatever was given to it: it says what took its place.
+/// A command of an earlier release, and its arguments: it only names what took its place.
 #[derive(Debug, Args)]
 struct Gone {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

@@ -43,12 +43,12 @@ impl Record {
             position => Some(Position::read(position)?),
         };
         let of = of.parse().ok().filter(|of| (1..=MOST).contains(of))?;
-        Some(Self { position, of, since: since.parse().ok()?, by: name(by) })
+        Some(Self { position, of, since: since.parse().ok()?, by: user_name(by) })
     }
 }
 
 /// People may write anything here, and it stands in messages: what is no name of a user is left out.
-fn name(text: &str) -> String {
+fn user_name(text: &str) -> String {
     let fits = text.len() <= LONGEST_NAME && !text.contains(|c: char| c == ';' || c.is_control());
     if fits { text.to_owned() } else { String::new() }
 }

@@ -156,7 +156,7 @@ fn bare(text: &str) -> String {
 }
 
 /// What stands in a field: a text, or that it is none.
-fn told(value: &Loose) -> String {
+fn contents(value: &Loose) -> String {
     if value.given() {
         value.odd().map_or_else(|| shown(value.look()), str::to_owned)
     } else {

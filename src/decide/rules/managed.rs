@@ -1,5 +1,5 @@
 //! Who manages a StatefulSet, as far as advice depends on it: a field that somebody else sets is no longer Helm's, and the next
-//! `helm upgrade` sets it back, or fails with a conflict. Whatever else applies it does so too, and is not known here.
+//! `helm upgrade` sets it back, or fails with a conflict. Other tools do so too, and are not known here.
 //!
 //! Owns: no rule.
 

@@ -262,7 +262,7 @@ impl<'a> Scene<'a> {
                 "make room, or give the claim a larger volume; delete nobody before another member serves".to_owned()
             }
             Condition::Fails => {
-                let ended = pod.and_then(|pod| pod.start_note.as_ref()?.ended());
+                let ended = pod.and_then(|pod| pod.ended());
                 let ended = ended.map(|ended| format!("its server ended: {ended}; ")).unwrap_or_default();
                 format!("{ended}kubectl -n {ns} logs {name} --previous says why; when that is mended, {delete} saves the wait")
             }

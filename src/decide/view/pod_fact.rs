@@ -144,6 +144,11 @@ impl PodFact {
         self.seen.or_else(|| self.start_note.as_deref()?.doing())
     }
 
+    /// Why its server ended at its last start, where that is an option that it does not take.
+    pub fn ended(&self) -> Option<&str> {
+        self.start_note.as_deref()?.ended()
+    }
+
     /// It has not been Ready for [`HANGS`], and does not say that it receives a copy.
     pub fn is_late(&self, now: Timestamp) -> bool {
         // A container that started again begins anew.

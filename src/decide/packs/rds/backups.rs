@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
-use super::{Write, shown, told};
+use super::{Write, contents, shown};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, Verb};
@@ -56,7 +56,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let least = i64::from(new.spec.engine() != "PostgreSQL");
     if !new.spec.keeps().is_some_and(|days| (least..=732).contains(&days)) {
-        let says = format!("spec.backupkeepdays {} is not {least} to 732", told(&new.spec.backupkeepdays));
+        let says =
+            format!("spec.backupkeepdays {} is not {least} to 732", contents(&new.spec.backupkeepdays));
         found.push(RULE.finding(Verdict::Deny, "spec.backupkeepdays", says, WHY, "write backupkeepdays: 12"));
     }
     found

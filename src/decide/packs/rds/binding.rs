@@ -1,6 +1,6 @@
 //! R17: what an Rds holds is not readable for every pod.
 //!
-//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to everybody. Warns where
+//! Refuses a ClusterRoleBinding of a role of the operator (`rdsoperator` in its name) to all ServiceAccounts or to all users. Warns where
 //! Helm makes it: the operator's own chart does with `rbac.master.enabled`, and has no value that leaves it out.
 //!
 //! # Why

@@ -91,7 +91,7 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
     }
     if rds.status.active() {
         let says = "its instance in the cloud is deleted with it, after a last backup";
-        let why = "the operator asks nobody; while it is down there is no last backup, and the instance stays and costs";
+        let why = "the operator does not ask first; while it is down there is no last backup, and the instance stays and costs";
         return RULE.finding(Verdict::Deny, "status.id", says, why, instead(review, view));
     }
     let says = format!(

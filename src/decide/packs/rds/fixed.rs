@@ -28,7 +28,7 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
 //! is right only where the resource is made to say what the instance is already.
 
-use super::{Rds, Spec, Write, told};
+use super::{Rds, Spec, Write, contents};
 use crate::object::Kind;
 use crate::packs::confirmation;
 use crate::packs::loose::Loose;
@@ -73,7 +73,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 }
 
 fn of_field(name: &str, was: &Loose, is: &Loose) -> Finding {
-    let says = format!("spec.{name} cannot change after creation ({} -> {})", told(was), told(is));
+    let says = format!("spec.{name} cannot change after creation ({} -> {})", contents(was), contents(is));
     let instead = format!("put spec.{name} back; for another one create a second Rds and move the data");
     let why = "the operator ignores it, and the instance in the cloud keeps the old value";
     RULE.finding(Verdict::Deny, format!("spec.{name}"), says, why, instead)

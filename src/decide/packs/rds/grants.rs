@@ -86,7 +86,7 @@ fn of(before: Option<&User>, user: &User) -> Findings {
     user.privileges.all().iter().filter_map(judge).collect()
 }
 
-/// What a user has, in whatever order and however it is written.
+/// The grants of a user; their order and their spelling do not count.
 fn granted(user: &User) -> BTreeSet<(Option<Grant>, String)> {
     let all = user.privileges.all().iter().map(Loose::look);
     all.map(|text| match Grant::read(text) {

@@ -26,7 +26,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
-use super::{Spec, Write, shown, told};
+use super::{Spec, Write, contents, shown};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, Verb};
@@ -45,7 +45,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(new) = Write::creation(review, view) else { return Findings::new() };
     let spec = &new.spec;
     if !spec.hamode.is_empty() && !spec.highly_available() {
-        let says = format!("spec.hamode {} is not Ha", told(&spec.hamode));
+        let says = format!("spec.hamode {} is not Ha", contents(&spec.hamode));
         return vec![finding("spec.hamode", says, "write hamode: Ha, or leave it out")];
     }
     zones(spec).into_iter().chain(replication(spec)).collect()
@@ -77,7 +77,7 @@ fn replication(spec: &Spec) -> Option<Finding> {
     let mode = &spec.hareplicationmode;
     let field = "spec.hareplicationmode";
     if !spec.highly_available() {
-        let says = || format!("a single instance has no replication, and {field} is {}", told(mode));
+        let says = || format!("a single instance has no replication, and {field} is {}", contents(mode));
         return (!mode.is_empty())
             .then(|| finding(field, says(), "leave hareplicationmode out, or write hamode: Ha"));
     }
@@ -86,6 +86,6 @@ fn replication(spec: &Spec) -> Option<Finding> {
         "SQLServer" => (&["sync"], "write hareplicationmode: sync"),
         _ => (&["async", "semisync"], "write hareplicationmode: async or semisync"),
     };
-    let says = format!("{field} {} is not a mode of {}", told(mode), shown(spec.engine()));
+    let says = format!("{field} {} is not a mode of {}", contents(mode), shown(spec.engine()));
     (!known.contains(&mode.look())).then(|| finding(field, says, instead))
 }

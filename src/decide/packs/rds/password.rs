@@ -45,7 +45,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Of the operator's README and chart.
 const SAMPLE: &str = "A12345678+";
-/// Three kinds of characters whatever comes out, and none that the operator's schema does not take.
+/// It always has three kinds of characters, and only those that the operator's schema takes.
 const NOT_APPLY: &str = "choose another with `echo \"Rds-1$(openssl rand -hex 12)\"`, and use `kubectl create`, not `apply`, which keeps it in an annotation even after it is masked";
 /// Beside letters and digits, all that the schema of the operator takes.
 const SIGNS: &str = "~!@#%^*-_=+?";

@@ -113,7 +113,7 @@ fn asked_for(old: &Rds, new: &Rds, review: &Review, view: &View<'_>) -> Finding 
         return RULE.finding(Verdict::Wait, "status.status", says, why, until_active(old, review));
     }
     let says = format!("a restore overwrites the running instance with its state at {time}");
-    let why = "what was written since then is lost, and the operator asks nobody";
+    let why = "what was written since then is lost, and the operator does not ask first";
     let instead =
         format!("take a backup; then {}, and write the time again", confirmation(review, RULE.id, view));
     RULE.finding(Verdict::Deny, "status.id", says, why, instead)

@@ -23,7 +23,7 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume does not shrink for it.
 
-use super::{Write, told};
+use super::{Write, contents};
 use crate::object::Kind;
 use crate::review::Review;
 use crate::rules::{Rule, WRITTEN};
@@ -55,7 +55,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         _ => (
             format!(
                 "volumesize {} is not a multiple of 10 from 40 to 4000",
-                told(&write.new.spec.volumesize)
+                contents(&write.new.spec.volumesize)
             ),
             "the cloud refuses it, and only the operator's log says so",
             "choose a multiple of 10 from 40 to 4000: 50".to_owned(),

@@ -51,7 +51,7 @@ impl Rollout<'_, '_> {
         if patience == HANGS && self.cluster.ready() == 0 {
             return starts();
         }
-        let ended = member.pod.as_ref().and_then(|pod| pod.start_note.as_ref()?.ended());
+        let ended = member.pod.as_ref().and_then(|pod| pod.ended());
         let ended = ended.map(|ended| format!(" ({ended})")).unwrap_or_default();
         match self.gives_up(revision, format!("{name} {does} with {names}{ended}"), patience) {
             // That is how everybody begins.

@@ -6,7 +6,7 @@ use crate::object::Workload;
 use crate::verdict::Finding;
 use crate::view::{Cluster, HANGS, PodFact, State, View};
 
-/// There is a template that [`judge`] would let pass.
+/// There is a template that [`judge`] allows.
 pub(super) fn is_known(cluster: &Cluster, view: &View<'_>) -> bool {
     let mut pods = cluster.members.iter().filter_map(|member| member.pod.as_deref());
     pods.any(|pod| {
