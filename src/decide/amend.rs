@@ -8,29 +8,20 @@
 mod edit;
 pub mod inject;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::object::{Object, Pod};
-use crate::packs::Pack;
 use crate::review::{Operation, Review};
 use crate::rules::{self, Correction};
-use crate::verdict::{Decision, Finding};
+use crate::verdict::{Decision, Edit, Verdict};
 use crate::view::View;
 
 /// What to change.
 enum Change<'a> {
     /// Give a member or bootstrap node what it needs.
     Inject(&'a Pod),
-    /// A StatefulSet or Deployment.
-    Workload {
-        /// G04: a bootstrap Deployment that is applied again is kept at 0 replicas instead of being refused, every time,
-        /// so that whoever applies it can go on doing so.
-        at_zero: bool,
-        /// The guard's marks that are not what they should be.
-        marks: Vec<Correction>,
-    },
-    /// What packs say that is changed.
-    OfPacks(Vec<(&'static Pack, Finding)>),
+    /// Make the edits of the findings, and set the guard's marks as they should be.
+    Correct { edits: Vec<Edit>, marks: Vec<Correction> },
 }
 
 /// The patch for an object, and what to tell the person about it. `None`: it stays as it is.
@@ -47,14 +38,9 @@ pub fn amend(
         Change::Inject(pod) => {
             decision.remarks.extend(inject::into_pod(&mut after, pod, &review.namespace, view));
         }
-        Change::OfPacks(changes) => {
-            for (pack, finding) in &changes {
-                (pack.amend)(&mut after, finding);
-            }
-        }
-        Change::Workload { at_zero, marks } => {
-            if at_zero {
-                edit::set(&mut after, &["spec", "replicas"], json!(0));
+        Change::Correct { edits, marks } => {
+            for Edit { path, value } in edits {
+                edit::set(&mut after, &path.iter().map(String::as_str).collect::<Vec<_>>(), value);
             }
             for Correction { in_template, key, wanted, .. } in &marks {
                 let path: &[&str] = if *in_template { &["spec", "template"] } else { &[] };
@@ -72,18 +58,13 @@ fn change<'a>(review: &'a Review, decision: &Decision, view: &View<'_>) -> Optio
     if !written || !review.subresource.is_empty() || view.settings.is_own(&review.user) {
         return None;
     }
-    let of_pack = |pack: &'static Pack| pack.changes(decision).map(move |it| (pack, it.clone()));
-    let changes: Vec<_> = view.settings.packs().flat_map(of_pack).collect();
-    if !changes.is_empty() {
-        return Some(Change::OfPacks(changes));
+    let new = review.new.as_ref()?;
+    if let Object::Pod(pod) = new {
+        return (review.operation == Operation::Create).then_some(Change::Inject(pod));
     }
-    match review.new.as_ref()? {
-        Object::Pod(pod) if review.operation == Operation::Create => Some(Change::Inject(pod)),
-        Object::StatefulSet(_) | Object::Deployment(_) => {
-            let (at_zero, marks) =
-                (rules::held_at_zero(decision).is_some(), rules::corrections(review, view));
-            (at_zero || !marks.is_empty()).then_some(Change::Workload { at_zero, marks })
-        }
-        _ => None,
-    }
+    let amended = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
+    let amended = amended.filter(|it| it.verdict == Verdict::Amend);
+    let edits: Vec<_> = amended.flat_map(|it| it.edits.clone()).collect();
+    let marks = rules::corrections(review, view);
+    (!edits.is_empty() || !marks.is_empty()).then_some(Change::Correct { edits, marks })
 }

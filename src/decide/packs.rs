@@ -10,12 +10,10 @@ mod loose;
 pub mod rds;
 pub mod wordpress;
 
-use serde_json::Value;
-
 use crate::object::{Kind, Meta, Object};
 use crate::review::Review;
 use crate::rules::Rule;
-use crate::verdict::{Decision, Finding, Verdict};
+use crate::verdict::{Finding, Verdict};
 use crate::view::View;
 use crate::webhooks::Entry;
 
@@ -36,10 +34,6 @@ pub struct Pack {
     pub keeps: fn(&Meta) -> bool,
     /// About as many bytes as a custom resource of its kinds takes in memory.
     pub weighs: fn(&Object) -> usize,
-    /// No override of its rule releases this finding: it says that what would be confirmed was asked for wrongly.
-    pub stands: fn(&Finding) -> bool,
-    /// Makes what this finding of its own says that is changed, in an object as it came.
-    pub amend: fn(&mut Value, &Finding),
 }
 
 /// Every pack, in the order of their rules' ids.
@@ -69,15 +63,6 @@ pub(crate) const RULES: &[Rule] = &{
     }
     all
 };
-
-impl Pack {
-    /// What it changes, by what is said of it.
-    pub(crate) fn changes<'d>(&self, decision: &'d Decision) -> impl Iterator<Item = &'d Finding> {
-        let rules = self.rules;
-        let changed = decision.judged.iter().filter(|it| it.softened.is_none()).map(|it| &it.finding);
-        changed.filter(move |it| it.verdict == Verdict::Amend && rules.iter().any(|rule| rule.id == it.rule))
-    }
-}
 
 /// The pack of this name.
 pub fn named(name: &str) -> Option<&'static Pack> {
@@ -129,11 +114,6 @@ fn unheard(rule: &Rule, kind: Kind, review: &Review, view: &View<'_>) -> Option<
         format_args!("{}, then repeat the command", confirmation(review, rule.id, view))
     );
     view.is_unheard(kind).then(|| rule.finding(Verdict::Unknown, "", says, why, instead))
-}
-
-/// No override of a single rule releases this.
-pub(crate) fn is_beside_overrides(finding: &Finding) -> bool {
-    PACKS.iter().any(|pack| (pack.stands)(finding))
 }
 
 /// This kind is a custom resource of a pack: not every API server offers it.

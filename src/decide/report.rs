@@ -294,14 +294,14 @@ mod tests {
 
     #[test]
     fn what_somebody_wrote_cannot_write_on_the_terminal() {
-        let finding = Finding {
-            rule: "G11",
-            verdict: crate::verdict::Verdict::Deny,
-            field: String::new(),
-            says: "key \u{1b}[2Jx\n[G11] all is well".to_owned(),
-            why: "w".to_owned(),
-            instead: "take \u{202e}x\r away".to_owned(),
-        };
+        let finding = Finding::new(
+            "G11",
+            crate::verdict::Verdict::Deny,
+            "",
+            "key \u{1b}[2Jx\n[G11] all is well",
+            "w",
+            "take \u{202e}x\r away",
+        );
         let words = text("Secret a/\u{9b}b", &finding, &Pages::Program);
         assert_eq!(
             words,

@@ -53,7 +53,7 @@ use crate::packs;
 use crate::passing::exempt;
 use crate::passing::unread;
 use crate::review::{Operation, Review};
-use crate::verdict::{Decision, Finding, Findings, Mode, Verdict};
+use crate::verdict::{Decision, Finding, Findings, Mode, Verdict, YieldsTo};
 use crate::view::{MODE_LABEL, NEVER_GUARDED, View, is_cluster};
 
 /// One rule. Its module's documentation is the manual page that `gatera explain` prints.
@@ -219,8 +219,7 @@ impl Rule {
         why: impl Into<String>,
         instead: impl Into<String>,
     ) -> Finding {
-        let (field, says, why, instead) = (field.into(), says.into(), why.into(), instead.into());
-        Finding { rule: self.id, verdict, field, says, why, instead }
+        Finding::new(self.id, verdict, field, says, why, instead)
     }
 
     /// It is asked when this is done to an object of this kind.
@@ -288,7 +287,7 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
         }
         let mut findings = (rule.check)(review, view);
         if off {
-            findings.retain(own_marks::counts_in_every_mode);
+            findings.retain(|it| it.in_every_mode);
         }
         if findings.is_empty() {
             continue;
@@ -306,14 +305,15 @@ pub fn evaluate(review: &Review, view: &View<'_>) -> Decision {
             if finding.verdict == Verdict::Warn && there.iter().any(|old| old.says == finding.says) {
                 continue;
             }
-            let firm = own_marks::is_firm(&finding) || recovery::is_firm(&finding);
-            let existed = !firm && there.iter().any(|old| old.verdict >= finding.verdict);
-            // What is amended is not refused: glass that somebody broke in need does not let founders run that are applied again and
-            // again by a program.
-            let mended = finding.verdict == Verdict::Amend;
-            let release = release.filter(|it| !(firm || mended && it.is_of_all()));
-            let release = release.filter(|it| it.is_of_all() || !packs::is_beside_overrides(&finding));
-            let mode = if own_marks::counts_in_every_mode(&finding) { Mode::Enforce } else { mode };
+            let existed = finding.yields_to != YieldsTo::Nothing
+                && there.iter().any(|old| old.verdict >= finding.verdict);
+            let release = release.filter(|it| match finding.yields_to {
+                // What is amended is not refused: break-glass does not start a bootstrap node that a program applies again and again.
+                YieldsTo::Exceptions => finding.verdict != Verdict::Amend || !it.is_of_all(),
+                YieldsTo::BreakGlass => it.is_of_all(),
+                YieldsTo::Nothing => false,
+            });
+            let mode = if finding.in_every_mode { Mode::Enforce } else { mode };
             decision.add(finding, mode, existed, release);
         }
     }

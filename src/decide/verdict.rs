@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::marks::overrides::Override;
 
 /// Findings of one rule in one decision. Nobody reads more at once, and an API server takes no answer of any length.
@@ -86,6 +88,76 @@ pub struct Finding {
     pub why: String,
     /// What to do instead.
     pub instead: String,
+    /// The exceptions that make it milder.
+    pub yields_to: YieldsTo,
+    /// It refuses whatever the mode of its rule is.
+    pub in_every_mode: bool,
+    /// What the guard changes in the object, if the verdict is [`Verdict::Amend`].
+    pub edits: Vec<Edit>,
+}
+
+impl Finding {
+    /// A finding that every exception releases, in the modes of its rule.
+    pub fn new(
+        rule: &'static str,
+        verdict: Verdict,
+        field: impl Into<String>,
+        says: impl Into<String>,
+        why: impl Into<String>,
+        instead: impl Into<String>,
+    ) -> Self {
+        Self {
+            rule,
+            verdict,
+            field: field.into(),
+            says: says.into(),
+            why: why.into(),
+            instead: instead.into(),
+            yields_to: YieldsTo::default(),
+            in_every_mode: false,
+            edits: Vec::new(),
+        }
+    }
+
+    /// The same finding, where the guard makes this change.
+    #[must_use]
+    pub fn amended_by(self, edit: Edit) -> Self {
+        Self { edits: vec![edit], ..self }
+    }
+
+    /// The same finding, released by fewer exceptions.
+    #[must_use]
+    pub fn yielding_to(self, yields_to: YieldsTo) -> Self {
+        Self { yields_to, ..self }
+    }
+}
+
+/// The exceptions that make a finding milder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum YieldsTo {
+    /// An override of its rule, break-glass, and the same finding before the change.
+    #[default]
+    Exceptions,
+    /// Not an override of its rule: the operation that would be confirmed is asked for wrongly.
+    BreakGlass,
+    /// Nothing: the person who may write the object may write each of these as well.
+    Nothing,
+}
+
+/// A value that the guard sets in an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// Keys from the root of the object, and indexes in lists.
+    pub path: Vec<String>,
+    /// The value that is set there.
+    pub value: Value,
+}
+
+impl Edit {
+    /// Sets this value at this path.
+    pub fn set<const N: usize>(path: [&str; N], value: Value) -> Self {
+        Self { path: path.map(str::to_owned).to_vec(), value }
+    }
 }
 
 /// What a rule found, in the order it looked.
@@ -216,8 +288,7 @@ mod tests {
             (Mode::Audit, Deny, true, true, Recorded),
         ] {
             let text = String::new;
-            let finding =
-                Finding { rule: "G01", verdict, field: text(), says: text(), why: text(), instead: text() };
+            let finding = Finding::new("G01", verdict, text(), text(), text(), text());
             let mut decision = Decision::default();
             decision.add(finding, mode, existed, has_override.then_some(&released));
             assert_eq!(
@@ -235,7 +306,7 @@ mod tests {
         for turn in 0..1000 {
             let (field, text) = (turn.to_string(), String::new);
             let rule = if turn % 2 == 0 { "G01" } else { "G02" };
-            let finding = Finding { rule, verdict: Deny, field, says: text(), why: text(), instead: text() };
+            let finding = Finding::new(rule, Deny, field, text(), text(), text());
             decision.add(finding, Mode::Enforce, turn < 998, None);
         }
         decision.sort();

@@ -4,9 +4,13 @@ use serde_json::{Map, Value};
 
 use crate::marks;
 
-/// The value at a path of keys. What is absent or null on the way becomes an object; anything else ends the walk.
+/// The value at a path of keys, and of indexes in lists. What is absent or null on the way becomes an object; anything else ends the
+/// walk.
 pub(crate) fn at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     path.iter().try_fold(value, |value, key| {
+        if let Value::Array(items) = value {
+            return items.get_mut(key.parse::<usize>().ok()?);
+        }
         if value.is_null() {
             *value = Value::Object(Map::new());
         }

@@ -34,8 +34,6 @@ pub const PACK: Pack = Pack {
         Object::OperatorVersion(it) => loose::weight(it),
         _ => 0,
     },
-    stands: |_| false,
-    amend: |_, _| {},
 };
 
 /// CEL: KUDO writes their status and their finalizers all the time; owners nobody does.

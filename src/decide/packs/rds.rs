@@ -62,8 +62,6 @@ pub const PACK: Pack = Pack {
     entries: ENTRIES,
     keeps: |_| false,
     weighs: |object| if let Object::Rds(it) = object { loose::weight(it) } else { 0 },
-    stands: restore::is_no_confirmation,
-    amend: |_, _| {},
 };
 
 /// CEL: an Rds, or the definition of all of them.

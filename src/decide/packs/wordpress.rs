@@ -15,12 +15,10 @@ mod password_change;
 mod plain_password;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::Pack;
 use super::loose::{self, Loose};
 use crate::object::{Kind, Meta, Object};
-use crate::verdict::Finding;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
 /// The pack.
@@ -42,8 +40,6 @@ pub const PACK: Pack = Pack {
     entries: ENTRIES,
     keeps: |meta| part(meta).is_some(),
     weighs: |object| if let Object::Wordpress(it) = object { loose::weight(it) } else { 0 },
-    stands: |_| false,
-    amend,
 };
 
 /// What people call its objects.
@@ -162,25 +158,6 @@ fn secret_ref(text: &str) -> Option<(&str, &str)> {
     };
     let (secret, key) = text.strip_prefix("secretRef:")?.split_once('/')?;
     (is_name(secret, "-.") && is_name(key, "-._")).then_some((secret, key))
-}
-
-/// What W01 and W05 say that is changed.
-fn amend(object: &mut Value, finding: &Finding) {
-    if finding.rule == database::RULE.id {
-        object["spec"]["strategy"] = json!({ "type": "Recreate" });
-        return;
-    }
-    for list in ["containers", "initContainers"] {
-        let containers =
-            object.pointer_mut(&format!("/spec/template/spec/{list}")).and_then(Value::as_array_mut);
-        for variable in containers.into_iter().flatten().filter_map(|it| it["env"].as_array_mut()).flatten() {
-            let named = variable["value"].as_str().and_then(secret_ref);
-            if let Some((secret, key)) = named {
-                let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
-                *variable = json!({ "name": variable["name"], "valueFrom": from });
-            }
-        }
-    }
 }
 
 #[cfg(test)]

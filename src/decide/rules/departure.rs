@@ -106,16 +106,15 @@ pub fn refuse_unreserved(
     view: &View<'_>,
     decision: &mut Decision,
 ) {
-    let finding = Finding {
-        rule: departure.rule,
-        verdict: Verdict::Unknown,
-        field: String::new(),
-        says: format!("gatera could not reserve {} at the API server: {problem}", departure.pod),
-        why: "without a reservation another replica of gatera could let a second member go at the same moment, and the \
-              members that are left may be no majority"
-            .into(),
-        instead: "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server".into(),
-    };
+    let finding = Finding::new(
+        departure.rule,
+        Verdict::Unknown,
+        "",
+        format!("gatera could not reserve {} at the API server: {problem}", departure.pod),
+        "without a reservation another replica of gatera could let a second member go at the same moment, and the members \
+         that are left may be no majority",
+        "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server",
+    );
     let waived = Waived::of(review, view, &mut Decision::default());
     let mode = view.mode(departure.rule, &review.namespace);
     decision.add(finding, mode, false, waived.by(departure.rule, review));

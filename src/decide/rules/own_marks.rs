@@ -58,7 +58,7 @@ use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, PREFIX};
 use crate::object::{Kind, Labels, Meta, Object, Pod};
 use crate::review::{Operation, Origin, Review};
-use crate::verdict::{Finding, Findings, Mode, Verdict};
+use crate::verdict::{Finding, Findings, Mode, Verdict, YieldsTo};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
@@ -135,6 +135,9 @@ fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Findin
     };
     Some(Finding {
         verdict: if of_namespace { Verdict::Deny } else { Verdict::Warn },
+        // A namespace that is opened later would be open when the mode is another one.
+        in_every_mode: of_namespace,
+        yields_to: YieldsTo::Nothing,
         field: glass_field(),
         says: format!("this opens nothing: {problem}"),
         instead: format!(
@@ -145,11 +148,6 @@ fn useless_glass(review: &Review, meta: &Meta, view: &View<'_>) -> Option<Findin
             "a way out that does not open is noticed only when it is needed, and one that opens later lets the next careless command through",
         )
     })
-}
-
-/// A namespace that is opened later is refused in every mode: it would be open when the mode is another one.
-pub(super) fn counts_in_every_mode(finding: &Finding) -> bool {
-    finding.rule == RULE.id && finding.verdict == Verdict::Deny && finding.field == glass_field()
 }
 
 fn glass_field() -> String {
@@ -354,6 +352,7 @@ fn rewritten(old: &Pod, new: &Pod) -> Findings {
     let changed: BTreeSet<_> = keys.filter(fixed).filter(changed).collect();
     let found = changed.into_iter().map(|key| Finding {
         field: format!("{ANNOTATIONS}[{key}]"),
+        yields_to: if marks::is_guards(key) { YieldsTo::Nothing } else { YieldsTo::Exceptions },
         says: format!("{key} of a running pod is the guard's"),
         instead: "set annotations on the StatefulSet's pod template; they count when a pod starts".into(),
         ..finding("the script and the option file that a member runs come from these annotations, and so does what is known of it")
@@ -365,19 +364,14 @@ fn belief(verdict: Verdict, place: &str, key: &str, becomes: &str) -> Finding {
     Finding {
         verdict,
         field: format!("{place}[{key}]"),
+        // The person who may write the annotation may write an override as well.
+        yields_to: YieldsTo::Nothing,
         says: format!("{key} is the guard's{becomes}"),
         instead: "leave it out of what you write".into(),
         ..finding(
             "by these annotations the guard knows what it has done; believing anybody else's could cost a database",
         )
     }
-}
-
-/// Neither an override nor a former state makes this milder: both are written by whoever may write the annotation. Nor does broken
-/// glass, which would let itself be written anew for ever.
-pub(super) fn is_firm(finding: &Finding) -> bool {
-    let key = finding.field.split_once("metadata.annotations[").and_then(|(_, key)| key.strip_suffix(']'));
-    finding.rule == RULE.id && (key.is_some_and(marks::is_guards) || finding.field == glass_field())
 }
 
 fn finding(why: &str) -> Finding {

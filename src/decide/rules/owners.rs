@@ -111,8 +111,7 @@ impl Added<'_> {
             says: format!("{says}, and {}", end.says),
             why: WHY.to_owned(),
             instead,
-            rule: end.rule,
-            verdict: end.verdict,
+            ..end.clone()
         }
     }
 }

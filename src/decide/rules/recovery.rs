@@ -103,7 +103,7 @@ use crate::marks::recovery::Recovery;
 use crate::object::{Kind, Meta, Object};
 use crate::recovery::verify;
 use crate::review::{Origin, Review};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use crate::view::{Member, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
@@ -119,11 +119,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         Some(text) => refused(text, review, view).into_iter().collect(),
         None => Findings::new(),
     }
-}
-
-/// What was there before does not make it milder, and no override does: the guard's mark follows from it.
-pub(super) fn is_firm(finding: &Finding) -> bool {
-    finding.rule == RULE.id
 }
 
 /// What is asked for by this change. What was asked for before was looked at then.
@@ -183,7 +178,10 @@ fn refused(text: &str, review: &Review, view: &View<'_>) -> Option<Finding> {
     let run = format!(
         "gatera recover {name} -n {ns}, which shows where each member's data ends and asks for the newest"
     );
-    let finding = |verdict, says, instead| Some(RULE.finding(verdict, FIELD, says, WHY, instead));
+    // The guard's mark follows from what is asked for here, so nothing makes it milder.
+    let finding = |verdict, says, instead| {
+        Some(RULE.finding(verdict, FIELD, says, WHY, instead).yielding_to(YieldsTo::Nothing))
+    };
     let recovery = match Recovery::read(text, view.now) {
         Ok(recovery) => recovery,
         Err(invalid) => {

@@ -95,7 +95,7 @@ use super::{Rule, Verb, WRITTEN};
 use crate::galera::adopt::INSTANCE_LABELS;
 use crate::object::{Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
-use crate::verdict::{Decision, Finding, Findings, Judged, Verdict};
+use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
 use crate::view::{Cluster, Freshness, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
@@ -188,6 +188,7 @@ fn deployment_applied(
         field: "spec.replicas".into(),
         says: format!("kept at 0 replicas: {}", fact.says),
         instead: "remove its manifest from what you apply".to_owned(),
+        edits: vec![Edit::set(["spec", "replicas"], 0.into())],
         ..refusal(&by)
     })
 }

@@ -54,16 +54,14 @@ pub(super) const PAGE: Page =
 
 /// Its template reads ConfigMaps that no cluster read before, and they could not be read in time.
 pub(super) fn busy() -> Finding {
-    Finding {
-        rule: UNREADABLE,
-        verdict: Verdict::Unknown,
-        field: String::new(),
-        says:
-            "gatera could not read the ConfigMaps of its template, because too many other requests are reading some"
-                .into(),
-        why: "what its servers would read decides whether they start and stay together".into(),
-        instead: "repeat the command in a moment".into(),
-    }
+    Finding::new(
+        UNREADABLE,
+        Verdict::Unknown,
+        "",
+        "gatera could not read the ConfigMaps of its template, because too many other requests are reading some",
+        "what its servers would read decides whether they start and stay together",
+        "repeat the command in a moment",
+    )
 }
 
 const BOUNDED: &str =
@@ -88,16 +86,16 @@ pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding
         count => format!(" ({count} more are not looked at either)"),
     };
     let ns = &review.namespace;
-    Some(Finding {
-        rule: UNREADABLE,
-        verdict: Verdict::Warn,
-        field: "spec.template.spec.volumes".to_owned(),
-        says: format!("its ConfigMap {name} {why}{others}"),
-        why: BOUNDED.into(),
-        instead: format!(
+    Some(Finding::new(
+        UNREADABLE,
+        Verdict::Warn,
+        "spec.template.spec.volumes",
+        format!("its ConfigMap {name} {why}{others}"),
+        BOUNDED,
+        format!(
             "kubectl -n {ns} get configmap {name} -o yaml shows it; keep option files in a ConfigMap of their own, and what is large in another one or in the image"
         ),
-    })
+    ))
 }
 
 /// An object that cannot be read is refused: allowing it would be a guess.
@@ -113,5 +111,5 @@ pub(super) fn found(review: &Review) -> Option<Finding> {
         Unreadable::TooMuch(_) => (Verdict::Warn, BOUNDED, "`gatera check FILE` judges it"),
     };
     let (field, says) = (problem.field().to_owned(), problem.to_string());
-    Some(Finding { rule: UNREADABLE, verdict, field, says, why: why.into(), instead: instead.into() })
+    Some(Finding::new(UNREADABLE, verdict, field, says, why, instead))
 }

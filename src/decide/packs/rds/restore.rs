@@ -33,7 +33,7 @@ use crate::packs::confirmation;
 use crate::packs::loose::Loose;
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, WRITTEN};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -45,11 +45,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 const TIME: &str = "spec.backuprestoretime";
-
-/// It says that a restore is asked for wrongly: a confirmation does not make that right.
-pub(super) fn is_no_confirmation(finding: &Finding) -> bool {
-    finding.rule == RULE.id && finding.field == TIME
-}
 
 fn check(review: &Review, view: &View<'_>) -> Findings {
     let Some(write) = Write::of(review, view) else { return Findings::new() };
@@ -67,7 +62,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
 fn wrong(says: impl Into<String>, instead: &str) -> Finding {
     let why =
         "a restore overwrites the instance, and a time that the operator cannot use stops its other work";
-    RULE.finding(Verdict::Deny, TIME, says, why, instead)
+    // A confirmation does not make it right.
+    RULE.finding(Verdict::Deny, TIME, says, why, instead).yielding_to(YieldsTo::BreakGlass)
 }
 
 fn pending() -> Finding {

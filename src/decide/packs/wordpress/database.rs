@@ -26,6 +26,8 @@
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W05 until=TIME reason=…"`.
 
+use serde_json::json;
+
 use super::{Tier, part};
 use crate::galera::data::{Backing, Place};
 use crate::galera::image::{Image, Series, Vendor, VersionChange};
@@ -33,7 +35,7 @@ use crate::galera::server::DATA_DIRECTORIES;
 use crate::object::{Container, Kind, Mount, Object, Workload};
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, Verb};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Edit, Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -85,13 +87,16 @@ fn strategy(review: &Review, new: &Workload) -> Option<Finding> {
     if kind == "Recreate" {
         return None;
     }
-    let (verdict, says) = if review.origin == Origin::Mutating {
-        (Verdict::Amend, "spec.strategy is made Recreate")
-    } else {
-        (Verdict::Deny, "spec.strategy is RollingUpdate")
-    };
     let why = "an update would start the second server in the same folder before the first has ended";
-    Some(RULE.finding(verdict, "spec.strategy.type", says, why, "write strategy: {type: Recreate}"))
+    let finding = |verdict, says| {
+        RULE.finding(verdict, "spec.strategy.type", says, why, "write strategy: {type: Recreate}")
+    };
+    Some(if review.origin == Origin::Mutating {
+        finding(Verdict::Amend, "spec.strategy is made Recreate")
+            .amended_by(Edit::set(["spec", "strategy"], json!({ "type": "Recreate" })))
+    } else {
+        finding(Verdict::Deny, "spec.strategy is RollingUpdate")
+    })
 }
 
 /// The server, and where its data is.

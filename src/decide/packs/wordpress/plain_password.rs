@@ -27,11 +27,13 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W01 until=TIME reason=…"`.
 
+use serde_json::json;
+
 use super::{Wordpress, part, secret_ref};
 use crate::object::{Kind, Object, Workload};
 use crate::review::{Origin, Review};
 use crate::rules::{Rule, WRITTEN, is_secret};
-use crate::verdict::{Finding, Findings, Verdict};
+use crate::verdict::{Edit, Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
@@ -67,15 +69,30 @@ fn in_resource(it: &Wordpress) -> Option<Finding> {
 const WHY: &str = "whoever may read this object, a Deployment made of it, or a backup has the root password of the database";
 
 fn in_deployment(review: &Review, it: &Workload) -> Findings {
-    let variables = it.spec.template.spec.all_containers().flat_map(|(list, container)| {
-        let place = format!("spec.template.spec.{list}[{}]", container.name);
-        container.env.iter().map(move |it| (format!("{place}.env[{}].value", it.name), it))
+    let spec = &it.spec.template.spec;
+    let lists = [("containers", &spec.containers), ("initContainers", &spec.init_containers)];
+    let containers = lists.into_iter().flat_map(|(list, containers)| {
+        containers.iter().enumerate().map(move |(index, container)| (list, index, container))
     });
-    let judged = variables.filter_map(|(field, it)| {
+    let variables = containers.flat_map(|(list, index, container)| {
+        let at = move |variable: &str| {
+            ["spec", "template", "spec", list, &index.to_string(), "env", variable].map(str::to_owned)
+        };
+        let place = format!("spec.template.spec.{list}[{}]", container.name);
+        let each = container.env.iter().enumerate();
+        each.map(move |(variable, it)| {
+            (at(&variable.to_string()), format!("{place}.env[{}].value", it.name), it)
+        })
+    });
+    let judged = variables.filter_map(|(path, field, it)| {
         let (name, value) = (&it.name, it.value.look());
+        let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
         let (verdict, says) = match secret_ref(value) {
             Some((secret, key)) if review.origin == Origin::Mutating => {
-                (Verdict::Amend, format!("{name} is read from key {key} of Secret {secret}"))
+                let says = format!("{name} is read from key {key} of Secret {secret}");
+                let from = json!({ "secretKeyRef": { "name": secret, "key": key } });
+                let edit = Edit { path: path.to_vec(), value: json!({ "name": name, "valueFrom": from }) };
+                return Some(RULE.finding(Verdict::Amend, field, says, WHY, instead).amended_by(edit));
             }
             Some(_) => {
                 (Verdict::Deny, format!("{name} would hold the name of a Secret instead of a password"))
@@ -83,7 +100,6 @@ fn in_deployment(review: &Review, it: &Workload) -> Findings {
             None if is_secret(name, value) => (Verdict::Warn, format!("{name} is written out")),
             None => return None,
         };
-        let instead = format!("valueFrom: {{secretKeyRef: …}} for {name}");
         Some(RULE.finding(verdict, field, says, WHY, instead))
     });
     judged.collect()
