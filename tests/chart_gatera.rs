@@ -10,7 +10,7 @@ use std::process::Command;
 
 use decide::config::Settings;
 use decide::packs::PACKS;
-use decide::report::pages::Pages;
+use decide::pages::Pages;
 use decide::rules::{self, RULES};
 use decide::webhooks::{self, Destination, Endpoint};
 use gatera::command::explain;
@@ -92,7 +92,7 @@ fn what_can_be_chosen_arrives() {
     let settings = objects.iter().find_map(|it| it["data"]["settings.yaml"].as_str()).unwrap();
     let ids: Vec<_> = RULES.iter().map(|rule| rule.id).collect();
     let settings = Settings::read(settings, &ids).unwrap();
-    assert_eq!(settings.mode("G11"), decide::verdict::Mode::Warn);
+    assert_eq!(settings.mode("G11"), decide::mode::Mode::Warn);
     assert_eq!(settings.adoption.selectors().last().unwrap().to_string(), "app in (a,b)");
     let registered = |endpoint, settings: &Settings| {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };

@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use decide::exemptions::users::EXEMPT;
 use decide::galera::runs::EXAMPLES;
 use decide::marks::{MARKS, Whose};
 use decide::object::Kind;
 use decide::packs::PACKS;
-use decide::passing::exempt::EXEMPT;
 use decide::rules;
 use decide::webhooks::{ENTRIES, Entry, Selects};
 use gatera::command::explain;

@@ -4,7 +4,7 @@
 use decide::config::Settings;
 use decide::galera::start_note::StartNote;
 use decide::object::{Kind, Object};
-use decide::report::pages::Pages;
+use decide::pages::Pages;
 use decide::review::{self, Origin};
 use decide::view::condition;
 use decide::view::{Facts, Freshness, Id, PodFact, View, World};

@@ -1,9 +1,9 @@
 //! Which cluster it is: what pods are told at their CREATE, when members are asked, what follows from what they told, and who
 //! is told then.
 
-use decide::amend::inject;
 use decide::config::Settings;
 use decide::galera::identity::{self, Identity};
+use decide::inject;
 use decide::object::{Kind, Object};
 use decide::plan::identity::{Answers, Concluded, concluded};
 use decide::plan::{self, Step};

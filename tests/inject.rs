@@ -3,8 +3,8 @@
 mod step;
 mod taken;
 
-use decide::amend::inject;
 use decide::config::Settings;
+use decide::inject;
 use decide::object::{Kind, Object};
 use decide::view::View;
 use proptest::prelude::*;

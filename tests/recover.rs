@@ -288,14 +288,18 @@ fn nobody_starts_beside_another_or_on_an_old_view() {
         let world = scene.world(&settings);
         let view = View::new(&world, scene::now(), &settings);
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-        assert_eq!(recovery::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(), leads, "{what}");
-        assert!(recovery::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
+        assert_eq!(
+            decide::grant::leads(cluster, &format!("{STATEFUL_SET}-1"), &view).is_some(),
+            leads,
+            "{what}"
+        );
+        assert!(decide::grant::leads(cluster, &format!("{STATEFUL_SET}-2"), &view).is_none(), "{what}");
     }
     let scene = Scene { also: vec![other], ..with([&old, &at(ID, 363), &newer]) };
     let world = scene.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
     let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
-    let refused = recovery::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
+    let refused = decide::grant::verify(&Recovery::read(&asked, view.now).unwrap(), cluster, &view);
     let says = format!(
         "{STATEFUL_SET}-0 was given the right to start the cluster and may still do so: its pod has to be made anew first"
     );

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use decide::config::Settings;
 use decide::galera::adopt::Adoption;
-use decide::verdict::Mode;
+use decide::mode::Mode;
 use decide::view::{View, World};
 use gatera::act::guard::Guard;
 use gatera::act::reload;

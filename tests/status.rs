@@ -3,7 +3,7 @@
 use decide::config::Settings;
 use decide::galera::start_note::{Doing, StartNote};
 use decide::object::{Kind, Object};
-use decide::report::pages::Pages;
+use decide::pages::Pages;
 use decide::report::status;
 use decide::review::{self, Origin};
 use decide::story::Story;

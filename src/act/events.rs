@@ -111,7 +111,7 @@ fn kept_at_zero(review: &Review, decision: &Decision, view: &View<'_>) -> Option
         regarding: regarding(Kind::StatefulSet, namespace, name, Some(uid)),
         reason: "BootstrapKeptAtZero".to_owned(),
         action: "Admit".to_owned(),
-        note: report::visible(&format!("Deployment {} is {says}; {instead}", review.name)),
+        note: visible(&format!("Deployment {} is {says}; {instead}", review.name)),
     })
 }
 
@@ -123,7 +123,7 @@ fn of_recovery(turn: &Turn, user: Option<&str>) -> (&'static str, String) {
             let lost = loss.as_ref().map(|loss| format!("; accepted as lost: {loss}")).unwrap_or_default();
             let note =
                 format!("{member} may start the cluster again from {position}, until {until}{by}{lost}");
-            ("RecoveryGranted", report::visible(&note))
+            ("RecoveryGranted", visible(&note))
         }
         Turn::Done(Recovery { member, position, .. }) => {
             (RECOVERY_OVER, format!("the recovery is done: {member} started the cluster from {position}{by}"))
@@ -221,7 +221,7 @@ fn the_lease(namespace: &str) -> ObjectReference {
 
 /// In this namespace nothing is refused for a while.
 pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
-    let (until, mend) = (rules::open_until(namespace, open), rules::mend(namespace));
+    let (until, mend) = (exceptions::open_until(namespace, open), exceptions::mend(namespace));
     let note = format!("{until} (when that is done: {mend}): {}", open.reason);
     // Each is one of its own: Events of one reason and action are folded into one, and keep its words.
     let action = format!("Open{:016x}", Fingerprint::of(&note).number());
@@ -229,7 +229,7 @@ pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
         regarding: the_namespace(namespace),
         reason: "GlassBroken".to_owned(),
         action,
-        note: report::visible(&note),
+        note: visible(&note),
     }
 }
 
@@ -237,7 +237,7 @@ pub fn glass_broken(namespace: &str, open: &Override) -> Notice {
 pub fn glass_mended(namespace: &str) -> Notice {
     let note = format!(
         "what is to be refused in this namespace is refused again; if the annotation is still there: {}",
-        rules::mend(namespace)
+        exceptions::mend(namespace)
     );
     let regarding = the_namespace(namespace);
     Notice { regarding, reason: GLASS_MENDED.to_owned(), action: "Close".to_owned(), note }

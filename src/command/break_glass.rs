@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use decide::marks::overrides::{LONGEST_OVERRIDE, Override};
 use decide::marks::{BREAK_GLASS, PREFIX};
-use decide::report::visible;
+use decide::object::visible;
 use decide::rules::{self, open_until};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Namespace;

@@ -16,10 +16,10 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use decide::check::{self, Checked, Hit, Input, Level, Live, NoText, Question, What};
 use decide::config::Settings;
+use decide::mode::Mode;
+use decide::object::visible;
 use decide::report::check::{Format, in_brief, in_full, lay_out};
-use decide::report::visible;
 use decide::rules;
-use decide::verdict::Mode;
 use jiff::Timestamp;
 
 use super::Exit;

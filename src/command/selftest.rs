@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use decide::report::visible;
+use decide::mode::Mode;
+use decide::object::visible;
 use decide::rules::RULES;
-use decide::verdict::Mode;
 
 use super::Exit;
 use super::canary::{self, Answer};

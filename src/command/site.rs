@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use axum::http::Request;
 use axum::http::header::DATE;
 use decide::config::Settings;
-use decide::report::visible;
+use decide::object::visible;
 use decide::view::{View, World};
 use jiff::fmt::rfc2822;
 use jiff::{SignedDuration, Timestamp};

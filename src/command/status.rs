@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use decide::audit;
-use decide::report::{self, visible};
+use decide::object::visible;
+use decide::report;
 use decide::story::Story;
 use decide::view::{Cluster, World};
 use kube::Client;

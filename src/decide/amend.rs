@@ -1,15 +1,13 @@
 //! What the guard changes in an object on its way in.
 //!
 //! Owns: which change belongs to which review, and the patch that makes it. Must not know: HTTP, clients. This is,
-//! with `amend/inject.rs`, the place that edits raw JSON: a typed object would drop every field newer than our types. Data:
+//! with `inject.rs`, the place that edits raw JSON: a typed object would drop every field newer than our types. Data:
 //! the object as it came, and the decision about it; out comes the difference between before and after. Whether there
 //! is anything to change is decided on what was read already, so that most objects are never read a second time.
 
-mod edit;
-pub mod inject;
-
 use serde_json::Value;
 
+use crate::inject::{self, edit};
 use crate::object::{Object, Pod};
 use crate::review::{Operation, Review};
 use crate::rules::{self, Correction};

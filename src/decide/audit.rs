@@ -19,7 +19,8 @@ use crate::plan::rollout;
 use crate::recovery;
 use crate::review::{Origin, Review};
 use crate::revision::Digest;
-use crate::rules::{self, RULES, Verb};
+use crate::rule::Verb;
+use crate::rulebook::Rulebook;
 use crate::verdict::{Decision, Effect, Finding};
 use crate::view::condition::{self, Matter};
 use crate::view::{Facts, Id, State, View};
@@ -78,10 +79,10 @@ pub struct Audited {
 }
 
 /// Judges everything.
-pub fn run(view: &View<'_>) -> Audit {
+pub fn run(rulebook: &Rulebook, view: &View<'_>) -> Audit {
     let mut all = Audit::default();
     for namespace in namespaces(view) {
-        let Audit { clusters, objects, judged } = of(view, &namespace);
+        let Audit { clusters, objects, judged } = of(rulebook, view, &namespace);
         all.clusters.extend(clusters);
         all.objects.extend(objects);
         all.judged += judged;
@@ -113,12 +114,12 @@ fn each_namespace<T>(known: &OrdMap<Id, Arc<T>>, all: &mut BTreeSet<String>) {
 }
 
 /// Judges what is in a namespace.
-fn of(view: &View<'_>, namespace: &str) -> Audit {
+fn of(rulebook: &Rulebook, view: &View<'_>, namespace: &str) -> Audit {
     let facts = view.world.facts();
     let mut audit = Audit { clusters: clusters(view, namespace), ..Audit::default() };
     let mut judge = |review: &Review, uid: &str| {
         audit.judged += 1;
-        let decision = rules::evaluate(review, view);
+        let decision = rulebook.evaluate(review, view);
         if !decision.judged.is_empty() || !decision.remarks.is_empty() {
             let id = Id::new(&review.namespace, &review.name);
             let (kind, subject) = (review.kind, review.subject());
@@ -129,7 +130,7 @@ fn of(view: &View<'_>, namespace: &str) -> Audit {
         judge(&review(*kind, id, Err(problem.clone())), "");
     }
     // One at a time: an object lives no longer than its review.
-    each(facts, namespace, &mut |kind, id, object| {
+    each(rulebook, facts, namespace, &mut |kind, id, object| {
         let meta = object.meta();
         if !meta.going() && !facts.unreadable.contains_key(&(kind, id.clone())) {
             let uid = meta.uid.clone();
@@ -159,7 +160,13 @@ fn clusters(view: &View<'_>, namespace: &str) -> Vec<Summary> {
 
 /// Hands out every object of a namespace that some rule looks at and of which the view holds all that is judged: not pods, of
 /// which it keeps a few facts. What carries no labels of ours counts only in a namespace of ours.
-fn each(facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
+fn each(rulebook: &Rulebook, facts: &Facts, ns: &str, take: &mut impl FnMut(Kind, &Id, Object)) {
+    let judged = |kind| rulebook.rules().iter().any(|rule| rule.looks_at(kind, Verb::Create));
+    let take = &mut |kind, id: &Id, object| {
+        if judged(kind) {
+            take(kind, id, object);
+        }
+    };
     let any = |_: &Id| true;
     all(Kind::StatefulSet, ns, &facts.stateful_sets, any, |it| Object::StatefulSet(Box::new(it)), take);
     all(Kind::Deployment, ns, &facts.deployments, any, |it| Object::Deployment(Box::new(it)), take);
@@ -187,10 +194,8 @@ fn all<T: Clone>(
     open: impl Fn(T) -> Object,
     take: &mut impl FnMut(Kind, &Id, Object),
 ) {
-    if RULES.iter().any(|rule| rule.looks_at(kind, Verb::Create)) {
-        for (id, it) in within(known, namespace).filter(|(id, _)| ours(id)) {
-            take(kind, id, open(T::clone(it)));
-        }
+    for (id, it) in within(known, namespace).filter(|(id, _)| ours(id)) {
+        take(kind, id, open(T::clone(it)));
     }
 }
 

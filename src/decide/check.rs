@@ -23,6 +23,8 @@ use self::item::Item;
 use crate::config::Settings;
 use crate::manifest::Place;
 use crate::object::Kind;
+use crate::rule::Page;
+use crate::rulebook::Rulebook;
 use crate::verdict::{Effect, Judged};
 use crate::view::Id;
 
@@ -51,6 +53,8 @@ pub enum NoText {
 /// How it is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
+    /// The rules that are asked.
+    pub rulebook: &'a Rulebook,
     /// Adoption and modes.
     pub settings: &'a Settings,
     /// Of objects that name none.
@@ -72,6 +76,8 @@ pub struct Checked {
     pub clusters: usize,
     /// Documents that are no manifests: values of a chart, settings of a tool.
     pub strangers: usize,
+    /// The pages of the rules that were asked.
+    pub rules: Vec<Page>,
     /// From where the settings come, if they are not the usual ones.
     pub settings: Option<String>,
 }

@@ -7,9 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use crate::galera::adopt::{Adoption, BadSelector};
-use crate::packs::{self, PACKS, Pack};
-use crate::report::pages::Pages;
-use crate::verdict::Mode;
+use crate::mode::Mode;
+use crate::pages::Pages;
+
+/// The names that a settings file may use.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The ids of rules.
+    pub rules: Vec<&'static str>,
+    /// The names of packs, each with the ids of its rules.
+    pub packs: Vec<(&'static str, Vec<&'static str>)>,
+}
 
 /// What an administrator can choose. Everything has a default that is safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,7 +34,7 @@ pub struct Settings {
     pub injection_fails: bool,
     /// How long API servers wait where they refuse without an answer, if that is chosen.
     pub timeout_seconds: Option<u8>,
-    /// Packs that are switched off.
+    /// Packs that are switched off, and so are their rules in `modes`.
     without: BTreeSet<&'static str>,
     /// Who the operators of the pack rds are, if that is chosen.
     rds_operators: Vec<String>,
@@ -35,16 +43,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The packs that are on.
-    pub fn packs(&self) -> impl Iterator<Item = &'static Pack> {
-        PACKS.iter().filter(|pack| !self.without.contains(pack.name))
+    /// This pack is switched off.
+    pub fn is_without(&self, pack: &str) -> bool {
+        self.without.contains(pack)
     }
 
     /// The mode of a rule before the namespace has its say.
     pub fn mode(&self, rule: &str) -> Mode {
-        if packs::of_rule(rule).is_some_and(|pack| self.without.contains(pack.name)) {
-            return Mode::Off;
-        }
         self.modes.get(rule).copied().or(self.mode).unwrap_or(Mode::Enforce)
     }
 
@@ -93,8 +98,8 @@ impl Settings {
         name.is_some_and(|it| it == "rdsoperator" || it.contains("otc-rds-operator"))
     }
 
-    /// Reads the settings file. `rules` are the ids that exist.
-    pub fn read(yaml: &str, rules: &[&str]) -> Result<Self, Error> {
+    /// Reads the settings file.
+    pub fn read(yaml: &str, names: &Names) -> Result<Self, Error> {
         let options = serde_saphyr::options! { with_snippet: false };
         let file: File = serde_saphyr::from_str_with_options(yaml, options)
             .map_err(|error| Error::Form(error.to_string()))?;
@@ -121,17 +126,23 @@ impl Settings {
         if let Some(user) = settings.rds_operators.iter().find(|it| account(it).is_none()) {
             return Err(Error::RdsOperator(user.clone()));
         }
-        for (name, on) in file.packs {
-            let pack = packs::named(&name).ok_or(Error::UnknownPack { name })?;
-            if !on {
-                settings.without.insert(pack.name);
-            }
-        }
         for (rule, mode) in file.modes {
-            if !rules.contains(&&*rule) {
+            if !names.rules.contains(&&*rule) {
                 return Err(Error::UnknownRule(rule));
             }
             settings.modes.insert(rule.clone(), Mode::read(&mode).ok_or(Error::UnknownMode { rule, mode })?);
+        }
+        for (name, on) in file.packs {
+            let known = || names.packs.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+            let (pack, rules) = names
+                .packs
+                .iter()
+                .find(|(pack, _)| *pack == name)
+                .ok_or_else(|| Error::UnknownPack { name, known: known() })?;
+            if !on {
+                settings.without.insert(pack);
+                settings.modes.extend(rules.iter().map(|rule| ((*rule).to_owned(), Mode::Off)));
+            }
         }
         Ok(settings)
     }
@@ -186,10 +197,6 @@ struct Webhooks {
     timeout_seconds: Option<i64>,
 }
 
-fn packs_in_words() -> String {
-    PACKS.iter().map(|pack| pack.name).collect::<Vec<_>>().join(", ")
-}
-
 /// What the API server takes.
 fn timeout(seconds: i64) -> Option<u8> {
     u8::try_from(seconds).ok().filter(|seconds| (1..=30).contains(seconds))
@@ -213,10 +220,12 @@ pub enum Error {
     #[error("modes: there is no rule {0}; `gatera explain` lists them")]
     UnknownRule(String),
     /// A pack that does not exist.
-    #[error("packs: there is no pack {name:?}; there are {known}", known = packs_in_words())]
+    #[error("packs: there is no pack {name:?}; there are {known}")]
     UnknownPack {
         /// What was written.
         name: String,
+        /// The packs that exist.
+        known: String,
     },
     /// Not as API servers call a ServiceAccount.
     #[error("rds: an operator cannot be {0:?}; write system:serviceaccount:NAMESPACE:NAME")]

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   text ──> object ──> review ─┐                           ┌─> report ──> text
-//!                               ├─> rules::evaluate ────────┤
+//!                               ├─> Rulebook::evaluate──────┤
 //!            object ──> view ───┘      │                    └─> amend ──> patch
 //!                        │             └─ passing, marks, galera, packs, revision, config
 //!                        ├─> plan ──> the leader's next steps
@@ -22,19 +22,27 @@ pub mod audit;
 pub mod check;
 pub mod config;
 pub mod doctor;
+pub mod exceptions;
+pub mod exemptions;
 pub mod galera;
+pub mod grant;
+pub mod inject;
 pub mod manifest;
 pub mod marks;
+pub mod mode;
 pub mod object;
 pub mod once_guarded;
 pub mod packs;
-pub mod passing;
+pub mod pages;
 pub mod plan;
 pub mod recovery;
 pub mod report;
 pub mod review;
 pub mod revision;
+pub mod rule;
+pub mod rulebook;
 pub mod rules;
+pub mod snapshot;
 pub mod stop;
 pub mod stored;
 pub mod story;

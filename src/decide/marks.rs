@@ -9,15 +9,13 @@ pub mod overrides;
 pub mod recovery;
 pub mod stopped;
 
-/// What every mark begins with.
-pub const PREFIX: &str = "gatera.dev/";
+pub use crate::object::PREFIX;
 
 /// Releases a rule for a while ([`overrides`]).
 pub const OVERRIDE: &str = "override";
 /// Releases every rule in a namespace for a while ([`overrides`]).
 pub const BREAK_GLASS: &str = "break-glass";
-/// The name of the server container, where it cannot be told.
-pub const CONTAINER: &str = "container";
+pub use crate::galera::server::CONTAINER;
 /// How the server's image takes options: official, bitnami, unknown.
 pub const PROFILE: &str = "profile";
 /// `keep` leaves the readiness probe alone. Such a pod proves nothing by being Ready.

@@ -14,7 +14,7 @@ mod warrant;
 use std::fmt;
 use std::time::Duration;
 
-use crate::amend::inject;
+use crate::inject;
 use crate::marks;
 use crate::once_guarded;
 use crate::view::{Cluster, Freshness, Id, Removal, RemovalTarget, View};

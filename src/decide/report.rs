@@ -18,26 +18,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
-use self::pages::Pages;
+use crate::mode::Mode;
+use crate::object::visible;
+use crate::pages::Pages;
 use crate::review::{API_VERSION, Malformed, Review};
-use crate::verdict::{Decision, Effect, Finding, Judged, Mode, Softened};
+use crate::verdict::{Decision, Effect, Finding, Judged, Softened};
 use crate::view::condition::Matter;
 
 /// A warning may have 256 characters, the first line of a denial should not have many more.
 const LONGEST_WARNING: usize = 256;
 /// A way out of more than this is taken in steps.
 const LONGEST_LINE: usize = 160;
-
-/// Text for a terminal: what would move its cursor, colour it or turn its direction is escaped, line breaks as well. Names and
-/// values are whatever somebody wrote.
-pub fn visible(text: &str) -> String {
-    text.chars().map(|c| if hides(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
-fn hides(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
 
 /// The full text of one finding: what was found, why it matters, what to do instead, and where there is more.
 pub fn text(subject: &str, finding: &Finding, pages: &Pages) -> String {
@@ -84,7 +75,7 @@ fn group(subject: &str, findings: &[&Finding], pages: &Pages) -> String {
         let heads: String = says.iter().map(head).collect();
         format!("{heads}  why: {}\n  do instead:{}", visible(why), way_out(&visible(instead)))
     };
-    pages.added_to(shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
+    pages::added_to(pages, shared.iter().map(block).collect::<Vec<_>>().join("\n"), rule)
 }
 
 /// What is long stands in numbered lines.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::galera::adopt::Adoption;
-use crate::object::{DeleteOptions, Kind, LONGEST_NAME, Object, Unreadable};
+use crate::object::{DeleteOptions, Kind, Kinds, LONGEST_NAME, Object, Unreadable};
 
 /// Who asks: the API server, a pipeline, the background audit. The verdict is the same for all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +280,7 @@ impl Malformed {
 }
 
 /// Reads a request body. Two stages: the envelope, then the objects in it.
-pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
+pub fn read<'b>(body: &'b [u8], origin: Origin, kinds: &Kinds) -> Result<Incoming<'b>, Malformed> {
     let envelope: Envelope<'_> = serde_json::from_slice(body).map_err(|error| {
         let (uid, api_version) = uid_at_least(body);
         Malformed::new(uid, api_version, position_of(&error))
@@ -293,7 +293,7 @@ pub fn read(body: &[u8], origin: Origin) -> Result<Incoming<'_>, Malformed> {
     if let Some(problem) = request.overlong() {
         return Err(Malformed::new(Some(request.uid), None, problem));
     }
-    let sent = Kind::of(&request.kind.group, &request.kind.kind);
+    let sent = kinds.named(&request.kind.group, &request.kind.kind);
     let mut unreadable = None;
     let mut open = |text: Option<&RawValue>| match text.map(|text| Object::read(sent, text.get())) {
         Some(Ok(object)) => Some(object),

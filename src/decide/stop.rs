@@ -3,12 +3,12 @@
 //! Members leave one at a time, the highest ordinal first, while all others are Ready: each knows that the others go on, and the last
 //! one that it is the last. Where each one's data ends is recorded on its claims. Nothing is remembered between two looks.
 
+use crate::exceptions::take_off;
 use crate::galera::data::Backing;
 use crate::marks::overrides::Override;
 use crate::marks::{OVERRIDE, RECOVER};
 use crate::object::Kind;
 use crate::plan::bootstrap;
-use crate::rules::take_off;
 use crate::view::condition;
 use crate::view::{Cluster, Id, Member, PodFact, State, View, back_or_out_of_service};
 

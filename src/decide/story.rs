@@ -2,8 +2,8 @@
 //!
 //! Must not know: how it is laid out (`report` does).
 
-use crate::amend::inject;
 use crate::audit::Audit;
+use crate::inject;
 use crate::marks;
 use crate::marks::overrides::Override;
 use crate::plan::{bootstrap, rollout};

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::marks::overrides::Override;
+use crate::mode::Mode;
 
 /// Findings of one rule in one decision. Nobody reads more at once, and an API server takes no answer of any length.
 const MOST_FINDINGS: usize = 100;
@@ -37,39 +38,6 @@ impl Verdict {
             Self::Unknown => "unknown",
             Self::Deny => "deny",
         }
-    }
-}
-
-/// What a rule's findings may do, weakest first, so that the weaker of two wins by `min`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// The rule is not asked.
-    Off,
-    /// Findings are recorded: audit annotation and metric.
-    Audit,
-    /// Findings are warnings.
-    Warn,
-    /// Findings refuse.
-    Enforce,
-}
-
-impl Mode {
-    /// All modes, for texts that list them.
-    pub const ALL: [Mode; 4] = [Mode::Enforce, Mode::Warn, Mode::Audit, Mode::Off];
-
-    /// As the settings file and the namespace label write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Audit => "audit",
-            Self::Warn => "warn",
-            Self::Enforce => "enforce",
-        }
-    }
-
-    /// Reads a mode; `None` for any other word.
-    pub fn read(text: &str) -> Option<Mode> {
-        Self::ALL.into_iter().find(|mode| mode.name() == text)
     }
 }
 
@@ -316,13 +284,5 @@ mod tests {
             decision.remarks,
             ["G01", "G02"].map(|rule| format!("{rule} finds this 500 times here; the worst 100 are listed"))
         );
-    }
-
-    #[test]
-    fn modes_are_read_as_they_are_written() {
-        for mode in Mode::ALL {
-            assert_eq!(Mode::read(mode.name()), Some(mode));
-        }
-        assert_eq!(Mode::read("Enforce"), None);
     }
 }

@@ -38,8 +38,8 @@ use crate::config::Settings;
 use crate::galera::adopt;
 use crate::marks;
 use crate::marks::overrides::{self, Override};
+use crate::mode::Mode;
 use crate::object::{Claim, ConfigMap, Kind, Labels, Node, Object, Workload};
-use crate::verdict::Mode;
 
 pub use beside::Bootstrap;
 pub use bootstrap::{Removal, RemovalTarget};
@@ -108,6 +108,8 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// What the administrator chose.
     pub settings: &'a Settings,
+    /// The ids of all rules, while rules are asked: an override may name one that does not exist.
+    pub known_rules: &'a [&'static str],
     /// How current the world is now: it ages while nothing is heard.
     pub freshness: Freshness,
     /// Members that were let go moments ago.
@@ -133,6 +135,7 @@ impl<'a> View<'a> {
             world,
             now,
             settings,
+            known_rules: &[],
             freshness: world.freshness,
             reservations: &NOBODY,
             made: &[],

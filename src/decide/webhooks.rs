@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::config::Settings;
+use crate::exemptions::unread;
+use crate::exemptions::users;
 use crate::galera::adopt::Requirement;
-use crate::object::Kind;
-use crate::passing::exempt;
-use crate::passing::unread;
+use crate::object::{Kind, Kinds};
 use crate::view::{MODE_LABEL, NEVER_GUARDED};
 
 use conditions::{glass_changed, marks_changed, no_plain_member, owned_or_marked, selected, to_amend};
@@ -65,24 +65,31 @@ impl Destination {
 }
 
 /// The `webhooks` list of one of the two configurations. `ca_bundle` is PEM in base64.
-/// `served` are the kinds of packs that the API server offers.
+/// `served` are the kinds of packs that the API server offers. Entries of packs come with the kinds that they are about.
 pub fn entries(
     endpoint: Endpoint,
+    (of_packs, kinds): (impl Iterator<Item = &'static Entry>, &Kinds),
     settings: &Settings,
     served: &BTreeSet<Kind>,
     target: &Destination,
     ca_bundle: &str,
 ) -> Vec<Value> {
-    let of_packs = settings.packs().flat_map(|pack| pack.entries).filter(|entry| entry.is_served(served));
+    let of_packs = of_packs.filter(|entry| entry.is_served(served, kinds));
     let rows = ENTRIES.iter().chain(of_packs).filter(|entry| entry.endpoint == endpoint);
-    rows.flat_map(|entry| rendered(entry, settings, target, ca_bundle)).collect()
+    rows.flat_map(|entry| rendered(entry, kinds, settings, target, ca_bundle)).collect()
 }
 
-fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle: &str) -> Vec<Value> {
+fn rendered(
+    entry: &Entry,
+    kinds: &Kinds,
+    settings: &Settings,
+    target: &Destination,
+    ca_bundle: &str,
+) -> Vec<Value> {
     let adoption = &settings.adoption;
     let fail_closed = entry.fail_closed || entry.endpoint == Endpoint::Mutate && settings.injection_fails;
     let patience = if fail_closed { settings.timeout_seconds.unwrap_or(5) } else { 2 };
-    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [version(group, resource)], "resources": [resource], "operations": verbs, "scope": scope(group, resource) });
+    let rule = |(group, resource, verbs): &(&str, &str, &[&str])| json!({ "apiGroups": [group], "apiVersions": [kind(kinds, group, resource).version()], "resources": [resource], "operations": verbs, "scope": scope(kind(kinds, group, resource)) });
     let base = json!({
         "name": format!("{}.gatera.dev", entry.name),
         "admissionReviewVersions": ["v1"],
@@ -118,7 +125,7 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
         let galera = || ("galera", selected(adoption.selectors(), "spec.template.metadata.labels"));
         let condition = match entry.only {
             Only::NoPlainMembers => Some(("no-plain-member", no_plain_member())),
-            Only::NotExempt => Some(("not-exempt", format!("!({})", exempt::pod_delete_condition()))),
+            Only::NotExempt => Some(("not-exempt", format!("!({})", users::pod_delete_condition()))),
             Only::Read => Some(("read-by-a-server", unread::condition())),
             Only::Marks => Some(("marks", marks_changed())),
             Only::OwnedOrMarked => Some(("owned-or-marked", owned_or_marked())),
@@ -139,15 +146,13 @@ fn rendered(entry: &Entry, settings: &Settings, target: &Destination, ca_bundle:
     rendered
 }
 
-/// The API server converts what is written in other versions. Subresources are asked for in the version of what they belong to.
-fn version(group: &str, resource: &str) -> &'static str {
-    let plural = resource.split('/').next().unwrap_or_default();
-    Kind::of_plural(group, plural).version()
+/// The kind of a resource. Subresources are asked for in the version of what they belong to; API servers convert other versions.
+fn kind(kinds: &Kinds, group: &str, resource: &str) -> Kind {
+    kinds.of_plural(group, resource.split('/').next().unwrap_or_default())
 }
 
-fn scope(group: &str, resource: &str) -> &'static str {
-    let plural = resource.split('/').next().unwrap_or_default();
-    if Kind::of_plural(group, plural).is_cluster_wide() { "Cluster" } else { "Namespaced" }
+fn scope(kind: Kind) -> &'static str {
+    if kind.is_cluster_wide() { "Cluster" } else { "Namespaced" }
 }
 
 fn object_selector(selects: Selects) -> Value {
@@ -198,7 +203,14 @@ mod tests {
     #[test]
     fn a_namespace_that_is_switched_off_is_asked_about_no_more_than_one_without_the_label() {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
-        let entries = entries(Endpoint::Validate, &Settings::default(), &BTreeSet::new(), &target, "");
+        let entries = entries(
+            Endpoint::Validate,
+            (std::iter::empty(), &Kinds::default()),
+            &Settings::default(),
+            &BTreeSet::new(),
+            &target,
+            "",
+        );
         let of = |name: &str, selector: &str| {
             let entry = entries.iter().find(|it| it["name"] == format!("{name}.gatera.dev")).unwrap();
             entry[selector]["matchExpressions"].as_array().unwrap().clone()

@@ -157,7 +157,7 @@ fn who_starts_keeps_its_node() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let pod = json!({ "metadata": { "name": format!("{STATEFUL_SET}-{of}") } }).to_string();
         let Ok(Object::Pod(pod)) = Object::read(Kind::Pod, &pod) else { panic!("a pod") };
-        assert_eq!(recovery::place(cluster, &pod, &view), place, "{what}");
+        assert_eq!(decide::grant::place(cluster, &pod, &view), place, "{what}");
     }
     // Somebody else's word for another node is not repeated.
     let elsewhere = asked.replace("node-0", "node-1");
@@ -165,7 +165,7 @@ fn who_starts_keeps_its_node() {
     let settings = Settings::default();
     let world = down.world(&settings);
     let view = View::new(&world, scene::now(), &settings);
-    let why = recovery::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
+    let why = decide::grant::verify(&elsewhere, view.cluster(NAMESPACE, STATEFUL_SET).unwrap(), &view);
     assert_eq!(why, Some(format!("the pod of {STATEFUL_SET}-0 is not on node node-1")));
 }
 

@@ -50,7 +50,7 @@ fn who_copies_from_nobody_is_made_anew() {
         let step = recovery::next(cluster, &view, &Want::default(), SignedDuration::ZERO);
         (
             matches!(step, Step::Restart { member, .. } if member == pod),
-            recovery::restarts(cluster, &pod, &view),
+            decide::grant::restarts(cluster, &pod, &view),
         )
     };
     assert_eq!(next(before, before, true, ""), (true, true));

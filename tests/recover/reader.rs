@@ -139,7 +139,7 @@ fn what_was_read_is_true_as_long_as_the_member_has_not_run() {
         let cluster = view.cluster(NAMESPACE, STATEFUL_SET).unwrap();
         let asked =
             Recovery::of(&format!("{STATEFUL_SET}-1 at {ID}:363 until=2026-12-01T10:00:00Z")).unwrap();
-        recovery::verify(&asked, cluster, &view).is_none()
+        decide::grant::verify(&asked, cluster, &view).is_none()
     };
     assert!(believed(&with(as_it_is, Some(351))));
     let changes: [(&str, Change); 10] = [

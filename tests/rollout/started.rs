@@ -1,7 +1,7 @@
 //! What a pod starts with: the copy of its revision, or the ConfigMap itself and a word about it.
 
-use decide::amend::inject;
 use decide::config::Settings;
+use decide::inject;
 use decide::object::{Kind, Object};
 use decide::review::{self, Origin};
 use decide::view::View;

@@ -1,6 +1,6 @@
 //! The pods of a scene's members, each in a state that one word says.
 
-use decide::amend::inject;
+use decide::inject;
 use decide::object::{Kind, Object};
 use decide::revision::{Contents, Keys};
 use decide::view::View;

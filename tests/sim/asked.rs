@@ -5,9 +5,9 @@
 //! closed.
 
 use decide::config::Settings;
+use decide::exemptions::users;
 use decide::marks;
 use decide::object::{Kind, Labels};
-use decide::passing::exempt;
 use decide::review::Operation;
 use decide::webhooks::{ENTRIES, Endpoint, Entry, Only, Selects};
 use serde::Deserialize;
@@ -78,7 +78,7 @@ fn metadata(object: Option<&Value>, what: &str) -> Value {
 
 /// The control plane finishes what was judged before.
 fn is_a_controllers(request: &Request) -> bool {
-    exempt::passes(&request.who, Operation::Delete, request.kind)
+    users::passes(&request.who, Operation::Delete, request.kind)
 }
 
 fn sends(only: Only, request: &Request) -> bool {
@@ -88,7 +88,7 @@ fn sends(only: Only, request: &Request) -> bool {
         // Of packs, which no story has.
         Only::When(..) => false,
         Only::ToAmend => to_amend(request.kind, request.old.as_ref(), request.object.as_ref()),
-        Only::NotExempt => !exempt::passes(&request.who, request.operation, request.kind),
+        Only::NotExempt => !users::passes(&request.who, request.operation, request.kind),
         Only::NoPlainMembers => {
             let object = request.object.as_ref().unwrap();
             let member = object["metadata"]["ownerReferences"]

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use decide::amend::inject;
 use decide::galera::identity::{Answer, Identity};
+use decide::inject;
 use decide::marks::{self, PREFIX};
 use decide::object::{ConfigMap, Kind, Object, Reader};
 use decide::plan::identity::{self, Concluded};

@@ -2,8 +2,8 @@
 //!
 //! Must not know: what follows (`plan/identity.rs` does). Only kubelets may write the Events that are read here.
 
-use decide::amend::inject;
 use decide::galera::identity::Answer;
+use decide::inject;
 use decide::marks;
 use decide::plan::identity::{self, Concluded, concluded};
 use decide::view::Id;

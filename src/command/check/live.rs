@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use decide::check::Found;
 use decide::object::Kind;
-use decide::report::visible;
+use decide::object::visible;
 use decide::view::{Freshness, Id, World};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use decide::config::Settings;
+use decide::mode::Mode;
 use decide::rules::RULES;
-use decide::verdict::Mode;
 
 use super::{Base, sources};
 use crate::act::reload;

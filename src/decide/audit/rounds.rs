@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Announced, Audit, Counts, News, namespaces, of};
+use crate::rulebook::Rulebook;
 use crate::view::{Changed, Freshness, LastLook, State, View};
 
 /// Overrides end without anything that changes; and an address may name a Service of another namespace.
@@ -54,6 +55,7 @@ impl Rounds {
     /// Judges where something changed, and tells what is new, `most` of it. The rest is told by a later round.
     pub fn next(
         &mut self,
+        rulebook: &Rulebook,
         view: &View<'_>,
         now: Duration,
         most: usize,
@@ -78,7 +80,7 @@ impl Rounds {
         };
         let mut left = most;
         for name in due {
-            let audit = of(view, &name);
+            let audit = of(rulebook, view, &name);
             let place = self.places.entry(name).or_default();
             left -= place.take(&audit, left, &mut tell);
         }

@@ -11,9 +11,9 @@ use super::desk::Desk;
 use super::item::Item;
 use crate::galera::adopt::Adoption;
 use crate::manifest::Place;
+use crate::mode::Mode;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
-use crate::verdict::Mode;
 use crate::view::{Facts, Freshness, Id, MODE_LABEL, View, World};
 
 /// Judges what differs from `before`.

@@ -13,9 +13,10 @@ use super::waiver::Waivers;
 use super::{Checked, Hit, Input, Level, NoText, Outcome, Question, Spot, What};
 use crate::manifest::{self, Place};
 use crate::review::Review;
-use crate::rules::{self, UNREADABLE};
+use crate::rule::Rule;
+use crate::rules::UNREADABLE;
 use crate::verdict::{Effect, Judged};
-use crate::view::{Facts, Freshness, View, World};
+use crate::view::{Freshness, View, World};
 
 /// Where texts lie open while they are judged.
 pub(super) struct Desk<'a> {
@@ -34,7 +35,11 @@ struct Sheet<'a> {
 
 impl<'a> Desk<'a> {
     pub(super) fn new(question: &'a Question<'a>) -> Self {
-        Self { question, sheets: Vec::new(), checked: Checked::default() }
+        let checked = Checked {
+            rules: question.rulebook.rules().iter().map(Rule::page).collect(),
+            ..Checked::default()
+        };
+        Self { question, sheets: Vec::new(), checked }
     }
 
     /// The text that this stands in.
@@ -49,7 +54,7 @@ impl<'a> Desk<'a> {
             let sheet = self.sheets.len();
             let spot = |place| Spot { file: input.name.clone(), place, template: None, in_base, sheet };
             let text = input.text.as_deref();
-            let waivers = text.map(Waivers::read).unwrap_or_default();
+            let waivers = text.map(|text| Waivers::read(text, self.question.rulebook)).unwrap_or_default();
             let lines = Lines::of(text.unwrap_or_default());
             self.sheets.push(Sheet { name: input.name.clone(), in_base, lines, waivers });
             let documents = match text {
@@ -64,7 +69,7 @@ impl<'a> Desk<'a> {
                 }
             };
             for document in documents {
-                match document.map(|it| item::of(sheet, it, self.question.namespace)) {
+                match document.map(|it| item::of(sheet, it, self.question)) {
                     Ok(Ok(item)) => items.push(item),
                     Ok(Err(NoItem::Stranger)) => self.checked.strangers += usize::from(!in_base),
                     Ok(Err(NoItem::Odd(place, words))) => {
@@ -106,7 +111,7 @@ impl<'a> Desk<'a> {
 
     /// Each as if it were created, beside all others.
     pub(super) fn judge_as_created(&mut self, items: &[Item]) {
-        let mut facts = Facts::of(&self.question.settings.adoption);
+        let mut facts = self.question.rulebook.facts(&self.question.settings.adoption);
         for item in items {
             item.put_into(&mut facts);
         }
@@ -125,7 +130,7 @@ impl<'a> Desk<'a> {
         view: &View<'_>,
         besides: Option<(Place, What)>,
     ) {
-        let decision = rules::evaluate(review, view);
+        let decision = self.question.rulebook.evaluate(review, view);
         let sheet = &self.sheets[item.sheet];
         let named = item.named();
         let asked = |judged: &Judged| {
@@ -147,7 +152,8 @@ impl<'a> Desk<'a> {
         let remarks = decision.remarks.into_iter();
         found.extend(remarks.map(|remark| plain(item.document.start(), What::Remark(remark))));
         let version = unjudged::version(item).map(|(place, words)| (place, What::Remark(words)));
-        let odd = unjudged::of(item, review, view).map(|(place, words)| (place, What::Unjudged(words)));
+        let odd = unjudged::of(item, review, view, self.question.rulebook.kinds())
+            .map(|(place, words)| (place, What::Unjudged(words)));
         found.extend(version.into_iter().chain(odd).chain(besides).map(|(place, what)| plain(place, what)));
         // What is only recorded is as good as allowed.
         let recorded = |hit: &&Hit| matches!(&hit.what, What::Finding { judged, .. } if judged.effect == Effect::Recorded);

@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 
 use crate::manifest::Place;
 use crate::object::Kind;
-use crate::report::visible;
+use crate::object::visible;
 use crate::rules::UNREADABLE;
 use crate::verdict::Finding;
 

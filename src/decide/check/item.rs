@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 
+use super::Question;
 use crate::galera::adopt::Adoption;
 use crate::manifest::{Document, Place};
 use crate::object::{Kind, Object, Unreadable};
@@ -40,7 +41,7 @@ pub(super) enum NoItem {
 }
 
 /// The object of a document; an object that says no namespace is in the default one.
-pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> Result<Item, NoItem> {
+pub(super) fn of(sheet: usize, document: Document, question: &Question<'_>) -> Result<Item, NoItem> {
     let mut json = document.json();
     let text = |json: &Value, pointer: &str| {
         json.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -65,12 +66,12 @@ pub(super) fn of(sheet: usize, document: Document, default_namespace: &str) -> R
             NoItem::Stranger
         });
     }
-    let kind = Kind::of(version.split_once('/').map_or("", |(group, _)| group), &kind);
+    let kind = question.rulebook.kinds().named(version.split_once('/').map_or("", |(group, _)| group), &kind);
     let namespace = match (kind, text(&json, "/metadata/namespace")) {
         // As in a review: a namespace is in itself.
         (Kind::Namespace, _) => text(&json, "/metadata/name"),
         (kind, _) if kind.is_cluster_wide() => String::new(),
-        (_, own) if own.is_empty() => default_namespace.to_owned(),
+        (_, own) if own.is_empty() => question.namespace.to_owned(),
         (_, own) => own,
     };
     complete(&mut json, kind, &namespace);

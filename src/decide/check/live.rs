@@ -12,11 +12,11 @@ use super::What;
 use super::change::mode;
 use super::desk::Desk;
 use super::item::Item;
+use crate::mode::Mode;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Origin, Review};
 use crate::revision;
 use crate::stored::{applied, last};
-use crate::verdict::Mode;
 use crate::view::{Facts, Id, View, World};
 
 /// A cluster as it is.

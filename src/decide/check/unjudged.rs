@@ -4,7 +4,7 @@
 
 use crate::galera::{options, server};
 use crate::manifest::Place;
-use crate::object::{Container, KINDS, Kind, Object, Row, Template, Workload};
+use crate::object::{Container, Kind, Kinds, Object, Template, Workload};
 use crate::review::Review;
 use crate::view::{View, is_cluster};
 
@@ -23,8 +23,11 @@ const OFFERED: [(Kind, &[&str]); 6] = [
 const OF_KUBERNETES: [&str; 5] = ["", "apps", "extensions", "policy", "autoscaling"];
 
 /// Why this one was not judged, if it was not.
-pub(super) fn of(item: &Item, review: &Review, view: &View<'_>) -> Option<(Place, String)> {
-    kind(item).or_else(|| contents(item)).or_else(|| empty(item, review)).or_else(|| adoption(item, view))
+pub(super) fn of(item: &Item, review: &Review, view: &View<'_>, kinds: &Kinds) -> Option<(Place, String)> {
+    kind(item, kinds)
+        .or_else(|| contents(item))
+        .or_else(|| empty(item, review))
+        .or_else(|| adoption(item, view))
 }
 
 /// An object of a kind that no rule is about, with something in it that would be judged by itself.
@@ -79,7 +82,7 @@ pub(super) fn version(item: &Item) -> Option<(Place, String)> {
 }
 
 /// A kind that kubectl does not know as it is written.
-fn kind(item: &Item) -> Option<(Place, String)> {
+fn kind(item: &Item, kinds: &Kinds) -> Option<(Place, String)> {
     if item.kind() != Kind::Other {
         return None;
     }
@@ -90,12 +93,13 @@ fn kind(item: &Item) -> Option<(Place, String)> {
         let name = name.to_ascii_lowercase();
         name.strip_suffix('s').map(str::to_owned).unwrap_or(name)
     };
-    let Row { kind: meant, name, .. } = KINDS.iter().find(|row| one(row.name) == one(written))?;
+    let meant = kinds.all().find(|kind| one(kind.name()) == one(written))?;
+    let name = meant.name();
     if !OF_KUBERNETES.contains(&group) {
         return None;
     }
-    if written == *name {
-        let offered = OFFERED.iter().find(|(kind, _)| kind == meant);
+    if written == name {
+        let offered = OFFERED.iter().find(|(kind, _)| *kind == meant);
         let offered = offered.map_or("v1".to_owned(), |(_, all)| all.join(" or "));
         let words = format!("there is no {name} in {version}, so it was not judged; it is of {offered}");
         return Some((item.document.find("apiVersion"), words));

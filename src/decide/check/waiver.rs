@@ -6,7 +6,8 @@
 use std::cell::Cell;
 
 use crate::manifest::{Document, Place};
-use crate::rules::{self, UNREADABLE};
+use crate::rulebook::Rulebook;
+use crate::rules::UNREADABLE;
 
 /// No line.
 const NOTHING: u64 = 0;
@@ -34,7 +35,7 @@ struct Waiver {
 
 impl Waivers {
     /// All of a text.
-    pub(super) fn read(text: &str) -> Self {
+    pub(super) fn read(text: &str, rulebook: &Rulebook) -> Self {
         let mut all = Self::default();
         if !text.contains(BEGINS) {
             return all;
@@ -45,27 +46,32 @@ impl Waivers {
             let alone = line.trim().is_empty() || line.trim_start().starts_with('#') || separator;
             // What stands at the end of a document is not about the next one.
             if separator && began {
-                all.add(above.drain(..), NOTHING);
+                all.add(above.drain(..), NOTHING, rulebook);
             }
             began |= !alone;
             if !alone {
-                all.add(above.drain(..), number);
+                all.add(above.drain(..), number, rulebook);
             }
             if let Some(words) = comment {
                 if alone {
                     above.push((number, words));
                 } else {
-                    all.add([(number, words)], number);
+                    all.add([(number, words)], number, rulebook);
                 }
             }
         }
-        all.add(above, NOTHING);
+        all.add(above, NOTHING, rulebook);
         all
     }
 
-    fn add<'t>(&mut self, comments: impl IntoIterator<Item = (u64, &'t str)>, about: u64) {
+    fn add<'t>(
+        &mut self,
+        comments: impl IntoIterator<Item = (u64, &'t str)>,
+        about: u64,
+        rulebook: &Rulebook,
+    ) {
         for (line, words) in comments {
-            match parse(words) {
+            match parse(words, rulebook) {
                 Ok((rules, reason)) => self.taken.extend(rules.into_iter().map(|rule| Waiver {
                     rule,
                     reason: reason.clone(),
@@ -116,7 +122,7 @@ fn comment(line: &str) -> Option<&str> {
     (before.is_empty() || before.ends_with(char::is_whitespace)).then_some(words)
 }
 
-fn parse(words: &str) -> Result<(Vec<&'static str>, String), String> {
+fn parse(words: &str, rulebook: &Rulebook) -> Result<(Vec<&'static str>, String), String> {
     const FORM: &str = "write `# gatera: waive G11 reason=…`";
     let (named, reason) = words.split_once("reason=").ok_or_else(|| format!("it has no reason; {FORM}"))?;
     let reason = reason.trim();
@@ -125,7 +131,7 @@ fn parse(words: &str) -> Result<(Vec<&'static str>, String), String> {
     }
     let mut rules = Vec::new();
     for word in named.split([',', ' ']).filter(|word| !word.is_empty()) {
-        match rules::find(word) {
+        match rulebook.find(word) {
             Some(rule) => rules.push(rule.id),
             None if word.eq_ignore_ascii_case(UNREADABLE) => {
                 return Err(format!("{UNREADABLE} is about what cannot be judged, and cannot be waived"));
@@ -157,7 +163,7 @@ spec:
     #[test]
     fn a_comment_waives_its_line_the_one_below_or_a_whole_object() {
         let document = manifest::read(TEXT).remove(0).unwrap();
-        let waivers = Waivers::read(TEXT);
+        let waivers = Waivers::read(TEXT, &Rulebook::new(&[]));
         let reason_at = |rule, line| waivers.waives(rule, Place { line, column: 3 }, &document);
         for (rule, line, reason) in [
             ("G13", 9, Some("one node is all there is")),
@@ -178,11 +184,14 @@ spec:
     fn the_end_of_a_document_is_not_about_the_next_one() {
         let text = "kind: A\ndata:\n  readme: |\n    # gatera: waive G11 reason=from a text\n---\nkind: B\n";
         let documents: Vec<_> = manifest::read(text).into_iter().map(Result::unwrap).collect();
-        let waivers = Waivers::read(text);
+        let waivers = Waivers::read(text, &Rulebook::new(&[]));
         assert_eq!(waivers.waives("G11", Place { line: 6, column: 1 }, &documents[1]), None);
         let quoted = "a: \"x # gatera: waive G11 reason=in a text\"\n";
         let document = manifest::read(quoted).remove(0).unwrap();
-        assert_eq!(Waivers::read(quoted).waives("G11", Place { line: 1, column: 4 }, &document), None);
+        assert_eq!(
+            Waivers::read(quoted, &Rulebook::new(&[])).waives("G11", Place { line: 1, column: 4 }, &document),
+            None
+        );
     }
 
     #[test]
@@ -217,10 +226,11 @@ spec:
                 "G01 finds nothing here, so there is nothing to waive; take this comment out",
             ),
         ] {
-            let said: Vec<_> = Waivers::read(&format!("a: 1\n{comment}\n")).left(&[], false).collect();
+            let said: Vec<_> =
+                Waivers::read(&format!("a: 1\n{comment}\n"), &Rulebook::new(&[])).left(&[], false).collect();
             assert_eq!(said, [(2, words.to_owned())]);
         }
-        let waivers = Waivers::read("# gatera: waive G01 reason=x\n");
+        let waivers = Waivers::read("# gatera: waive G01 reason=x\n", &Rulebook::new(&[]));
         assert_eq!(waivers.left(&["G02"], false).count(), 0, "nobody asked G01");
         assert_eq!(waivers.left(&[], true).count(), 0, "what is as it was is not judged");
     }

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{Asked, Row, count};
 use crate::config::Settings;
+use crate::mode::Mode;
 use crate::object::Kind;
-use crate::rules::RULES;
-use crate::verdict::Mode;
+use crate::rulebook::Rulebook;
 use crate::webhooks::compare::{decoded, foreign};
-use crate::webhooks::{Destination, Endpoint, entries};
+use crate::webhooks::{Destination, Endpoint};
 
 /// A replica of the guard.
 #[derive(Clone, Debug)]
@@ -62,6 +62,7 @@ pub fn api_server(major: &str, minor: &str, text: &str) -> Row {
 /// The entries of both configurations, validating first, against those that a guard of this version writes where these kinds of packs
 /// are served.
 pub fn webhooks(
+    rulebook: &Rulebook,
     found: &[Asked<Option<Vec<Value>>>; 2],
     settings: Option<&Settings>,
     target: Option<&Destination>,
@@ -97,7 +98,7 @@ pub fn webhooks(
                 );
                 return Row::not_asked(WEBHOOKS, says);
             };
-            match foreign(found, &entries(endpoint, settings, served, target, "")) {
+            match foreign(found, &rulebook.entries(endpoint, settings, served, target, "")) {
                 None => Row::well(
                     WEBHOOKS,
                     format!(
@@ -291,7 +292,7 @@ pub fn leader(found: &Asked<Option<(String, Timestamp)>>, now: Timestamp) -> Row
 }
 
 /// The settings file in the cluster.
-pub fn settings(found: &Asked<Option<Settings>>) -> Row {
+pub fn settings(rulebook: &Rulebook, found: &Asked<Option<Settings>>) -> Row {
     match found {
         Err(why) if why.starts_with("ConfigMap ") => Row::wrong(
             SETTINGS,
@@ -305,7 +306,7 @@ pub fn settings(found: &Asked<Option<Settings>>) -> Row {
             "a guard that is not of the chart has its settings elsewhere",
         ),
         Ok(Some(settings)) => {
-            let milder = RULES.iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);
+            let milder = rulebook.rules().iter().filter(|rule| settings.mode(rule.id) < Mode::Enforce);
             let milder: Vec<_> = milder.map(|rule| rule.id).collect();
             if milder.is_empty() {
                 return Row::well(SETTINGS, "ConfigMap gatera-settings can be read, and every rule refuses");
@@ -313,7 +314,7 @@ pub fn settings(found: &Asked<Option<Settings>>) -> Row {
             let says = format!(
                 "{} of {} rules refuse nothing, in no namespace: {}",
                 milder.len(),
-                RULES.len(),
+                rulebook.rules().len(),
                 milder.join(", ")
             );
             Row::remark(SETTINGS, says, "when you have moved in: mode: enforce in the chart's settings")

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use super::{Row, count};
 use crate::audit;
+use crate::exceptions;
 use crate::marks::{BREAK_GLASS, PREFIX};
+use crate::mode::Mode;
 use crate::object::{Meta, Workload};
 use crate::once_guarded;
-use crate::rules;
-use crate::verdict::Mode;
+use crate::rulebook::Rulebook;
 use crate::view::{Cluster, Id, MODE_LABEL, State as Health, View};
 
 const NAMESPACES: &str = "namespaces";
@@ -41,7 +42,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
         if let Some(problem) = view.useless_glass(ns) {
             let says =
                 format!("namespace {ns} carries {PREFIX}{BREAK_GLASS}, which opens nothing now: {problem}");
-            return Row::remark(NAMESPACES, says, rules::mend(ns));
+            return Row::remark(NAMESPACES, says, exceptions::mend(ns));
         }
         match view.namespace_mode(ns) {
             None => Row::remark(
@@ -64,7 +65,7 @@ pub fn namespaces(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
 }
 
 /// The clusters that are guarded, those that are not well, and what would be refused as it is.
-pub fn clusters(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
+pub fn clusters(rulebook: &Rulebook, view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
     const CLUSTERS: &str = "clusters";
     if clusters.is_empty() {
         let says = "no Galera cluster is adopted: the guard has nothing to guard";
@@ -78,7 +79,7 @@ pub fn clusters(view: &View<'_>, clusters: &[&Cluster]) -> Vec<Row> {
             Row::remark(CLUSTERS, says, format!("gatera status {} -n {}", id.name, id.namespace))
         })
         .collect();
-    let refused = audit::run(view).refused();
+    let refused = audit::run(rulebook, view).refused();
     if refused > 0 {
         let says =
             format!("{} would be refused if applied today as they are", count(refused, "object", "objects"));

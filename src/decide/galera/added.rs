@@ -1,4 +1,4 @@
-//! The names by which the parts that injection adds to a pod are recognised. The injection itself is `amend/inject.rs`.
+//! The names by which the parts that injection adds to a pod are recognised. The injection itself is `inject.rs`.
 
 use crate::object::{Container, EnvVar, Literal};
 

@@ -5,8 +5,10 @@ use super::options::{Value, flags, last, switch};
 use super::programs;
 use super::reading::File;
 use super::runs::{self, Runs};
-use crate::marks;
 use crate::object::{Container, Meta, PodSpec, Template};
+
+/// The name of the server container, where it cannot be told.
+pub const CONTAINER: &str = "container";
 
 /// Where images keep their data; a mount there makes a container a server.
 pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
@@ -14,13 +16,13 @@ pub const DATA_DIRECTORIES: [&str; 2] = ["/var/lib/mysql", "/bitnami/mariadb"];
 pub const GALERA_PORT: i64 = 4567;
 /// The server container of a template.
 pub fn of(template: &Template) -> Option<&Container> {
-    container(&template.spec, template.metadata.mark(marks::CONTAINER))
+    container(&template.spec, template.metadata.mark(CONTAINER))
 }
 
 /// The server container of a pod, or of what pods are made from. A Job ends, so it runs none.
 pub fn in_pod<'a>(metadata: &Meta, spec: &'a PodSpec) -> Option<&'a Container> {
     let of_a_job = metadata.controller().is_some_and(|owner| owner.is_of("batch", "Job"));
-    if of_a_job { None } else { container(spec, metadata.mark(marks::CONTAINER)) }
+    if of_a_job { None } else { container(spec, metadata.mark(CONTAINER)) }
 }
 
 /// The server container: the one `gatera.dev/container` names, else one that runs a server, first of all where the data is mounted;

@@ -1,6 +1,6 @@
 //! What stands in front of a server when its container starts, and whether its position is recovered there after a crash.
 //!
-//! The script itself is `amend/inject/start-member.sh`; here it is only recognised.
+//! The script itself is `inject/start-member.sh`; here it is only recognised.
 
 use super::image::Image;
 use super::programs::{self, name};

@@ -1,20 +1,15 @@
 //! The kinds that something in the guard reads: one table, a row each, and what it is read into.
 //!
-//! A pack's kinds are rows like all others. Must not know: what any field means.
+//! Packs add kinds of their own ([`Kinds`]). Must not know: what any field means.
 
 use super::{
     Autoscaler, Budget, Claim, ConfigMap, Eviction, Node, Plain, Pod, Scale, Secret, Service, Workload,
 };
-use super::{Meta, Unreadable, read};
-use crate::packs::kudo::{Instance, OperatorVersion};
-use crate::packs::rds::{ClusterRoleBinding, Rds};
-use crate::packs::wordpress::Wordpress;
+use super::{CustomKind, CustomObject, Meta, Unreadable, read};
 
 /// What API servers, manifests and roles call a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    /// The kind.
-    pub kind: Kind,
     /// The API group; empty for the core.
     pub group: &'static str,
     /// The version in which it is read; API servers convert what is written in others.
@@ -31,20 +26,33 @@ macro_rules! kinds {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Kind {
             $($(#[$doc])* $kind,)*
+            /// a kind of a pack
+            Custom(&'static CustomKind),
             /// anything else
             Other,
         }
 
-        /// Every kind that has a name.
-        pub const KINDS: &[Row] =
-            &[$(Row { kind: Kind::$kind, group: $group, version: $version, name: $name, plural: $plural },)*];
+        /// Every kind that is read without a pack.
+        pub const KINDS: &[Kind] = &[$(Kind::$kind,)*];
 
         /// One object. Boxed variants are large; a review holds two of these at most.
         #[derive(Clone, Debug)]
         #[allow(missing_docs, reason = "each variant is the kind of its name")]
         pub enum Object {
             $($kind($of),)*
+            Custom(CustomObject),
             Other(Plain),
+        }
+
+        impl Kind {
+            /// Its row; [`Kind::Other`] has none.
+            pub const fn row(self) -> Option<&'static Row> {
+                Some(match self {
+                    $(Self::$kind => &Row { group: $group, version: $version, name: $name, plural: $plural },)*
+                    Self::Custom(custom) => &custom.row,
+                    Self::Other => return None,
+                })
+            }
         }
 
         impl Object {
@@ -52,6 +60,9 @@ macro_rules! kinds {
             pub fn read(kind: Kind, json: &str) -> Result<Object, Unreadable> {
                 Ok(match kind {
                     $(Kind::$kind => Self::$kind(read(kind, json)?),)*
+                    Kind::Custom(kind) => {
+                        Self::Custom(CustomObject { kind, value: (kind.read)(kind.row.name, json)? })
+                    }
                     Kind::Other => Self::Other(read(kind, json)?),
                 })
             }
@@ -60,6 +71,7 @@ macro_rules! kinds {
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)*
+                    Self::Custom(it) => Kind::Custom(it.kind),
                     Self::Other(_) => Kind::Other,
                 }
             }
@@ -68,7 +80,16 @@ macro_rules! kinds {
             pub fn meta(&self) -> &Meta {
                 match self {
                     $(Self::$kind(it) => &it.metadata,)*
+                    Self::Custom(it) => it.value.meta(),
                     Self::Other(it) => &it.metadata,
+                }
+            }
+
+            /// The object as a type of a pack, if it was read into that.
+            pub fn custom<T: super::Custom>(&self) -> Option<&T> {
+                match self {
+                    Self::Custom(it) => it.get(),
+                    _ => None,
                 }
             }
         }
@@ -104,40 +125,46 @@ kinds! {
     Scale(Scale): "autoscaling" "v1" "Scale" "scales";
     /// policy Eviction: the body of a `pods/eviction` request
     Eviction(Eviction): "policy" "v1" "Eviction" "evictions";
-    /// An operator that KUDO runs, with its parameters
-    Instance(Box<Instance>): "kudo.dev" "v1beta1" "Instance" "instances";
-    /// What such an operator can do
-    OperatorVersion(Box<OperatorVersion>): "kudo.dev" "v1beta1" "OperatorVersion" "operatorversions";
-    /// WordPress, as the operator of the example asks for it
-    Wordpress(Wordpress): "example.com" "v1" "Wordpress" "wordpresses";
-    /// a database in the Open Telekom Cloud, as its operator is asked for it
-    Rds(Box<Rds>): "otc.mcsps.de" "v1alpha1" "Rds" "rdss";
     /// apiextensions CustomResourceDefinition
     Definition(Plain): "apiextensions.k8s.io" "v1" "CustomResourceDefinition" "customresourcedefinitions";
-    /// rbac ClusterRoleBinding
-    ClusterRoleBinding(ClusterRoleBinding): "rbac.authorization.k8s.io" "v1" "ClusterRoleBinding" "clusterrolebindings";
 }
 
-impl Kind {
-    /// The kind of this group and name; a stranger with a known name in another group stays a stranger.
-    pub fn of(group: &str, name: &str) -> Kind {
-        KINDS.iter().find(|row| row.group == group && row.name == name).map_or(Kind::Other, |row| row.kind)
+/// The kinds that are told apart: those that are read without a pack, and those that packs add.
+#[derive(Clone, Debug, Default)]
+pub struct Kinds(Vec<&'static CustomKind>);
+
+impl Kinds {
+    /// With these kinds of packs.
+    pub fn with(custom: impl IntoIterator<Item = &'static CustomKind>) -> Self {
+        Self(custom.into_iter().collect())
+    }
+
+    /// Every kind that has a name.
+    pub fn all(&self) -> impl Iterator<Item = Kind> {
+        KINDS.iter().copied().chain(self.0.iter().map(|custom| Kind::Custom(custom)))
+    }
+
+    /// The kinds of packs whose objects are watched.
+    pub fn watched(&self) -> impl Iterator<Item = Kind> {
+        self.0.iter().filter(|custom| custom.watched).map(|custom| Kind::Custom(custom))
+    }
+
+    /// The kind of this group and name; a known name in another group is another kind.
+    pub fn named(&self, group: &str, name: &str) -> Kind {
+        self.find(|row| row.group == group && row.name == name)
     }
 
     /// The kind of this group that URLs write so.
-    pub fn of_plural(group: &str, plural: &str) -> Kind {
-        KINDS
-            .iter()
-            .find(|row| row.group == group && row.plural == plural)
-            .map_or(Kind::Other, |row| row.kind)
+    pub fn of_plural(&self, group: &str, plural: &str) -> Kind {
+        self.find(|row| row.group == group && row.plural == plural)
     }
 
-    /// Its row; [`Kind::Other`] has none.
-    pub fn row(self) -> Option<&'static Row> {
-        // In the order of the kinds.
-        KINDS.get(self as usize)
+    fn find(&self, is_it: impl Fn(&Row) -> bool) -> Kind {
+        self.all().find(|kind| kind.row().is_some_and(&is_it)).unwrap_or(Kind::Other)
     }
+}
 
+impl Kind {
     /// As URLs and roles write it: `statefulsets`. Empty for [`Kind::Other`].
     pub fn plural(self) -> &'static str {
         self.row().map_or("", |row| row.plural)
@@ -150,7 +177,15 @@ impl Kind {
 
     /// Its objects are in no namespace.
     pub fn is_cluster_wide(self) -> bool {
-        matches!(self, Self::Namespace | Self::Node | Self::Definition | Self::ClusterRoleBinding)
+        match self {
+            Self::Custom(custom) => custom.cluster_wide,
+            kind => matches!(kind, Self::Namespace | Self::Node | Self::Definition),
+        }
+    }
+
+    /// Objects of it are watched while the API server offers the kind: not every one does.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Self::Custom(custom) if custom.watched)
     }
 
     /// The version in which it is read.

@@ -6,7 +6,9 @@
 use serde::{Deserialize, Deserializer, de};
 
 use super::ByName;
-use crate::marks::PREFIX;
+
+/// What every mark begins with.
+pub const PREFIX: &str = "gatera.dev/";
 
 /// Labels of an object or of a pod template.
 pub type Labels = ByName<String>;

@@ -11,13 +11,14 @@ mod node_count;
 mod plain_password;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::Pack;
-use super::loose::{self, Listed, Loose};
-use crate::object::{Kind, Meta, Object};
+use crate::object::loose::{self, Listed, Loose};
+use crate::object::{Custom, CustomKind, Kind, Meta, Object, Row, Unreadable};
 use crate::review::Review;
+use crate::rulebook::Pack;
 use crate::view::View;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
@@ -25,16 +26,46 @@ use crate::webhooks::{Endpoint, Entry, Only, Selects};
 pub const PACK: Pack = Pack {
     name: "kudo",
     protects: "a Galera cluster from a changed parameter of its KUDO Instance that would found it a second time, or take its majority, and from going with it",
-    kinds: &[Kind::Instance, Kind::OperatorVersion],
+    kinds: &[INSTANCE_KIND, OPERATOR_VERSION_KIND],
     rules: &[deploy_again::RULE, node_count::RULE, anti_affinity::RULE, plain_password::RULE, end::RULE],
     entries: ENTRIES,
     keeps: |_| false,
-    weighs: |object| match object {
-        Object::Instance(it) => loose::weight(it),
-        Object::OperatorVersion(it) => loose::weight(it),
-        _ => 0,
-    },
 };
+
+const fn kind(name: &'static str, plural: &'static str, read: Read) -> CustomKind {
+    let row = Row { group: "kudo.dev", version: "v1beta1", name, plural };
+    CustomKind { row, watched: true, cluster_wide: false, read }
+}
+
+type Read = fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>;
+
+const INSTANCE_KIND: &CustomKind = &kind("Instance", "instances", CustomKind::read_into::<Instance>);
+/// An operator that KUDO runs, with its parameters.
+const INSTANCE: Kind = Kind::Custom(INSTANCE_KIND);
+const OPERATOR_VERSION_KIND: &CustomKind =
+    &kind("OperatorVersion", "operatorversions", CustomKind::read_into::<OperatorVersion>);
+/// What such an operator can do.
+const OPERATOR_VERSION: Kind = Kind::Custom(OPERATOR_VERSION_KIND);
+
+impl Custom for Instance {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
+
+impl Custom for OperatorVersion {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
 
 /// CEL: KUDO writes their status and their finalizers all the time; owners nobody does.
 const ANOTHER_SPEC: &str = "oldObject == null || !has(oldObject.spec) || !has(object.spec) || object.spec != oldObject.spec || has(object.metadata.ownerReferences) && (!has(oldObject.metadata.ownerReferences) || object.metadata.ownerReferences != oldObject.metadata.ownerReferences)";
@@ -150,10 +181,8 @@ impl Instance {
     /// What its operator can do, if that is known.
     fn version<'a>(&self, namespace: &str, view: &View<'a>) -> Option<&'a OperatorVersion> {
         let name = self.spec.operator_version.name.look();
-        view.kept(Kind::OperatorVersion, namespace).find_map(|it| match it {
-            Object::OperatorVersion(it) if it.metadata.name == name => Some(&**it),
-            _ => None,
-        })
+        let mut all = view.kept(OPERATOR_VERSION, namespace).filter_map(Object::custom::<OperatorVersion>);
+        all.find(|it| it.metadata.name == name)
     }
 }
 
@@ -192,12 +221,9 @@ fn rewritten<'r>(review: &'r Review, view: &View<'r>, name: &str) -> Option<(&'r
 
 /// The Instance of Galera's that is written, before and after.
 fn written<'r>(review: &'r Review, view: &View<'_>) -> Option<(Option<&'r Instance>, &'r Instance)> {
-    let Some(Object::Instance(new)) = &review.new else { return None };
-    let old = match &review.old {
-        Some(Object::Instance(old)) => Some(&**old),
-        _ => None,
-    };
-    new.is_galeras(&review.namespace, view).then_some((old, &**new))
+    let new: &Instance = review.new.as_ref()?.custom()?;
+    let old = review.old.as_ref().and_then(Object::custom);
+    new.is_galeras(&review.namespace, view).then_some((old, new))
 }
 
 #[cfg(test)]

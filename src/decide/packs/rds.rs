@@ -24,10 +24,10 @@ mod status;
 mod users;
 mod volume;
 
-use super::Pack;
-use super::loose::{self, Loose};
-use crate::object::{Kind, Object};
+use crate::object::loose::{self, Loose};
+use crate::object::{Custom, CustomKind, Kind, Meta, Object, Row};
 use crate::review::{Operation, Review};
+use crate::rulebook::Pack;
 use crate::view::View;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
@@ -39,7 +39,7 @@ use spec::Spec;
 pub const PACK: Pack = Pack {
     name: "rds",
     protects: "databases in the Open Telekom Cloud from being deleted or restored by mistake, and their owners from changes that the operator ignores",
-    kinds: &[Kind::Rds],
+    kinds: &[RDS_KIND, binding::KIND],
     rules: &[
         fixed::RULE,
         volume::RULE,
@@ -61,8 +61,26 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |_| false,
-    weighs: |object| if let Object::Rds(it) = object { loose::weight(it) } else { 0 },
 };
+
+const RDS_KIND: &CustomKind = &CustomKind {
+    row: Row { group: "otc.mcsps.de", version: "v1alpha1", name: "Rds", plural: "rdss" },
+    watched: true,
+    cluster_wide: false,
+    read: CustomKind::read_into::<Rds>,
+};
+/// A database in the Open Telekom Cloud, as its operator is asked for it.
+const RDS: Kind = Kind::Custom(RDS_KIND);
+
+impl Custom for Rds {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
 
 /// CEL: an Rds, or the definition of all of them.
 const OURS: &str = "request.resource.resource != 'customresourcedefinitions' || oldObject != null && oldObject.metadata.name == 'rdss.otc.mcsps.de'";
@@ -104,11 +122,8 @@ struct Write<'r> {
 
 impl<'r> Write<'r> {
     fn of(review: &'r Review, view: &View<'_>) -> Option<Self> {
-        let Some(Object::Rds(new)) = &review.new else { return None };
-        let old = match &review.old {
-            Some(Object::Rds(old)) => Some(&**old),
-            _ => None,
-        };
+        let new: &Rds = review.new.as_ref()?.custom()?;
+        let old = review.old.as_ref().and_then(Object::custom::<Rds>);
         let same = old.is_some_and(|old| old.spec == new.spec && old.status == new.status);
         (!same && !view.settings.is_rds_operator(&review.user)).then_some(Self { old, new })
     }

@@ -16,16 +16,16 @@ mod plain_password;
 
 use serde::Deserialize;
 
-use super::Pack;
-use super::loose::{self, Loose};
-use crate::object::{Kind, Meta, Object};
+use crate::object::loose::{self, Loose};
+use crate::object::{Custom, CustomKind, Kind, Meta, Row};
+use crate::rulebook::Pack;
 use crate::webhooks::{Endpoint, Entry, Only, Selects};
 
 /// The pack.
 pub const PACK: Pack = Pack {
     name: "wordpress",
     protects: "the two volumes of a WordPress, and its database from a second server and from a version that cannot read it",
-    kinds: &[Kind::Wordpress],
+    kinds: &[WORDPRESS_KIND],
     rules: &[
         plain_password::RULE,
         password_change::RULE,
@@ -39,7 +39,6 @@ pub const PACK: Pack = Pack {
     ],
     entries: ENTRIES,
     keeps: |meta| part(meta).is_some(),
-    weighs: |object| if let Object::Wordpress(it) = object { loose::weight(it) } else { 0 },
 };
 
 /// What people call its objects.
@@ -108,6 +107,25 @@ const ENTRIES: &[Entry] = &[
         why: "the same where the namespace is not guarded as a whole, and so these are not sent anyway",
     },
 ];
+
+const WORDPRESS_KIND: &CustomKind = &CustomKind {
+    row: Row { group: GROUP, version: "v1", name: "Wordpress", plural: "wordpresses" },
+    watched: true,
+    cluster_wide: false,
+    read: CustomKind::read_into::<Wordpress>,
+};
+/// WordPress, as the operator of the example asks for it.
+const WORDPRESS: Kind = Kind::Custom(WORDPRESS_KIND);
+
+impl Custom for Wordpress {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        loose::weight(self)
+    }
+}
 
 /// What the operator of the example is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]

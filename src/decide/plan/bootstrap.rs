@@ -9,7 +9,7 @@
 
 use super::warrant::is_marked;
 use super::{Announcement, Condemned, Finish, Mark, NOT_REMOVED, Step, not_removed};
-use crate::amend::inject;
+use crate::inject;
 use crate::object::{Kind, Meta, Service, Workload};
 use crate::view::{Cluster, PodFact, Removal, RemovalTarget, View, transfer};
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::amend::inject;
 use crate::galera::identity::{Answer, Identity};
+use crate::inject;
 use crate::marks::recovery::Recovery;
 use crate::marks::{FOUNDS, NONE, UNKNOWN};
 use crate::view::{Cluster, PodFact, View};

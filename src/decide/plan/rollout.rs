@@ -1,14 +1,13 @@
 //! When members restart with a changed configuration: one, then the others one at a time.
 //!
 //! Owns: [`stage`], how far a cluster is (`rollout/turn.rs`: whose turn it is; `rollout/back.rs`: when it is given up, and the way
-//! back; `rollout/copy.rs`: what a copy is). Must not know: clients; how a pod gets its revision (`amend/inject/configuration.rs`).
+//! back; `snapshot.rs`: what a snapshot is). Must not know: clients; how a pod gets its revision (`inject/configuration.rs`).
 //! The first member to start with a revision is the canary: only when it is well do the others follow, and if it is not,
 //! everybody goes back to the revision that was good. The note on the StatefulSet says which revision that is and who starts
 //! with the new one; what is due next follows from it and from what pods run, so a leader that comes in the middle goes on
 //! where the other stopped. Nobody is deleted: members are evicted, and that is judged like anybody's eviction.
 
 mod back;
-mod copy;
 mod turn;
 
 use std::time::Duration;
@@ -16,8 +15,6 @@ use std::time::Duration;
 use super::{Announcement, Step};
 use crate::revision::Revision;
 use crate::view::{Cluster, Member, Next, Note, State, View, Wish};
-
-pub use copy::{Copy, copy};
 
 /// Helm and kubectl apply a ConfigMap before the StatefulSet that goes with it.
 const QUIET: Duration = Duration::from_secs(10);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use jiff::SignedDuration;
 
 use super::steps::{PATIENCE, SETTLED, Step, Want, has_lost_the_others, restart};
-use super::table::{Row, Told};
-use super::{by_hand, has_a_right, held_up, serves};
+use super::{by_hand, held_up};
 use crate::galera::start_note::{Doing, StartNote};
+use crate::grant::{Row, Told, has_a_right, serves};
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, View};
 

@@ -5,8 +5,8 @@
 
 use serde_json::Value;
 
-use crate::amend::inject::{Prospect, Start};
 use crate::galera::start::Front;
+use crate::inject::{Prospect, Start};
 use crate::object::{Kind, Object};
 use crate::view::{Cluster, PodFact, View};
 
@@ -35,17 +35,6 @@ pub(super) fn beside(cluster: &Cluster, view: &View<'_>) -> Option<String> {
          grastate.dat first: if its uuid is zeros, see gatera explain G04; otherwise: kubectl -n {ns} annotate pod {name} \
          'gatera.dev/override=G02 until={until} reason=…', then kubectl -n {ns} delete pod {name}, then run this again"
     ))
-}
-
-/// What to do about members whose servers do not start by the step.
-pub fn blind(serves: bool) -> &'static str {
-    if serves {
-        "after a crash nothing recovers the server's position: gatera explain G19 (a pod created while gatera was down only needs to be \
-         re-created)"
-    } else {
-        "nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods; gatera \
-         explain G20, \"Without the step\", starts the cluster from its newest data"
-    }
 }
 
 /// The server in this pod, as an API server would make it.

@@ -2,14 +2,14 @@
 //!
 //! Must not know: what happens next to whoever that is.
 
+use super::held_up;
 use super::steps::{Step, Want};
-use super::table::{self, Row};
-use super::{Stake, held_up, stake};
+use crate::grant::{Row, Stake, best, stake};
 use crate::view::{Cluster, Member};
 
 /// The newest, or whom the person names.
 pub(super) fn next(cluster: &Cluster, rows: &[Row<'_>], want: &Want) -> Step {
-    let best = table::best(rows, cluster);
+    let best = best(rows, cluster);
     let chosen = match &want.from {
         None => best,
         Some(name) => {

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::amend::inject::START_SCRIPT_TEXT;
 use crate::galera::adopt::READER;
 use crate::galera::start::{STEP, behind_the_step};
+use crate::inject::START_SCRIPT_TEXT;
 use crate::marks::{CONTAINER, PREFIX};
 
 /// It is never Ready: nobody sets this condition.

@@ -6,11 +6,9 @@
 
 use jiff::SignedDuration;
 
-use super::table;
-use super::{
-    Stake, asking, by_hand, came_before, choosing, has_served, held_up, serves, still_true, waits_in_vain,
-};
+use super::{asking, by_hand, choosing, held_up};
 use crate::galera::start_note::StartNote;
+use crate::grant::{Stake, came_before, has_served, rows, serves, still_true, waits_in_vain};
 use crate::marks::RECOVER;
 use crate::marks::recovery::Recovery;
 use crate::stop;
@@ -165,7 +163,7 @@ pub fn next(cluster: &Cluster, view: &View<'_>, want: &Want, still: SignedDurati
     if let Some(why) = strays(cluster, view) {
         return Step::Cannot(why);
     }
-    let rows = table::rows(cluster, view);
+    let rows = rows(cluster, view);
     asking::next(cluster, &rows, view, want, still).unwrap_or_else(|| choosing::next(cluster, &rows, want))
 }
 

@@ -16,10 +16,11 @@
 
 use serde_json::{Value, json};
 
-use super::pages::Pages;
-use super::{WAY_BACK, because, refusal, visible};
+use super::{WAY_BACK, because, refusal};
 use crate::audit::{Audit, Audited, News, Summary};
 use crate::galera::identity::Identity;
+use crate::object::visible;
+use crate::pages::Pages;
 use crate::verdict::{Effect, Judged};
 use crate::view::State;
 

@@ -5,8 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::visible;
 use crate::marks::{self, PREFIX, Whose};
+use crate::object::visible;
 
 /// What stands under these keys names something, or is one of a few words that Kubernetes knows.
 const NAMES: &[&str] = &[

@@ -14,10 +14,11 @@ use std::collections::HashMap;
 
 use ring::digest;
 
-use super::pages::Pages;
-use super::{because, visible};
+use super::because;
 use crate::check::{Checked, Hit, Level, What};
-use crate::rules::{self, UNREADABLE};
+use crate::object::visible;
+use crate::pages::Pages;
+use crate::rules::UNREADABLE;
 use crate::verdict::Effect;
 
 /// Who is to read it.
@@ -118,8 +119,8 @@ const OTHER_CODES: [(&str, &str); 5] = [
 ];
 
 /// What a code stands for: the rule's name, or the code.
-fn name(code: &'static str) -> &'static str {
-    rules::find(code).map_or(code, |rule| rule.name)
+fn name(checked: &Checked, code: &'static str) -> &'static str {
+    checked.rules.iter().find(|page| page.id == code).map_or(code, |page| page.name)
 }
 
 /// One line: which object, and what.

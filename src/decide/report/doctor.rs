@@ -9,8 +9,8 @@
 
 use serde_json::{Value, json};
 
-use super::visible;
 use crate::doctor::{Row, State};
+use crate::object::visible;
 
 /// For a person: a line for each answer, with what to do below it.
 pub fn text(rows: &[Row]) -> String {

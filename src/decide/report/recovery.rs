@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use jiff::{SignedDuration, Timestamp, Unit};
 
-use super::visible;
 use crate::galera::start_note::Position;
-use crate::recovery::{Newer, Stake, Step, rows};
+use crate::grant::{Newer, Stake, rows};
+use crate::object::visible;
+use crate::recovery::Step;
 use crate::view::{Cluster, View};
 
 /// A line for each member.

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 
 use super::status::of_configuration;
-use super::visible;
+use crate::object::visible;
 use crate::plan::rollout::Stage;
 use crate::revision::Revision;
 use crate::story::Story;

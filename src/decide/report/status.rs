@@ -25,15 +25,16 @@
 
 use serde_json::{Value, json};
 
-use super::{WAY_BACK, visible};
+use super::WAY_BACK;
 use crate::doctor::{self, Row};
+use crate::exceptions;
 use crate::galera::identity::Identity;
 use crate::galera::start_note::{Doing, Start, StartNote};
 use crate::marks::overrides::Override;
 use crate::object::Kind;
+use crate::object::visible;
 use crate::plan::bootstrap::Stage;
 use crate::plan::rollout;
-use crate::rules;
 use crate::story::Story;
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Id, Member};
@@ -181,12 +182,12 @@ fn one(story: &Story<'_>) -> String {
     }
     if let Some(release) = waived {
         let Id { namespace, name } = &cluster.id;
-        let take_off = rules::take_off(Kind::StatefulSet, namespace, name);
+        let take_off = exceptions::take_off(Kind::StatefulSet, namespace, name);
         let line = visible(&format!("├── Override {release} (when that is done: {take_off})"));
         text.push_str(&format!("{line}\n"));
     }
     if let Some(open) = glass {
-        let mend = rules::mend(&cluster.id.namespace);
+        let mend = exceptions::mend(&cluster.id.namespace);
         let Override { until, reason, .. } = open;
         let line = format!(
             "├── Glass broken: nothing is refused until {until}: {reason} (when that is done: {mend})"

@@ -1,6 +1,6 @@
 //! An orderly stop, laid out for a person: what will be done, what is being done, and how it is started again.
 
-use super::visible;
+use crate::object::visible;
 use crate::stop::Step;
 use crate::view::{Cluster, View};
 

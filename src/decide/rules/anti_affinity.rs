@@ -34,10 +34,10 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G13 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, Verb};
 use crate::marks;
 use crate::object::{Kind, Object, PodSpec, Template, Workload};
 use crate::review::Review;
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, View, is_cluster};
 

@@ -39,9 +39,9 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G05 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::{Rule, UNTIL_SEEN, Verb};
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
+use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Member, State, View, transfer};
 

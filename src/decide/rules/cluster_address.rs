@@ -35,12 +35,12 @@
 
 mod hosts;
 
-use super::{Rule, WRITTEN};
 use crate::galera::address::{Placed, Source};
 use crate::galera::{options, runs, server};
 use crate::object::{ConfigMap, Kind, Literal, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
 use crate::revision;
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings};
 use crate::view::{Cluster, View, is_cluster};
 

@@ -5,11 +5,13 @@
 //! review is allowed its member is reserved (`reserve.rs`). A review about an object that is not the one in the view reserves
 //! nothing: it may be made up. (An eviction names no uid, so a made-up one can make others wait.)
 
-use super::{Waived, one_at_a_time};
+use super::one_at_a_time;
+use crate::exceptions::Exceptions;
+use crate::exemptions::{self, users};
+use crate::mode::Mode;
 use crate::object::{Kind, Object, Workload};
-use crate::passing::exempt;
 use crate::review::{Operation, Origin, Review};
-use crate::verdict::{Decision, Finding, Mode, Verdict};
+use crate::verdict::{Decision, Finding, Verdict};
 use crate::view::{Cluster, Id, View};
 
 /// A member that goes.
@@ -31,8 +33,8 @@ pub fn departure(review: &Review, view: &View<'_>) -> Option<Departure> {
     let review = taken_over.as_ref().unwrap_or(review);
     let judged = review.origin == Origin::Validating
         && !review.dry_run
-        && !exempt::passes(&review.user, review.operation, review.kind)
-        && !super::let_through(review, view);
+        && !users::passes(&review.user, review.operation, review.kind)
+        && !exemptions::is_exempt(review, view);
     let (cluster, pod, rule) = match review.kind {
         Kind::Pod if judged => {
             (view.cluster_of_pod(&review.namespace, &review.name)?, deleted(review)?, "G02")
@@ -115,8 +117,8 @@ pub fn refuse_unreserved(
          that are left may be no majority",
         "repeat the command in a minute; /readyz of gatera (port 8080) says whether it hears the API server",
     );
-    let waived = Waived::of(review, view, &mut Decision::default());
+    let exceptions = Exceptions::of(review, view, &mut Decision::default());
     let mode = view.mode(departure.rule, &review.namespace);
-    decision.add(finding, mode, false, waived.by(departure.rule, review));
+    decision.add(finding, mode, false, exceptions.by(departure.rule, review));
     decision.sort();
 }

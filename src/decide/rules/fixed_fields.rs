@@ -28,9 +28,9 @@
 //!
 //! Not at all: behind the guard it is the API server that refuses.
 
-use super::{Rule, Verb};
 use crate::object::{ClaimTemplate, Kind, Object, Workload};
 use crate::review::Review;
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{View, is_cluster};
 

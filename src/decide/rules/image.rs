@@ -40,11 +40,12 @@
 //! Annotate the StatefulSet, for an hour at most:
 //! `gatera.dev/override: "G17 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, Verb, WRITTEN, template};
+use super::template;
 use crate::galera::image::{Image, VersionChange};
 use crate::galera::{programs, server};
 use crate::object::{Container, Kind, Object, Template};
 use crate::review::Review;
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View};
 

@@ -54,12 +54,13 @@ mod claims;
 mod init;
 mod size;
 
-use super::{Rule, Verb, WRITTEN, anti_affinity};
+use super::anti_affinity;
 use crate::galera::data::{BITNAMIS, Backing, Place};
 use crate::galera::image::Image;
 use crate::galera::server::{self, DATA_DIRECTORIES};
 use crate::object::{Container, Kind, Object, Volume, Workload};
 use crate::review::{Operation, Origin, Review};
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{ClaimOf, View, is_cluster};
 

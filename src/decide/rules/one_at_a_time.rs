@@ -67,12 +67,13 @@
 mod others;
 mod strays;
 
-use super::{Rule, Verb, managed, owners};
+use super::{managed, owners};
 use crate::galera::quorum::survives;
 use crate::galera::server;
+use crate::grant;
 use crate::object::{Kind, Object};
-use crate::recovery;
 use crate::review::{Operation, Review};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::Condition;
 use crate::view::{Cluster, Member, PodFact, State, View, back_or_out_of_service, transfer};
@@ -202,7 +203,7 @@ impl<'a> Leaving<'a> {
 
     /// A recovery makes it anew.
     fn is_led(&self) -> bool {
-        !self.pod.ready && recovery::restarts(self.cluster, &self.member.name, self.view)
+        !self.pod.ready && grant::restarts(self.cluster, &self.member.name, self.view)
     }
 
     fn is_ready(&self) -> bool {

@@ -51,14 +51,16 @@ pub use kept::{Correction, corrections};
 
 use std::collections::BTreeSet;
 
-use super::{Rule, Verb, WRITTEN, owners};
-use crate::amend::inject::{self, Doubt};
+use super::owners;
 use crate::galera::adopt;
+use crate::inject::{self, Doubt};
 use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, PREFIX};
+use crate::mode::Mode;
 use crate::object::{Kind, Labels, Meta, Object, Pod};
 use crate::review::{Operation, Origin, Review};
-use crate::verdict::{Finding, Findings, Mode, Verdict, YieldsTo};
+use crate::rule::{Rule, Verb, WRITTEN};
+use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use crate::view::{Cluster, MODE_LABEL, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
@@ -106,7 +108,10 @@ fn useless_override(meta: &Meta, view: &View<'_>) -> Option<Finding> {
     let text = meta.mark(marks::OVERRIDE)?;
     let problem = match Override::read(text, view.now) {
         Ok(release) => {
-            let unknown = release.rules.iter().find(|id| super::find(id).is_none())?;
+            let unknown = release
+                .rules
+                .iter()
+                .find(|id| !view.known_rules.iter().any(|known| known.eq_ignore_ascii_case(id)))?;
             format!("there is no rule {unknown}")
         }
         Err(Invalid::Ended(_)) => return None,
@@ -157,7 +162,8 @@ fn glass_field() -> String {
 /// With the rule that is meant, as far as that can be told.
 fn as_it_should_be(text: &str, view: &View<'_>) -> String {
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let meant = words.find_map(super::find).map(|rule| rule.id);
+    let known = |word: &str| view.known_rules.iter().copied().find(|id| id.eq_ignore_ascii_case(word));
+    let meant = words.find_map(known);
     let hint = if meant.is_none() { ", with the rule you mean for G07" } else { "" };
     format!(
         "write gatera.dev/override: \"{} until={} reason=…\"{hint}",

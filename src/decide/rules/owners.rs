@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
+use crate::exceptions::confirmation;
+use crate::exemptions::users;
 use crate::object::{Kind, Owner, Workload};
-use crate::packs::confirmation;
-use crate::passing::exempt;
 use crate::review::{Origin, Review};
 use crate::verdict::Finding;
 use crate::view::{Freshness, Id, View, is_cluster, is_cluster_by_template};
@@ -32,7 +32,7 @@ pub(crate) fn added<'a>(review: &'a Review, view: &View<'_>) -> Option<Added<'a>
     let new = review.new.as_ref()?.meta();
     // Of what is there already nothing is added, and the garbage collector has looked at it.
     let asked = review.origin != Origin::Audit && !new.owner_references.is_empty();
-    if !asked || exempt::may_own(&review.user, review.kind) {
+    if !asked || users::may_own(&review.user, review.kind) {
         return None;
     }
     let before: HashSet<_> =
@@ -68,7 +68,7 @@ fn coordinates(owner: &Owner) -> [&str; 4] {
 /// There is such an owner, where the garbage collector looks for it; `None`: the view does not tell.
 fn is_there(owner: &Owner, review: &Review, view: &View<'_>) -> Option<bool> {
     let group = owner.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let kind = Kind::of(group, &owner.kind);
+    let kind = view.world.facts().kind_named(group, &owner.kind);
     let namespace = if kind.is_cluster_wide() { "" } else { &review.namespace };
     match view.world.facts().uid(kind, &Id::new(namespace, &owner.name)) {
         Some(uid) => Some(uid == owner.uid && !uid.is_empty()),

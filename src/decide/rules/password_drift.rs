@@ -65,11 +65,11 @@
 use std::collections::BTreeMap;
 
 use super::plain_password::is_secret_name;
-use super::{Rule, Verb};
 use crate::galera::options::keys::{self, Class};
 use crate::galera::server;
 use crate::object::{EnvVar, Fingerprint, Form, Kind, Object, PodSpec, Secret, Volume, Workload};
 use crate::review::Review;
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, View};
 

@@ -32,10 +32,11 @@
 
 mod value;
 
-use super::{Rule, Verb, WRITTEN, newly_read};
+use super::newly_read;
 use crate::galera::options;
 use crate::object::{ConfigMap, Container, Kind, Literal, Meta, Object, PodSpec};
 use crate::review::Review;
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 

@@ -35,13 +35,14 @@
 //! Annotate the StatefulSet or the bootstrap Deployment, for an hour at most:
 //! `gatera.dev/override: "G15 until=2026-12-01T10:00:00Z reason=…"`.
 
-use super::{Rule, WRITTEN, template};
-use crate::amend::inject::Prospect;
+use super::template;
 use crate::galera::ports::USUAL as USUAL_PORT;
 use crate::galera::programs;
 use crate::galera::server;
+use crate::inject::Prospect;
 use crate::object::{ConfigMap, Container, Handler, Kind, Object, Template};
 use crate::review::Review;
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 

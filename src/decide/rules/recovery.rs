@@ -97,12 +97,12 @@
 //! It cannot be waived: without the guard's mark nobody starts first. `accept-loss=TEXT` at the end of the annotation says that
 //! something may be lost.
 
-use super::{Rule, WRITTEN};
+use crate::grant::verify;
 use crate::marks;
 use crate::marks::recovery::Recovery;
 use crate::object::{Kind, Meta, Object};
-use crate::recovery::verify;
 use crate::review::{Origin, Review};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use crate::view::{Member, View, is_cluster};
 

@@ -33,10 +33,11 @@
 //! Annotate the object, for an hour at most: `gatera.dev/override: "G10 until=2026-12-01T10:00:00Z reason=…"`; the
 //! override of G03 on the cluster's StatefulSet releases it too.
 
-use super::{Rule, Verb, WRITTEN, owners};
+use super::owners;
 use crate::marks;
 use crate::object::{ConfigMap, Kind, Object, Workload};
 use crate::review::{Operation, Review};
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, State, View, is_cluster};
 

@@ -10,7 +10,7 @@ use crate::revision::{self, Contents, Unknown};
 use crate::view::{Cluster, View, Wish};
 
 /// What a change of a ConfigMap leads to; `None`: nobody restarts for it, and nobody would expect it.
-pub(super) fn told(review: &Review, view: &View<'_>) -> Option<String> {
+pub(crate) fn remark(review: &Review, view: &View<'_>) -> Option<String> {
     let (Some(Object::ConfigMap(old)), Some(Object::ConfigMap(new))) = (&review.old, &review.new) else {
         return None;
     };

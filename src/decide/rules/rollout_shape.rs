@@ -51,11 +51,12 @@ mod budgets;
 mod no_server;
 mod taken_back;
 
-use super::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN, departure, managed};
+use super::{departure, managed};
 use crate::galera::server;
 use crate::galera::start_note::Doing;
 use crate::object::{Autoscaler, Kind, Object, Workload};
 use crate::review::Review;
+use crate::rule::{APPLY_AGAIN, Rule, UNTIL_SEEN, Verb, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, Member, PodFact, State, View, is_cluster};
 

@@ -44,10 +44,11 @@ use ordinals::{renumbered, stranded};
 use size::{created, unwise_size};
 
 use super::departure::hold;
-use super::{Rule, UNTIL_SEEN, Verb, managed};
+use super::managed;
 use crate::galera::quorum::floor_of_one_step;
 use crate::object::{Kind, Meta, Object};
 use crate::review::Review;
+use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Id, Member, State, View, is_cluster};
 

@@ -91,15 +91,16 @@
 
 mod configuration;
 
-use super::{Rule, Verb, WRITTEN};
 use crate::galera::adopt::INSTANCE_LABELS;
+use crate::inject::identity::SECOND_BOOTSTRAP;
 use crate::object::{Kind, Labels, Meta, Object, PodSpec, Workload};
 use crate::review::{Origin, Review};
+use crate::rule::{Rule, Verb, WRITTEN};
 use crate::verdict::{Decision, Edit, Finding, Findings, Judged, Verdict};
 use crate::view::{Cluster, Freshness, View, is_cluster};
 
 pub(super) const RULE: Rule = Rule {
-    id: "G04",
+    id: SECOND_BOOTSTRAP,
     name: "second-bootstrap",
     touches: &[
         (Kind::Deployment, &[Verb::Create, Verb::Update, Verb::Scale]),

@@ -36,11 +36,11 @@
 
 mod shared;
 
-use super::{Rule, WRITTEN};
 use crate::galera::adopt;
 use crate::galera::ports::USUAL as USUAL_PORT;
 use crate::object::{Container, Kind, Labels, Object, Service, ServicePort, Workload};
 use crate::review::Review;
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, PodFact, View, is_cluster};
 

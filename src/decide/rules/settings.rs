@@ -46,12 +46,13 @@ mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Rule, WRITTEN, newly_read};
+use super::newly_read;
 use crate::galera::options::{self, Effective};
 use crate::galera::server;
 use crate::object::{ConfigMap, Container, Kind, Object, Workload};
 use crate::review::Review;
 use crate::revision;
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::{Cluster, View};
 

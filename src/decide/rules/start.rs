@@ -43,10 +43,11 @@
 //! It is only a warning. `gatera.dev/override: "G19 until=2026-12-01T10:00:00Z reason=…"` on the StatefulSet silences it for an
 //! hour, the settings file for good: `modes: {G19: off}`.
 
-use super::{Rule, WRITTEN, template};
-use crate::amend::inject::{Prospect, Start};
+use super::template;
+use crate::inject::{Prospect, Start};
 use crate::object::{Kind, Object};
 use crate::review::{Origin, Review};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 

@@ -39,9 +39,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Page;
 use crate::object::{Object, Unreadable};
 use crate::review::Review;
+use crate::rule::Page;
 use crate::verdict::{Finding, Verdict};
 use crate::view::{Id, View};
 
@@ -49,11 +49,11 @@ use crate::view::{Id, View};
 pub const UNREADABLE: &str = "G00";
 
 /// What is to be known of it.
-pub(super) const PAGE: Page =
+pub(crate) const PAGE: Page =
     Page { id: UNREADABLE, name: "unreadable", source: include_str!("unreadable.rs") };
 
 /// Its template reads ConfigMaps that no cluster read before, and they could not be read in time.
-pub(super) fn busy() -> Finding {
+pub(crate) fn busy() -> Finding {
     Finding::new(
         UNREADABLE,
         Verdict::Unknown,
@@ -68,7 +68,7 @@ const BOUNDED: &str =
     "gatera keeps a limited amount per object and namespace, so that no namespace can exhaust its memory";
 
 /// A template is judged without what found no room: a warning for the first such ConfigMap, which counts the others.
-pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
+pub(crate) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding> {
     let Some(Object::StatefulSet(new) | Object::Deployment(new)) = &review.new else { return None };
     let template = &new.spec.template;
     if !view.adoption().adopts(&template.metadata.labels) {
@@ -99,7 +99,7 @@ pub(super) fn judged_without(review: &Review, view: &View<'_>) -> Option<Finding
 }
 
 /// An object that cannot be read is refused: allowing it would be a guess.
-pub(super) fn found(review: &Review) -> Option<Finding> {
+pub(crate) fn found(review: &Review) -> Option<Finding> {
     let problem = review.unreadable.as_ref()?;
     let (verdict, why, instead) = match problem {
         Unreadable::Odd { .. } => (

@@ -39,9 +39,10 @@
 //! most; for a namespace, the same annotation on the Namespace. On the StatefulSet it also releases the deletion of
 //! everything the cluster uses, except its claims.
 
-use super::{Rule, UNTIL_SEEN, Verb, owners};
+use super::owners;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Review};
+use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, State, View, is_cluster, is_cluster_by_template};
 

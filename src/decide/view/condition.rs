@@ -300,7 +300,7 @@ impl<'a> Scene<'a> {
                                      tells how the right one stays"
                 .to_owned(),
             Condition::Frozen => "it may hang on its disk, or somebody has stopped it: look at its log and at its node".to_owned(),
-            Condition::Blind => crate::recovery::blind(self.serves() || !self.cluster.has_data()).to_owned(),
+            Condition::Blind => blind(self.serves() || !self.cluster.has_data()).to_owned(),
             Condition::Starts | Condition::NoIdentity | Condition::TwoHistories => return None,
         };
         Some(text)
@@ -349,6 +349,17 @@ impl<'a> Scene<'a> {
                  newest data"
             ),
         }
+    }
+}
+
+/// What to do about members whose servers do not start by the step.
+fn blind(serves: bool) -> &'static str {
+    if serves {
+        "after a crash nothing recovers the server's position: gatera explain G19 (a pod created while gatera was down only needs to be \
+         re-created)"
+    } else {
+        "nothing recovers the servers' positions, so members that return together rejoin without comparing data: create no pods; gatera \
+         explain G20, \"Without the step\", starts the cluster from its newest data"
     }
 }
 

@@ -19,9 +19,8 @@ use crate::galera::adopt;
 use crate::galera::start_note::{Doing, StartNote};
 use crate::marks;
 use crate::object::{
-    Autoscaler, Budget, Claim, ConfigMap, Kind, Meta, Node, Object, Service, Unreadable, Workload,
+    Autoscaler, Budget, Claim, ConfigMap, KINDS, Kind, Meta, Node, Object, Service, Unreadable, Workload,
 };
-use crate::packs;
 use crate::revision::Contents;
 
 /// Nobody reads more of what an API server said.
@@ -34,6 +33,8 @@ pub(crate) type Map<T> = OrdMap<Id, Arc<T>>;
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     adoption: Arc<adopt::Adoption>,
+    /// Deployments are kept for a pack if one of these says so.
+    keeps: Arc<[fn(&Meta) -> bool]>,
     pub(crate) stateful_sets: Map<Workload>,
     pub(super) templates: Templates,
     /// The StatefulSet that each pod shows whose StatefulSet left it behind.
@@ -81,6 +82,19 @@ impl Facts {
     /// Nothing is known yet. By this adoption pods and templates are Galera's.
     pub fn of(adoption: &adopt::Adoption) -> Self {
         Self { adoption: Arc::new(adoption.clone()), ..Self::default() }
+    }
+
+    /// These facts, with the Deployments that packs keep.
+    #[must_use]
+    pub fn keeping(self, keeps: Arc<[fn(&Meta) -> bool]>) -> Self {
+        Self { keeps, ..self }
+    }
+
+    fn keeps(&self, object: &Object) -> bool {
+        match object {
+            Object::Deployment(it) => self.keeps.iter().any(|keeps| keeps(&it.metadata)),
+            other => other.kind().is_optional(),
+        }
     }
 
     /// By what pods are adopted.
@@ -210,7 +224,7 @@ impl Facts {
                 self.deployments.remove(&id);
                 self.kept.remove(Kind::Deployment, &id);
                 let object = Object::Deployment(it);
-                if packs::keep(&object) {
+                if self.keeps(&object) {
                     self.put_kept(id, object);
                 }
             }
@@ -224,7 +238,7 @@ impl Facts {
             Object::Autoscaler(it) => drop(self.autoscalers.insert(id, Arc::new(it))),
             Object::Node(it) => drop(self.nodes.insert(id.name, Arc::new(it))),
             Object::Namespace(it) => drop(self.namespaces.insert(id.name, Arc::new(it.metadata))),
-            other if packs::keep(&other) => self.put_kept(id, other),
+            other if self.keeps(&other) => self.put_kept(id, other),
             _ => return false,
         }
         true
@@ -241,7 +255,7 @@ impl Facts {
     /// It is there, and nothing more is known of it now. What was read before stays, and the audit says that it is old; but what is said
     /// of a custom resource is never said of an older one, nor of a text that found no room.
     pub fn cannot_read(&mut self, kind: Kind, id: Id, problem: Unreadable) {
-        if packs::has(kind) {
+        if kind.is_optional() {
             self.kept.remove(kind, &id);
         }
         if kind == Kind::ConfigMap && matches!(problem, Unreadable::TooMuch(_)) {
@@ -320,6 +334,12 @@ impl Facts {
     /// All pods.
     pub fn pods(&self) -> impl Iterator<Item = &PodFact> {
         self.pods.values().map(AsRef::as_ref)
+    }
+
+    /// The kind of this group and name, as far as the view holds any.
+    pub fn kind_named(&self, group: &str, name: &str) -> Kind {
+        let is_it = |kind: &Kind| kind.group() == group && kind.name() == name;
+        KINDS.iter().copied().chain(self.kept.kinds()).find(is_it).unwrap_or(Kind::Other)
     }
 
     /// The uid of an object that is held.

@@ -13,7 +13,6 @@ use imbl::OrdMap;
 use super::Id;
 use super::facts::Map;
 use crate::object::{Kind, Object, Unreadable};
-use crate::packs;
 
 /// Of one custom resource: a hundred users with their grants, or an operator with several hundred parameters.
 const LARGEST: usize = 128 << 10;
@@ -29,9 +28,14 @@ pub struct Kept {
     unheard: Arc<BTreeSet<Kind>>,
 }
 
+/// About as many bytes as it takes in memory; 0 for everything but custom resources.
+fn weight(object: &Object) -> usize {
+    if let Object::Custom(it) = object { it.value.weight() } else { 0 }
+}
+
 /// It is not larger than any that is kept.
 fn fits(object: &Object) -> Result<usize, Unreadable> {
-    let weight = packs::weight(object);
+    let weight = weight(object);
     if weight <= LARGEST { Ok(weight) } else { Err(Unreadable::TooMuch("it holds more than 128 KiB")) }
 }
 
@@ -57,7 +61,7 @@ impl Kept {
     /// Forgets one. What found no room before finds it when it is written, or listed again.
     pub(super) fn remove(&mut self, kind: Kind, id: &Id) {
         let known = self.objects.get_mut(&kind).and_then(|objects| objects.remove(id));
-        self.weight -= known.map_or(0, |it| packs::weight(&it));
+        self.weight -= known.map_or(0, |it| weight(&it));
     }
 
     /// The API server offers this kind, or does not.
@@ -73,6 +77,11 @@ impl Kept {
     /// The kinds that the API server offers.
     pub fn served(&self) -> &BTreeSet<Kind> {
         &self.served
+    }
+
+    /// The kinds that are offered, or held.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.served.iter().chain(self.objects.keys()).copied()
     }
 
     /// The API server lists this kind, or it offers it and does not: then it is not known what there is of it.

@@ -91,6 +91,7 @@ mod tests {
         let target = Destination::Service { namespace: "gatera".into(), name: "gatera".into() };
         let wanted = entries(
             Endpoint::Validate,
+            (std::iter::empty(), &crate::object::Kinds::default()),
             &Settings::default(),
             &std::collections::BTreeSet::new(),
             &target,

@@ -3,9 +3,9 @@
 //! Must not know: which entry has which. An object is null where there is none (`object` at DELETE, `oldObject` at
 //! CREATE), and a field that is empty is not there.
 
+use crate::exemptions::users;
 use crate::galera::adopt::{Requirement, Selector};
 use crate::marks::{self, PREFIX, Whose};
-use crate::passing::exempt;
 
 /// CEL: the labels at this place, before or after, are selected by one of these. Keys and values are plain words
 /// (`adopt.rs` sees to it), so they need no escaping.
@@ -55,7 +55,7 @@ pub(super) fn marks_changed() -> String {
     let (labels, annotations) = (changed("metadata.labels", "{}"), "metadata.annotations");
     let (new, old) = (there("object", annotations, "{}"), there("oldObject", annotations, "{}"));
     let owners = changed("metadata.ownerReferences", "[]");
-    let controllers = exempt::controller_condition();
+    let controllers = users::controller_condition();
     format!(
         "{labels} || !{} || !{} || {other_image} || {owners} && !({controllers})",
         kept(&new, &old),
@@ -68,7 +68,7 @@ pub(super) fn owned_or_marked() -> String {
     let owned = format!("{} != []", there("object", "metadata.ownerReferences", "[]"));
     let bared =
         format!("has(oldObject.metadata.deletionTimestamp) && {}", changed("metadata.finalizers", "[]"));
-    let controllers = exempt::controller_condition();
+    let controllers = users::controller_condition();
     format!(
         "request.operation == 'CREATE' ? {owned} && !({controllers}) : {} || {bared} && !({controllers})",
         marks_changed()

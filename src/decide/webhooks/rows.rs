@@ -10,8 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::object::Kind;
-use crate::packs;
+use crate::object::{Kind, Kinds};
 
 /// Which of the two configurations, and which path of the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +64,9 @@ pub enum Only {
     /// Bootstrap pods, and pods that carry marks of the guard's: members without must be able to start while the guard
     /// is down.
     NoPlainMembers,
-    /// Not the control plane finishing what was decided before (`passing/exempt.rs`).
+    /// Not the control plane finishing what was decided before (`exemptions/users.rs`).
     NotExempt,
-    /// Not what no server reads (`passing/unread.rs`).
+    /// Not what no server reads (`exemptions/unread.rs`).
     Read,
     /// Changes of labels, of the guard's annotations, of owners, of a running pod's images, or of the finalizers of what is going.
     Marks,
@@ -100,9 +99,9 @@ pub struct Entry {
 
 impl Entry {
     /// Every kind of a pack that it asks about is offered by the API server. Galera's kinds are everywhere.
-    pub(super) fn is_served(&self, served: &BTreeSet<Kind>) -> bool {
-        let asked = self.asks.iter().map(|(group, plural, _)| Kind::of_plural(group, plural));
-        asked.filter(|kind| packs::has(*kind)).all(|kind| served.contains(&kind))
+    pub(super) fn is_served(&self, served: &BTreeSet<Kind>, kinds: &Kinds) -> bool {
+        let asked = self.asks.iter().map(|(group, plural, _)| kinds.of_plural(group, plural));
+        asked.filter(|kind| kind.is_optional()).all(|kind| served.contains(&kind))
     }
 }
 

@@ -25,17 +25,16 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K03 until=TIME reason=…"`.
 
-use super::rewritten;
-use crate::object::Kind;
+use super::{INSTANCE, rewritten};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "K03",
     name: "kudo-anti-affinity",
-    touches: &[(Kind::Instance, WRITTEN)],
+    touches: &[(INSTANCE, WRITTEN)],
     source: include_str!("anti_affinity.rs"),
     check,
 };

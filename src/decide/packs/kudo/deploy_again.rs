@@ -28,17 +28,16 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K01 until=TIME reason=…"`. G04 still holds the
 //! bootstrap node at 0 replicas.
 
-use super::{Instance, visible, written};
-use crate::object::Kind;
+use super::{INSTANCE, Instance, visible, written};
 use crate::review::Review;
-use crate::rules::{Rule, UNTIL_SEEN, Verb};
+use crate::rule::{Rule, UNTIL_SEEN, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::{Freshness, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "K01",
     name: "kudo-deploy-again",
-    touches: &[(Kind::Instance, &[Verb::Update])],
+    touches: &[(INSTANCE, &[Verb::Update])],
     source: include_str!("deploy_again.rs"),
     check,
 };

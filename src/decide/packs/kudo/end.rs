@@ -29,17 +29,19 @@
 //! Annotate the Instance, or the definition, for an hour at most: `gatera.dev/override: "K05 until=TIME reason=…"`. Claims are kept all the
 //! same (G07), unless their StatefulSet takes them along (`whenDeleted: Delete`).
 
+use super::INSTANCE;
+use crate::exceptions::confirmation;
 use crate::object::{Kind, Object, Owner};
-use crate::packs::confirmation;
 use crate::review::{Operation, Review};
-use crate::rules::{Rule, UNTIL_SEEN, Verb, owners};
+use crate::rule::{Rule, UNTIL_SEEN, Verb};
+use crate::rules::owners;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, State, View};
 
 pub(super) const RULE: Rule = Rule {
     id: "K05",
     name: "kudo-end",
-    touches: &[(Kind::Instance, &[Verb::Update, Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
+    touches: &[(INSTANCE, &[Verb::Update, Verb::Delete]), (Kind::Definition, &[Verb::Delete])],
     source: include_str!("end.rs"),
     check,
 };
@@ -59,8 +61,8 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let found = match &review.old {
-        Some(Object::Instance(it)) if !it.metadata.going() && !review.options.orphans() => {
-            of_one(review, view)
+        Some(it) if it.kind() == INSTANCE => {
+            (!it.meta().going() && !review.options.orphans()).then(|| of_one(review, view)).flatten()
         }
         // Whoever leaves the dependents of a definition behind deletes its objects all the same, and what those own.
         Some(Object::Definition(it)) if it.metadata.name == DEFINITION => of_all(review, view),

@@ -23,17 +23,17 @@
 //!
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K02 until=TIME reason=…"`. G01 still judges the StatefulSet.
 
-use super::rewritten;
-use crate::object::Kind;
+use super::{INSTANCE, rewritten};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN, scale_order};
+use crate::rule::{Rule, WRITTEN};
+use crate::rules::scale_order;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "K02",
     name: "kudo-node-count",
-    touches: &[(Kind::Instance, WRITTEN)],
+    touches: &[(INSTANCE, WRITTEN)],
     source: include_str!("node_count.rs"),
     check,
 };

@@ -24,18 +24,17 @@
 //! Annotate the Instance, for an hour at most: `gatera.dev/override: "K04 until=TIME reason=…"`. While you migrate:
 //! `modes: {K04: warn}`.
 
-use super::{visible, written};
-use crate::object::Kind;
-use crate::packs::loose::Loose;
+use super::{INSTANCE, visible, written};
+use crate::object::loose::Loose;
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "K04",
     name: "kudo-password",
-    touches: &[(Kind::Instance, WRITTEN)],
+    touches: &[(INSTANCE, WRITTEN)],
     source: include_str!("plain_password.rs"),
     check,
 };

@@ -23,17 +23,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R08 until=TIME reason=…"`.
 
-use super::{Write, contents, shown};
-use crate::object::Kind;
+use super::{RDS, Write, contents, shown};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R08",
     name: "rds-backups",
-    touches: &[(Kind::Rds, &[Verb::Create])],
+    touches: &[(RDS, &[Verb::Create])],
     source: include_str!("backups.rs"),
     check,
 };

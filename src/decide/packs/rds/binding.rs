@@ -32,20 +32,42 @@
 
 use serde::Deserialize;
 
-use crate::object::{Kind, Meta, Object, or_default};
-use crate::packs::loose::{self, Listed, Loose};
+use crate::object::loose::{self, Listed, Loose};
+use crate::object::{Custom, CustomKind, Kind, Meta, Object, Row, or_default};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R17",
     name: "rds-binding",
-    touches: &[(Kind::ClusterRoleBinding, WRITTEN)],
+    touches: &[(Kind::Custom(KIND), WRITTEN)],
     source: include_str!("binding.rs"),
     check,
 };
+
+pub(super) const KIND: &CustomKind = &CustomKind {
+    row: Row {
+        group: "rbac.authorization.k8s.io",
+        version: "v1",
+        name: "ClusterRoleBinding",
+        plural: "clusterrolebindings",
+    },
+    watched: false,
+    cluster_wide: true,
+    read: CustomKind::read_into::<ClusterRoleBinding>,
+};
+
+impl Custom for ClusterRoleBinding {
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn weight(&self) -> usize {
+        0
+    }
+}
 
 /// Who may do what a role says, everywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -69,7 +91,9 @@ struct Named {
 const EVERYBODY: [&str; 3] = ["system:serviceaccounts", "system:authenticated", "system:unauthenticated"];
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(Object::ClusterRoleBinding(it)) = &review.new else { return Findings::new() };
+    let Some(it) = review.new.as_ref().and_then(Object::custom::<ClusterRoleBinding>) else {
+        return Findings::new();
+    };
     let role = it.role_ref.name.look();
     let group =
         it.subjects.all().iter().find(|it| it.kind.look() == "Group" && EVERYBODY.contains(&it.name.look()));

@@ -27,11 +27,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Rds, until_active};
+use super::{RDS, Rds, until_active};
+use crate::exceptions::confirmation;
 use crate::object::{Kind, Object};
-use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
+use crate::rules::unlisted::unlisted;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
@@ -39,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
     id: "R14",
     name: "rds-end",
     touches: &[
-        (Kind::Rds, &[Verb::Delete]),
+        (RDS, &[Verb::Delete]),
         (Kind::Definition, &[Verb::Delete]),
         (Kind::Namespace, &[Verb::Delete]),
     ],
@@ -56,18 +57,18 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
     }
     let lists = match &review.old {
         Some(Object::Definition(it)) => it.metadata.name == DEFINITION,
-        old => {
-            matches!(old, Some(Object::Namespace(_))) && view.named(Kind::Rds, &review.name).next().is_none()
-        }
+        old => matches!(old, Some(Object::Namespace(_))) && view.named(RDS, &review.name).next().is_none(),
     };
-    if lists && let Some(unknown) = unheard(&RULE, Kind::Rds, review, view) {
+    if lists && let Some(unknown) = unlisted(&RULE, RDS, review, view) {
         // Most namespaces have none: a pack that cannot be listed must not keep all of them.
         let verdict = if review.kind == Kind::Namespace { Verdict::Warn } else { unknown.verdict };
         return vec![Finding { verdict, ..unknown }];
     }
+    if let Some(rds) = review.old.as_ref().and_then(Object::custom) {
+        return vec![of_one(rds, review, view)];
+    }
     match &review.old {
-        Some(Object::Rds(rds)) => vec![of_one(rds, review, view)],
-        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(Kind::Rds) => {
+        Some(Object::Definition(it)) if it.metadata.name == DEFINITION && !view.has_none(RDS) => {
             vec![of_all(review, view)]
         }
         Some(Object::Namespace(_)) => of_namespace(review, view).into_iter().collect(),
@@ -112,12 +113,12 @@ fn of_one(rds: &Rds, review: &Review, view: &View<'_>) -> Finding {
 
 /// What may have an instance: all but those whose operator has noted none.
 fn has_none(object: &Object) -> bool {
-    matches!(object, Object::Rds(it) if it.status.id.is_empty())
+    object.custom::<Rds>().is_some_and(|it| it.status.id.is_empty())
 }
 
 fn of_all(review: &Review, view: &View<'_>) -> Finding {
-    let all = view.how_many(Kind::Rds);
-    let count = all - view.kept_anywhere(Kind::Rds).filter(|it| has_none(it)).count();
+    let all = view.how_many(RDS);
+    let count = all - view.kept_anywhere(RDS).filter(|it| has_none(it)).count();
     if all == 0 {
         let says = format!("it is not known whether there is an Rds ({})", view.seen());
         let why = "Kubernetes deletes the objects of a definition with it, and the operator their instances";
@@ -146,8 +147,8 @@ fn without_instances(gone: &str) -> Finding {
 
 fn of_namespace(review: &Review, view: &View<'_>) -> Option<Finding> {
     let without: BTreeSet<_> =
-        view.kept(Kind::Rds, &review.name).filter(|it| has_none(it)).map(|it| &*it.meta().name).collect();
-    let mut all = view.named(Kind::Rds, &review.name).filter(|it| !without.contains(it));
+        view.kept(RDS, &review.name).filter(|it| has_none(it)).map(|it| &*it.meta().name).collect();
+    let mut all = view.named(RDS, &review.name).filter(|it| !without.contains(it));
     let Some(first) = all.next() else {
         let one = without.first()?;
         return Some(without_instances(&format!("it holds {} Rds ({one}, {})", without.len(), view.seen())));

@@ -23,17 +23,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R16 until=TIME reason=…"`.
 
-use super::{Write, shown};
-use crate::object::Kind;
+use super::{RDS, Write, shown};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R16",
     name: "rds-endpoint",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("endpoint.rs"),
     check,
 };

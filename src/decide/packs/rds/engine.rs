@@ -29,17 +29,16 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R05 until=TIME reason=…"`. It is right where the cloud has a newer
 //! version than this table.
 
-use super::{Spec, Write, shown};
-use crate::object::Kind;
+use super::{RDS, Spec, Write, shown};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R05",
     name: "rds-engine",
-    touches: &[(Kind::Rds, &[Verb::Create])],
+    touches: &[(RDS, &[Verb::Create])],
     source: include_str!("engine.rs"),
     check,
 };

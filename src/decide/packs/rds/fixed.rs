@@ -28,19 +28,18 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R01 until=TIME reason=…"`. The instance does not change for it: it
 //! is right only where the resource is made to say what the instance is already.
 
-use super::{Rds, Spec, Write, contents};
-use crate::object::Kind;
-use crate::packs::confirmation;
-use crate::packs::loose::Loose;
+use super::{RDS, Rds, Spec, Write, contents};
+use crate::exceptions::confirmation;
+use crate::object::loose::Loose;
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R01",
     name: "rds-fixed",
-    touches: &[(Kind::Rds, &[Verb::Update])],
+    touches: &[(RDS, &[Verb::Update])],
     source: include_str!("fixed.rs"),
     check,
 };

@@ -25,17 +25,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R03 until=TIME reason=…"`.
 
-use super::{Rds, Spec, Write, bare, shown, until_active};
-use crate::object::Kind;
+use super::{RDS, Rds, Spec, Write, bare, shown, until_active};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R03",
     name: "rds-flavor",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("flavor.rs"),
     check,
 };

@@ -31,18 +31,17 @@ use std::collections::BTreeSet;
 
 use super::grant::Grant;
 use super::spec::User;
-use super::{Write, shown};
-use crate::object::Kind;
-use crate::packs::loose::Loose;
+use super::{RDS, Write, shown};
+use crate::object::loose::Loose;
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R10",
     name: "rds-grants",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("grants.rs"),
     check,
 };

@@ -26,17 +26,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R04 until=TIME reason=…"`.
 
-use super::{Spec, Write, contents, shown};
-use crate::object::Kind;
+use super::{RDS, Spec, Write, contents, shown};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R04",
     name: "rds-availability",
-    touches: &[(Kind::Rds, &[Verb::Create])],
+    touches: &[(RDS, &[Verb::Create])],
     source: include_str!("high_availability.rs"),
     check,
 };

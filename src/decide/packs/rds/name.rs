@@ -22,17 +22,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R15 until=TIME reason=…"`.
 
-use super::{Write, shown};
-use crate::object::Kind;
+use super::{RDS, Write, shown};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R15",
     name: "rds-name",
-    touches: &[(Kind::Rds, &[Verb::Create])],
+    touches: &[(RDS, &[Verb::Create])],
     source: include_str!("name.rs"),
     check,
 };

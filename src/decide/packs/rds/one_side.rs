@@ -21,17 +21,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R13 until=TIME reason=…"`.
 
-use super::Write;
-use crate::object::Kind;
+use super::{RDS, Write};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R13",
     name: "rds-one-side",
-    touches: &[(Kind::Rds, &[Verb::Update])],
+    touches: &[(RDS, &[Verb::Update])],
     source: include_str!("one_side.rs"),
     check,
 };

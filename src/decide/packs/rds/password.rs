@@ -28,17 +28,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R06 until=TIME reason=…"`.
 
-use super::{Write, shown};
-use crate::object::Kind;
+use super::{RDS, Write, shown};
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R06",
     name: "rds-password",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("password.rs"),
     check,
 };

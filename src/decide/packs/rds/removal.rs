@@ -23,17 +23,16 @@
 
 use std::collections::BTreeMap;
 
-use super::{Rds, Write, shown};
-use crate::object::Kind;
+use super::{RDS, Rds, Write, shown};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R11",
     name: "rds-removal",
-    touches: &[(Kind::Rds, &[Verb::Update])],
+    touches: &[(RDS, &[Verb::Update])],
     source: include_str!("removal.rs"),
     check,
 };

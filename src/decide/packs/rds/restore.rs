@@ -27,19 +27,18 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Rds, Spec, Write, shown, until_active};
-use crate::object::Kind;
-use crate::packs::confirmation;
-use crate::packs::loose::Loose;
+use super::{RDS, Rds, Spec, Write, shown, until_active};
+use crate::exceptions::confirmation;
+use crate::object::loose::Loose;
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict, YieldsTo};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R07",
     name: "rds-restore",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("restore.rs"),
     check,
 };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::object::Meta;
-use crate::packs::loose::{self, Listed, Loose};
+use crate::object::loose::{self, Listed, Loose};
 
 /// A database in the cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]

@@ -26,20 +26,19 @@
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R12 until=TIME reason=…"`. It is right where `status.id` is emptied
 //! to keep an instance in the cloud whose Rds is to go, and where an instance is taken over.
 
-use super::Write;
 use super::spec::{Rds, Status};
-use crate::object::Kind;
-use crate::packs::confirmation;
-use crate::packs::loose::Loose;
+use super::{RDS, Write};
+use crate::exceptions::confirmation;
+use crate::object::loose::Loose;
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R12",
     name: "rds-status",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("status.rs"),
     check,
 };

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Rds;
+use super::{RDS, Rds};
 use crate::config::Settings;
 use crate::object::{Kind, Object};
 use crate::review::{Operation, Origin, Review};
@@ -48,13 +48,13 @@ fn field() -> impl Strategy<Value = String> {
 
 fn found(object: &Value) -> String {
     let text = object.to_string();
-    let read = Object::read(Kind::Rds, &text);
+    let read = Object::read(RDS, &text);
     assert!(read.is_ok(), "{text}");
     let settings = Settings::default();
     let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
     let mut said = format!("{read:?}");
-    let review = Review::as_created(Origin::Validating, Kind::Rds, "db", "orders", read);
+    let review = Review::as_created(Origin::Validating, RDS, "db", "orders", read);
     said.push_str(&format!("{:?}", rules::evaluate(&review, &view)));
     said
 }
@@ -90,12 +90,12 @@ fn written(user: &str, old: &Value, new: &Value) -> Decision {
     let settings = Settings::default();
     let world = World::build(Facts::of(&settings.adoption), Freshness::Current);
     let view = View::new(&world, "2026-12-01T09:30:00Z".parse().unwrap(), &settings);
-    let read = |object: &Value| Object::read(Kind::Rds, &object.to_string());
+    let read = |object: &Value| Object::read(RDS, &object.to_string());
     let review = Review {
         operation: Operation::Update,
         user: user.to_owned(),
         old: read(old).ok(),
-        ..Review::as_created(Origin::Validating, Kind::Rds, "db", "orders", read(new))
+        ..Review::as_created(Origin::Validating, RDS, "db", "orders", read(new))
     };
     rules::evaluate(&review, &view)
 }

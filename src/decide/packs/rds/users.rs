@@ -27,18 +27,17 @@
 
 use std::collections::BTreeSet;
 
-use super::{Write, shown};
-use crate::object::Kind;
-use crate::packs::loose::Listed;
+use super::{RDS, Write, shown};
+use crate::object::loose::Listed;
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R09",
     name: "rds-users",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("users.rs"),
     check,
 };

@@ -23,17 +23,16 @@
 //!
 //! Annotate the Rds, for an hour at most: `gatera.dev/override: "R02 until=TIME reason=…"`. The volume does not shrink for it.
 
-use super::{Write, contents};
-use crate::object::Kind;
+use super::{RDS, Write, contents};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "R02",
     name: "rds-volume",
-    touches: &[(Kind::Rds, WRITTEN)],
+    touches: &[(RDS, WRITTEN)],
     source: include_str!("volume.rs"),
     check,
 };

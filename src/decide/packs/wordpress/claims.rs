@@ -27,7 +27,7 @@
 use super::part;
 use crate::object::{Claim, Kind, Object, Quantity};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 

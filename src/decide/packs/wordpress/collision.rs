@@ -22,10 +22,10 @@
 //!
 //! Annotate the Deployment, for an hour at most: `gatera.dev/override: "W09 until=TIME reason=…"`. It is only a warning.
 
-use super::part;
+use super::{WORDPRESS, part};
 use crate::object::{Kind, Object};
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
@@ -49,5 +49,5 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         let instead = "call it otherwise, or put it into another namespace";
         RULE.finding(Verdict::Warn, "metadata.name", says, why, instead)
     };
-    view.named(Kind::Wordpress, &review.namespace).take(1).map(finding).collect()
+    view.named(WORDPRESS, &review.namespace).take(1).map(finding).collect()
 }

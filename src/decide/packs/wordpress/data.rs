@@ -28,11 +28,12 @@
 //!
 //! Annotate the object, for an hour at most: `gatera.dev/override: "W04 until=TIME reason=…"`. That is the confirmation.
 
-use super::{GROUP, LABEL, Tier, part};
+use super::{GROUP, LABEL, Tier, WORDPRESS, part};
+use crate::exceptions::confirmation;
 use crate::object::{Kind, Meta, Object, Owner};
-use crate::packs::{confirmation, unheard};
 use crate::review::{Operation, Review};
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
+use crate::rules::unlisted::unlisted;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Freshness, View};
 
@@ -40,7 +41,7 @@ pub(super) const RULE: Rule = Rule {
     id: "W04",
     name: "wp-data",
     touches: &[
-        (Kind::Wordpress, &[Verb::Delete]),
+        (WORDPRESS, &[Verb::Delete]),
         (Kind::Claim, &[Verb::Delete]),
         (Kind::Namespace, &[Verb::Delete]),
         (Kind::Definition, &[Verb::Delete]),
@@ -57,16 +58,16 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let is_definition = matches!(&review.old, Some(Object::Definition(it)) if it.metadata.name == DEFINITION);
-    if is_definition && let Some(unknown) = unheard(&RULE, Kind::Wordpress, review, view) {
+    if is_definition && let Some(unknown) = unlisted(&RULE, WORDPRESS, review, view) {
         return vec![unknown];
     }
     let says = match &review.old {
-        Some(Object::Wordpress(_)) => return of_one(review, view).into_iter().collect(),
+        Some(it) if it.kind() == WORDPRESS => return of_one(review, view).into_iter().collect(),
         Some(Object::Claim(claim)) => part(&claim.metadata).map(|tier| of_claim(tier).to_owned()),
         Some(Object::Namespace(_)) => of_namespace(review, view),
-        Some(_) if is_definition && !view.has_none(Kind::Wordpress) => Some(format!(
+        Some(_) if is_definition && !view.has_none(WORDPRESS) => Some(format!(
             "every Wordpress in every namespace goes with it ({}, {}), and so do the volumes that they own",
-            view.how_many(Kind::Wordpress),
+            view.how_many(WORDPRESS),
             view.seen()
         )),
         _ => None,

@@ -34,7 +34,7 @@ use crate::galera::image::{Image, Series, Vendor, VersionChange};
 use crate::galera::server::DATA_DIRECTORIES;
 use crate::object::{Container, Kind, Mount, Object, Workload};
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Edit, Finding, Findings, Verdict};
 use crate::view::View;
 

@@ -26,7 +26,7 @@
 use super::{Tier, part};
 use crate::object::{Kind, Object};
 use crate::review::Review;
-use crate::rules::{Rule, WRITTEN};
+use crate::rule::{Rule, WRITTEN};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 

@@ -23,16 +23,17 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W08 until=TIME reason=…"`.
 
-use crate::object::{Kind, Object};
+use super::{WORDPRESS, Wordpress};
+use crate::object::Object;
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W08",
     name: "wp-name",
-    touches: &[(Kind::Wordpress, &[Verb::Create])],
+    touches: &[(WORDPRESS, &[Verb::Create])],
     source: include_str!("name.rs"),
     check,
 };
@@ -41,7 +42,7 @@ pub(super) const RULE: Rule = Rule {
 const LONGEST: usize = 63;
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let Some(Object::Wordpress(it)) = review.new.as_ref() else { return Findings::new() };
+    let Some(it) = review.new.as_ref().and_then(Object::custom::<Wordpress>) else { return Findings::new() };
     let name = &it.metadata.name;
     let wrong = if name.is_empty() {
         return Findings::new();

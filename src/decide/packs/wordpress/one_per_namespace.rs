@@ -23,17 +23,17 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W03 until=TIME reason=…"`.
 
-use crate::object::Kind;
-use crate::packs::unheard;
+use super::WORDPRESS;
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
+use crate::rules::unlisted::unlisted;
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W03",
     name: "one-wordpress",
-    touches: &[(Kind::Wordpress, &[Verb::Create])],
+    touches: &[(WORDPRESS, &[Verb::Create])],
     source: include_str!("one_per_namespace.rs"),
     check,
 };
@@ -43,7 +43,7 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         return Findings::new();
     }
     let ns = &*review.namespace;
-    let others = view.named(Kind::Wordpress, ns).filter(|name| *name != review.name);
+    let others = view.named(WORDPRESS, ns).filter(|name| *name != review.name);
     let finding = |other: &str| {
         let says = format!("namespace {ns} has Wordpress {other} already");
         let why = "their parts have the same names: both would be one site on one database, and the end of one is the end of both";
@@ -55,6 +55,6 @@ fn check(review: &Review, view: &View<'_>) -> Findings {
         .take(1)
         .map(finding)
         .collect();
-    let unknown = || unheard(&RULE, Kind::Wordpress, review, view).into_iter().collect();
+    let unknown = || unlisted(&RULE, WORDPRESS, review, view).into_iter().collect();
     if found.is_empty() && review.origin != Origin::Audit { unknown() } else { found }
 }

@@ -23,23 +23,24 @@
 //!
 //! Annotate the Wordpress, for an hour at most: `gatera.dev/override: "W02 until=TIME reason=…"`.
 
-use super::secret_ref;
-use crate::object::{Kind, Object};
+use super::{WORDPRESS, Wordpress, secret_ref};
+use crate::object::Object;
 use crate::review::Review;
-use crate::rules::{Rule, Verb};
+use crate::rule::{Rule, Verb};
 use crate::verdict::{Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W02",
     name: "wp-password-change",
-    touches: &[(Kind::Wordpress, &[Verb::Update])],
+    touches: &[(WORDPRESS, &[Verb::Update])],
     source: include_str!("password_change.rs"),
     check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
-    let (Some(Object::Wordpress(old)), Some(Object::Wordpress(new))) = (&review.old, &review.new) else {
+    let [old, new] = [&review.old, &review.new].map(|it| it.as_ref().and_then(Object::custom::<Wordpress>));
+    let (Some(old), Some(new)) = (old, new) else {
         return Findings::new();
     };
     let [was, is] = [old, new].map(|it| &it.spec.sqlrootpassword);

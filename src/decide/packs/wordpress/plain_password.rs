@@ -29,24 +29,27 @@
 
 use serde_json::json;
 
-use super::{Wordpress, part, secret_ref};
+use super::{WORDPRESS, Wordpress, part, secret_ref};
 use crate::object::{Kind, Object, Workload};
 use crate::review::{Origin, Review};
-use crate::rules::{Rule, WRITTEN, is_secret};
+use crate::rule::{Rule, WRITTEN};
+use crate::rules::is_secret;
 use crate::verdict::{Edit, Finding, Findings, Verdict};
 use crate::view::View;
 
 pub(super) const RULE: Rule = Rule {
     id: "W01",
     name: "wp-password",
-    touches: &[(Kind::Wordpress, WRITTEN), (Kind::Deployment, WRITTEN)],
+    touches: &[(WORDPRESS, WRITTEN), (Kind::Deployment, WRITTEN)],
     source: include_str!("plain_password.rs"),
     check,
 };
 
 fn check(review: &Review, _: &View<'_>) -> Findings {
+    if let Some(it) = review.new.as_ref().and_then(Object::custom) {
+        return in_resource(it).into_iter().collect();
+    }
     match &review.new {
-        Some(Object::Wordpress(it)) => in_resource(it).into_iter().collect(),
         Some(Object::Deployment(it)) if part(&it.metadata).is_some() => in_deployment(review, it),
         _ => Findings::new(),
     }

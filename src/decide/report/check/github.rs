@@ -2,17 +2,17 @@
 
 use super::{code, findings, name, objects, place, whole};
 use crate::check::{Checked, Hit, Level};
-use crate::report::visible;
+use crate::object::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
-    let mut text: String = checked.hits.iter().map(annotation).collect();
+    let mut text: String = checked.hits.iter().map(|hit| annotation(checked, hit)).collect();
     if !checked.hits.is_empty() {
         text.push_str(&format!("{}\n", findings(checked)));
     }
     text + &format!("{}\n", objects(checked))
 }
 
-fn annotation(hit: &Hit) -> String {
+fn annotation(checked: &Checked, hit: &Hit) -> String {
     let kind = match hit.level() {
         Level::Refused | Level::Unread => "error",
         Level::Warning => "warning",
@@ -21,7 +21,7 @@ fn annotation(hit: &Hit) -> String {
     let (file, line) = place(hit);
     let column = hit.spot.place.filter(|it| it.line == line && it.column > 0);
     let column = column.map(|it| format!(",col={}", it.column)).unwrap_or_default();
-    let title = match (code(hit), name(code(hit))) {
+    let title = match (code(hit), name(checked, code(hit))) {
         (code, name) if code == name => format!("gatera: {name}"),
         (code, name) => format!("{code} {name}"),
     };

@@ -15,7 +15,7 @@ pub(super) fn of(checked: &Checked) -> Value {
     let counts: serde_json::Map<_, _> =
         counts.into_iter().map(|level| (level.name().to_owned(), checked.count(level).into())).collect();
     json!({
-        "findings": checked.hits.iter().zip(prints).map(|(hit, print)| finding(hit, &print)).collect::<Vec<_>>(),
+        "findings": checked.hits.iter().zip(prints).map(|(hit, print)| finding(checked, hit, &print)).collect::<Vec<_>>(),
         "objects": checked.objects.iter().map(object).collect::<Vec<_>>(),
         "summary": {
             "findings": counts,
@@ -35,7 +35,7 @@ pub(super) fn of(checked: &Checked) -> Value {
     })
 }
 
-fn finding(hit: &Hit, print: &str) -> Value {
+fn finding(checked: &Checked, hit: &Hit, print: &str) -> Value {
     let spot = &hit.spot;
     let object = hit
         .object
@@ -44,7 +44,7 @@ fn finding(hit: &Hit, print: &str) -> Value {
     let mut json = json!({
         "level": hit.level().name(),
         "rule": super::code(hit),
-        "name": super::name(super::code(hit)),
+        "name": super::name(checked, super::code(hit)),
         "file": &*spot.file,
         "line": spot.place.map(|it| it.line),
         "column": spot.place.map(|it| it.column),

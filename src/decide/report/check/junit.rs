@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::{code, headline, whole};
 use crate::check::{Checked, Hit, Level, Outcome};
-use crate::report::visible;
+use crate::object::visible;
 
 pub(super) fn of(checked: &Checked) -> String {
     let mut files: Vec<&str> = Vec::new();

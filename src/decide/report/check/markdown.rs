@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{code, findings, headline, name, objects, place, whole};
 use crate::check::{Checked, Hit, Level, What};
-use crate::report::visible;
+use crate::object::visible;
 
 /// More nobody reads, and a comment has 65,536 characters.
 const MOST: usize = 50;
@@ -28,7 +28,7 @@ pub(super) fn of(checked: &Checked) -> String {
     }
     for hit in shown {
         let (file, line) = place(hit);
-        let (code, name) = (code(hit), name(code(hit)));
+        let (code, name) = (code(hit), name(checked, code(hit)));
         let rule = if code == name { code.to_owned() } else { format!("{code} {name}") };
         let waived = match &hit.what {
             What::Finding { waived: Some(reason), .. } => visible(&format!("; waived: {reason}")),

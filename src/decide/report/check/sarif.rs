@@ -5,13 +5,12 @@ use serde_json::{Value, json};
 
 use super::{OTHER_CODES, code, fingerprints, place, whole};
 use crate::check::{Checked, Hit, Level, What};
-use crate::rules::RULES;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
 pub(super) fn of(checked: &Checked) -> Value {
-    let rules: Vec<_> = rules();
+    let rules = rules(checked);
     let index = |id: &str| rules.iter().position(|rule| rule["id"] == id);
     let prints = fingerprints(checked);
     let unread = |hit: &&Hit| hit.level() == Level::Unread;
@@ -30,13 +29,13 @@ pub(super) fn of(checked: &Checked) -> Value {
     })
 }
 
-fn rules() -> Vec<Value> {
-    let of_rules = RULES.iter().map(|rule| {
+fn rules(checked: &Checked) -> Vec<Value> {
+    let of_rules = checked.rules.iter().map(|rule| {
         json!({
             "id": rule.id,
             "name": rule.name,
             "shortDescription": { "text": rule.summary() },
-            "help": { "text": rule.manual(), "markdown": rule.manual() },
+            "help": { "text": rule.text(), "markdown": rule.text() },
             "defaultConfiguration": { "level": "error" },
         })
     });

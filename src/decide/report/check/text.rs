@@ -1,7 +1,7 @@
 //! For people: the place, the line with what is meant marked, the reason, the way out; or a line each.
 
 use crate::check::{Checked, Excerpt, Hit, Level, Outcome, Spot, What};
-use crate::report::visible;
+use crate::object::visible;
 
 /// Everything that is known of each, and how many there are.
 pub(super) fn text(checked: &Checked, colour: bool) -> String {

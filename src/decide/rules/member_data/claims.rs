@@ -2,14 +2,15 @@
 //!
 //! Must not know: what a template says of volumes (`member_data.rs`).
 
-use super::super::{APPLY_AGAIN, UNTIL_SEEN, owners};
+use super::super::owners;
 use super::{RULE, finding};
+use crate::exceptions::confirmation;
+use crate::exemptions::users;
 use crate::marks;
 use crate::marks::stopped::Record;
 use crate::object::{Claim, Object, PROTECTION, ordinal};
-use crate::packs::confirmation;
-use crate::passing::exempt;
 use crate::review::{Operation, Review};
+use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::{Cluster, Freshness, State, View};
 
@@ -127,7 +128,7 @@ fn to_be(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
 fn unprotected(review: &Review, new: &Claim, view: &View<'_>) -> Option<Finding> {
     let Some(Object::Claim(old)) = &review.old else { return None };
     let bared = old.metadata.going() && old.metadata.protected && !new.metadata.protected;
-    if !bared || exempt::may_unprotect(&review.user) {
+    if !bared || users::may_unprotect(&review.user) {
         return None;
     }
     let uses = |pod: &&str| review.name.strip_suffix(pod).is_some_and(|template| template.ends_with('-'));

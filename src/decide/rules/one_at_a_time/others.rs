@@ -2,9 +2,9 @@
 //!
 //! Must not know: what becomes of the member itself and of its data (`one_at_a_time.rs`).
 
-use super::super::UNTIL_SEEN;
 use super::super::departure::hold;
 use super::{Leaving, finding};
+use crate::rule::UNTIL_SEEN;
 use crate::verdict::{Finding, Findings, Verdict};
 use crate::view::condition::{self, Condition};
 use crate::view::{Member, PodFact, State, transfer};

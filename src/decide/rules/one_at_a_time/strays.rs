@@ -2,9 +2,9 @@
 //!
 //! Must not know: when a member that is asked for may go (`one_at_a_time.rs`).
 
-use super::super::{APPLY_AGAIN, UNTIL_SEEN};
 use super::{cluster_of, finding};
 use crate::review::Review;
+use crate::rule::{APPLY_AGAIN, UNTIL_SEEN};
 use crate::verdict::{Finding, Verdict};
 use crate::view::{Cluster, Freshness, Id, PodFact, State, View};
 

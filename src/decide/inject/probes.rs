@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::Patient;
+use super::edit;
 use super::files::SCRIPT;
-use crate::amend::edit;
 use crate::galera::options;
 use crate::galera::ports::USUAL;
 use crate::marks;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// What stands there.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
-pub(super) enum Loose {
+pub enum Loose {
     /// Nothing, or null.
     #[default]
     Absent,
@@ -25,7 +25,7 @@ pub(super) enum Loose {
 
 impl Loose {
     /// As a text, if it can be one; empty if nothing is there.
-    pub(super) fn look(&self) -> &str {
+    pub fn look(&self) -> &str {
         match self {
             Self::Text(text) | Self::Plain(text) => text,
             Self::Absent | Self::Odd(_) => "",
@@ -33,27 +33,27 @@ impl Loose {
     }
 
     /// "a list" or "a map", if it is one.
-    pub(super) fn odd(&self) -> Option<&'static str> {
+    pub fn odd(&self) -> Option<&'static str> {
         if let Self::Odd(word) = self { Some(word) } else { None }
     }
 
     /// As a whole number, if it is one.
-    pub(super) fn number(&self) -> Option<i64> {
+    pub fn number(&self) -> Option<i64> {
         self.look().parse().ok()
     }
 
     /// They say the same: nothing and an empty text do, and so do 3306 and "3306".
-    pub(super) fn says_as(&self, other: &Self) -> bool {
+    pub fn says_as(&self, other: &Self) -> bool {
         self.look() == other.look() && self.odd() == other.odd()
     }
 
     /// It says nothing.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.look().is_empty() && self.odd().is_none()
     }
 
     /// Something is there.
-    pub(super) fn given(&self) -> bool {
+    pub fn given(&self) -> bool {
         !matches!(self, Self::Absent)
     }
 }
@@ -82,7 +82,7 @@ impl fmt::Debug for Loose {
 }
 
 /// Reads a map; anything else is as if it were empty.
-pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
+pub fn map<'de, D: Deserializer<'de>, T: Default + serde::de::DeserializeOwned>(
     input: D,
 ) -> Result<T, D::Error> {
     let value = Value::deserialize(input)?;
@@ -91,7 +91,7 @@ pub(super) fn map<'de, D: Deserializer<'de>, T: Default + serde::de::Deserialize
 
 /// A list, of which each is read as far as it can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) enum Listed<T> {
+pub enum Listed<T> {
     /// Nothing, or null.
     #[default]
     Absent,
@@ -103,7 +103,7 @@ pub(super) enum Listed<T> {
 
 impl<T> Listed<T> {
     /// What is in it.
-    pub(super) fn all(&self) -> &[T] {
+    pub fn all(&self) -> &[T] {
         match self {
             Self::These(all) => all,
             Self::Absent | Self::Odd => &[],
@@ -124,7 +124,7 @@ impl<'de, T: Default + serde::de::DeserializeOwned> Deserialize<'de> for Listed<
 }
 
 /// About as many bytes as it takes in memory. All that is derived from its fields comes by here, so none can be forgotten.
-pub(super) fn weight(it: &impl Hash) -> usize {
+pub fn weight(it: &impl Hash) -> usize {
     struct Weight(usize);
     impl Hasher for Weight {
         fn write(&mut self, bytes: &[u8]) {

@@ -6,8 +6,8 @@
 use serde_json::{Value, json};
 
 use super::Patient;
+use super::edit;
 use super::profile::Profile;
-use crate::amend::edit;
 use crate::galera::added::START_SCRIPT;
 use crate::galera::image::Image;
 use crate::galera::start::Front;

@@ -8,14 +8,16 @@ use std::borrow::Cow;
 use super::{Patient, Prospect, Start};
 use crate::galera::identity::Identity;
 use crate::galera::start::Front;
+use crate::grant;
 use crate::marks::overrides::Override;
 use crate::marks::recovery::Recovery;
 use crate::marks::{self, FOUNDS, FREE, NONE, UNKNOWN};
+use crate::mode::Mode;
 use crate::object::{Container, Meta, Pod};
-use crate::recovery;
-use crate::rules::SECOND_BOOTSTRAP;
-use crate::verdict::Mode;
 use crate::view::{Cluster, PodFact, View};
+
+/// The rule that refuses a second bootstrap: the gate at the pod follows its override and its mode.
+pub const SECOND_BOOTSTRAP: &str = "G04";
 
 /// At its CREATE. An override of G04 on the StatefulSet, or on a bootstrap node itself, lets it found the cluster anew.
 pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> Cow<'a, str> {
@@ -29,14 +31,14 @@ pub(super) fn of<'a>(patient: &Patient<'a>, server: &Container) -> Cow<'a, str> 
 fn leads(patient: &Patient<'_>, server: &Container) -> Option<String> {
     let Patient { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    recovery::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
+    grant::leads(cluster, &read.metadata.name, view).map(Recovery::of_pod)
 }
 
 /// The node that a pod which starts its cluster goes back to.
 pub(super) fn place<'a>(patient: &Patient<'a>, server: &Container) -> Option<&'a str> {
     let Patient { read, cluster, member, view, .. } = patient;
     let cluster = cluster.filter(|_| *member && begins_by_the_step(read, server))?;
-    recovery::place(cluster, read, view)
+    grant::place(cluster, read, view)
 }
 
 /// Its server does, when it is injected.
@@ -111,7 +113,7 @@ pub fn outdated<'a>(cluster: &'a Cluster, view: &View<'a>) -> Vec<(&'a PodFact, 
     let wants = |pod: &PodFact| match pod.identity.as_deref()? {
         // A right that nobody grants any more is taken back, before its server comes to use it.
         right if Recovery::is_right(right) => {
-            let granted = recovery::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
+            let granted = grant::under_way(cluster, view).is_some_and(|it| it.member == pod.name);
             (!granted).then(|| record.unwrap_or(if asked { UNKNOWN } else { FREE }))
         }
         // Whose probes are of an earlier guard, and who has no step, tells nothing.

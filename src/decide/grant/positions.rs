@@ -277,7 +277,7 @@ pub fn stake(rows: &[Row<'_>], from: &Row<'_>, cluster: &Cluster) -> Stake {
 
 /// The best to start from: of the recorded history the newest; of equals one without a half-changed table, one that was stopped
 /// last, the first. One whose pod does not run starts nothing.
-pub(super) fn best<'r, 'a>(rows: &'r [Row<'a>], cluster: &Cluster) -> Option<&'r Row<'a>> {
+pub fn best<'r, 'a>(rows: &'r [Row<'a>], cluster: &Cluster) -> Option<&'r Row<'a>> {
     let own = |row: &&Row<'_>| {
         let id = row.told.position().map(|it| &*it.id);
         id.is_some()

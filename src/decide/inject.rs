@@ -6,6 +6,7 @@
 //! is good enough, so that doing it twice changes nothing.
 
 mod configuration;
+pub(crate) mod edit;
 mod files;
 pub mod identity;
 mod ours;
@@ -16,7 +17,6 @@ mod start;
 
 use serde_json::{Value, json};
 
-use crate::amend::edit;
 use crate::galera::ports::Ports;
 use crate::galera::server;
 use crate::marks;

@@ -1,6 +1,6 @@
-//! The overrides that count for a review, and what is said of them.
+//! Exceptions: the overrides and the break-glass that count for a review, and the commands that set and end them.
 //!
-//! Not a rule. Must not know: what any rule finds.
+//! Must not know: what any rule finds.
 
 use crate::marks::overrides::{Invalid, Override};
 use crate::marks::{self, BREAK_GLASS, PREFIX};
@@ -12,7 +12,7 @@ use crate::view::View;
 /// The overrides that count: on the object in the request, on the object as it is, and on the StatefulSet of every
 /// cluster that the object belongs to or is used by; and, of every rule, on its namespace.
 #[derive(Default)]
-pub(super) struct Waived {
+pub(crate) struct Exceptions {
     glass: Option<Override>,
     own: Vec<Override>,
     clusters: Vec<Vec<Override>>,
@@ -42,7 +42,7 @@ pub fn open_until(namespace: &str, open: &Override) -> String {
 }
 
 /// What breaking the glass releases here, which is said each time. An audit finds what there is to find.
-pub(super) fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
+pub(crate) fn glass(review: &Review, view: &View<'_>, decision: &mut Decision) -> Option<Override> {
     let ns = &review.namespace;
     let open = view.broken_glass(ns).filter(|_| review.origin != Origin::Audit)?;
     if review.origin.is_final() {
@@ -75,8 +75,8 @@ fn lingers(review: &Review, meta: &Meta, kind: Kind) -> bool {
     }
 }
 
-impl Waived {
-    pub(super) fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
+impl Exceptions {
+    pub(crate) fn of(review: &Review, view: &View<'_>, decision: &mut Decision) -> Self {
         let mut add = |remark: String| {
             if !decision.remarks.contains(&remark) {
                 decision.remarks.push(remark);
@@ -116,7 +116,7 @@ impl Waived {
     }
 
     /// What releases this rule for this review, if anything does.
-    pub(super) fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
+    pub(crate) fn by(&self, rule: &str, review: &Review) -> Option<&Override> {
         let ends = review.operation == Operation::Delete && rule != DATA;
         let releases = |release: &&Override| release.releases(rule) || ends && release.releases(WHOLE);
         let of_clusters = || {
@@ -126,4 +126,19 @@ impl Waived {
         };
         self.own.iter().find(releases).or_else(of_clusters).or(self.glass.as_ref())
     }
+}
+
+/// The command that confirms what this review is about, for half an hour.
+pub fn confirmation(review: &Review, rule: &str, view: &View<'_>) -> String {
+    let until = view.half_an_hour_from_now();
+    if !review.is_there() {
+        return format!(
+            "add this annotation to the manifest: gatera.dev/override: \"{rule} until={until} reason=…\""
+        );
+    }
+    // Of a Namespace the namespace is the Namespace itself.
+    let place =
+        if review.kind.is_cluster_wide() { String::new() } else { format!("-n {} ", review.namespace) };
+    let (kind, name) = (review.kind.name().to_ascii_lowercase(), &review.name);
+    format!("kubectl {place}annotate {kind} {name} 'gatera.dev/override={rule} until={until} reason=…'")
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use crate::amend::edit;
+use super::edit;
 use crate::marks;
 
 const HOSTNAME: &str = "kubernetes.io/hostname";

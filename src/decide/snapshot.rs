@@ -1,4 +1,4 @@
-//! The ConfigMap that keeps one content of another: what the guard makes of it, and whether it has to.
+//! A snapshot: the ConfigMap that keeps one content of another.
 //!
 //! Owns: its shape. Must not know: clients. It is immutable, named by its content, and goes with the StatefulSet whose
 //! members read it. It carries the labels by which the guard is asked about it, whatever namespace it is in.
@@ -11,28 +11,28 @@ use crate::object::ConfigMap;
 use crate::revision::{self, Digest, Keys, Revision};
 use crate::view::{Cluster, View};
 
-/// Whether something is kept.
+/// Whether a content is kept.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Copy {
+pub enum Snapshot {
     /// It is.
     There,
     /// It is to be made so.
     Make(Value),
-    /// Nobody has that content any more.
+    /// No ConfigMap has that content any more.
     Lost,
 }
 
 /// This content of this source, for a cluster.
-pub fn copy(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Copy {
+pub fn snapshot(cluster: &Cluster, view: &View<'_>, source: &str, digest: &Digest) -> Snapshot {
     let ns = &*cluster.id.namespace;
     if view.copy_of(ns, source, digest).is_some() {
-        return Copy::There;
+        return Snapshot::There;
     }
     let says = |live: &Revision| live.get(source).is_some_and(|live| live.says_the_same(digest));
     let live = cluster.live.as_ref().is_ok_and(says);
     match view.config_map(ns, source).filter(|_| live) {
-        Some(map) => Copy::Make(made(cluster, view, map, digest)),
-        None => Copy::Lost,
+        Some(map) => Snapshot::Make(made(cluster, view, map, digest)),
+        None => Snapshot::Lost,
     }
 }
 

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::Patient;
+use super::edit;
 use super::profile::Profile;
-use crate::amend::edit;
 use crate::galera::added::{EXTRA_FLAGS, FOLDER, RUN_VOLUME, STATUS_FILE, STATUS_FLAG, VOLUME};
 use crate::marks;
 use crate::object::{Container, Mount, PodSpec, Volume};

@@ -7,11 +7,11 @@
 use serde_json::{Value, json};
 
 use super::Patient;
-use crate::amend::edit;
+use super::edit;
 use crate::marks;
 use crate::object::{Container, Pod};
-use crate::plan::rollout::{self, Copy};
 use crate::revision::{self, Digest, Revision};
+use crate::snapshot::{Snapshot, snapshot};
 
 /// The revision that this pod is to start with, if there is one and the copies are to be used.
 fn read(patient: &Patient<'_>, server: &Container) -> Option<Revision> {
@@ -48,9 +48,9 @@ fn is_there(patient: &Patient<'_>, source: &str, digest: &Digest) -> bool {
 /// The copies that this pod needs, and that are to be made for it.
 pub(super) fn wanted(patient: &Patient<'_>, server: &Container) -> Vec<Value> {
     let (Some(revision), Some(cluster)) = (read(patient, server), patient.cluster) else { return Vec::new() };
-    let copy = |(source, digest)| match rollout::copy(cluster, patient.view, source, digest) {
-        Copy::Make(copy) => Some(copy),
-        Copy::There | Copy::Lost => None,
+    let copy = |(source, digest)| match snapshot(cluster, patient.view, source, digest) {
+        Snapshot::Make(copy) => Some(copy),
+        Snapshot::There | Snapshot::Lost => None,
     };
     revision.iter().filter_map(copy).collect()
 }

@@ -1,0 +1,47 @@
+//! How strictly a rule's findings are taken.
+
+/// What a rule's findings may do, weakest first, so that the weaker of two wins by `min`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// The rule is not asked.
+    Off,
+    /// Findings are recorded: audit annotation and metric.
+    Audit,
+    /// Findings are warnings.
+    Warn,
+    /// Findings refuse.
+    Enforce,
+}
+
+impl Mode {
+    /// All modes, for texts that list them.
+    pub const ALL: [Mode; 4] = [Mode::Enforce, Mode::Warn, Mode::Audit, Mode::Off];
+
+    /// As the settings file and the namespace label write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Audit => "audit",
+            Self::Warn => "warn",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    /// Reads a mode; `None` for any other word.
+    pub fn read(text: &str) -> Option<Mode> {
+        Self::ALL.into_iter().find(|mode| mode.name() == text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_read_as_they_are_written() {
+        for mode in Mode::ALL {
+            assert_eq!(Mode::read(mode.name()), Some(mode));
+        }
+        assert_eq!(Mode::read("Enforce"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Kinds that only a pack reads: custom resources, most often.
+//!
+//! Owns: how such an object is carried without knowing its type. Must not know: any of them. A pack names its kinds as constants and
+//! asks for its own type back ([`CustomObject::get`]).
+
+use std::any::Any;
+use std::cmp::Ordering;
+use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use super::unreadable::read_as;
+use super::{Meta, Row, Unreadable};
+
+/// The type that objects of a custom kind are read into.
+pub trait Custom: Any + Debug + Send + Sync {
+    /// The metadata that every object has.
+    fn meta(&self) -> &Meta;
+
+    /// About as many bytes as it takes in memory.
+    fn weight(&self) -> usize;
+}
+
+/// A kind that only a pack reads.
+#[derive(Debug)]
+pub struct CustomKind {
+    /// What API servers, manifests and roles call it.
+    pub row: Row,
+    /// Its objects are watched and kept while the API server offers the kind; otherwise requests about them are judged alone.
+    pub watched: bool,
+    /// Its objects are in no namespace.
+    pub cluster_wide: bool,
+    /// Reads the JSON text of one object.
+    pub read: fn(&'static str, &str) -> Result<Arc<dyn Custom>, Unreadable>,
+}
+
+impl CustomKind {
+    /// Reads an object into this type, for the field of this name.
+    pub fn read_into<T: Custom + DeserializeOwned>(
+        name: &'static str,
+        json: &str,
+    ) -> Result<Arc<dyn Custom>, Unreadable> {
+        Ok(Arc::new(read_as::<T>(name, json)?))
+    }
+
+    fn key(&self) -> (&str, &str) {
+        (self.row.group, self.row.name)
+    }
+}
+
+impl PartialEq for CustomKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for CustomKind {}
+
+impl Hash for CustomKind {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+impl Ord for CustomKind {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for CustomKind {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// An object of a custom kind.
+#[derive(Clone, Debug)]
+pub struct CustomObject {
+    /// Its kind.
+    pub kind: &'static CustomKind,
+    /// What was read.
+    pub value: Arc<dyn Custom>,
+}
+
+impl CustomObject {
+    /// The object, if it was read into this type.
+    pub fn get<T: Custom>(&self) -> Option<&T> {
+        let any: &dyn Any = &*self.value;
+        any.downcast_ref()
+    }
+}
